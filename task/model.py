@@ -449,7 +449,7 @@ Fate = Literal["waits", "merged", "superseded", "deferred", "dropped"]
 
 
 @dataclass(frozen=True)
-class Waited:
+class HeadBuildRow:
     """A build that waited on a head branch before this run, and what became of it."""
 
     application: (
@@ -854,7 +854,7 @@ class Report:
     undone: tuple[
         Decision, ...
     ] = ()  # what the commits marked as rollbacks say, because rollouts failed
-    waiting: tuple[Waited, ...] = ()  # what waited on head branches before
+    waiting: tuple[HeadBuildRow, ...] = ()  # what waited on head branches before
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
     source: str = ""  # the page of the commit that was built, else its id
     pipeline_run: str = ""

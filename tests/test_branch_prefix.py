@@ -65,7 +65,8 @@ def test_what_was_remembered_moves_with_a_warning(here: Here) -> None:
     commit(here.repo, CONFIG)
     rules, said = here.event("1.2.0")
     assert rules == ["held"]
-    assert "remembers moves to bots/iu-memory/" in said
+    assert "the memory moves from " in said
+    assert " to bots/iu-memory/" in said
     assert here.branches == {"bots/iu-memory"}
     rules, said = here.event("1.2.0")
     assert (rules, "moves" in said) == (["held"], False)

@@ -802,7 +802,7 @@ def test_a_live_application_has_nothing_to_hold(api: KubernetesApi, run_here: An
     api.add(APPLICATIONS, kustomize())
     result = run_here("web", "--reason", "x", command="hold")
     assert result.code == 3
-    assert "leaves nothing in Git to hold" in result.stderr
+    assert "there is nothing in Git to hold" in result.stderr
 
 
 def test_only_one_repository_leaves_live_applications_alone(

@@ -53,8 +53,12 @@ class ShownDeployments:
         """Show what has landed as in progress,
         or as queued if the run does not wait for the end.
         """
-        state: DeploymentState = "in_progress" if self._source.waits else "queued"
-        said = "Argo CD deploys it" if self._source.waits else "written to Git for Argo CD"
+        state: DeploymentState = "in_progress" if self._source.waits_for_rollouts else "queued"
+        said = (
+            "Argo CD deploys it"
+            if self._source.waits_for_rollouts
+            else "written to Git for Argo CD"
+        )
         there = by_application(
             item for item in landed if item.written and item.arrives and not item.request
         )
@@ -72,7 +76,7 @@ class ShownDeployments:
 
     def end(self, landed: Sequence[LandedApplication], followed: Followed) -> tuple[Problem, ...]:
         """Show how the rollouts ended, and return the warnings about showing them."""
-        if not self._source.waits:
+        if not self._source.waits_for_rollouts:
             self.begin(landed)
         elif not shutdown.code():  # a later run may end the deployments
             self._over = False  # the wait took minutes, so the forge may answer again
@@ -143,7 +147,7 @@ class ShownDeployments:
         A run that does not wait sets none, because it would be pending forever.
         """
         shown = {**self._begun, **self._ended}
-        if shown and self._source.waits:
+        if shown and self._source.waits_for_rollouts:
             status = summary(tuple(shown.values()), self._source.commit, self._run)
             self._tried(lambda forge: forge.sum_up(status))
 

@@ -50,7 +50,7 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     shown = (
         ShownDeployments(source, job, world, (*seen.everyone, *seen.outside)) if source else None
     )
-    if shown and source and source.waits:
+    if shown and source and source.waits_for_rollouts:
         shown.begin(landed)
     followed = world.follow(landed)
     problems = followed.problems

@@ -274,7 +274,7 @@ def _deployed(
         commit=commit,
         ref=ref,
         is_tag=is_tag,
-        waits=settings.rollout.wait,
+        waits_for_rollouts=settings.rollout.wait,
     )
 
 

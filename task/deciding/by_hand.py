@@ -232,8 +232,8 @@ def _nothing_to_undo(image: Image, situation: Situation, snapshot: Snapshot) -> 
     )
     remember = None
     if failed_before:
-        remember = _noted(failed_before, situation)
-        because = f"{because}{_not_noted(failed_before, situation)}"
+        remember = _record_of_failure(failed_before, situation)
+        because = f"{because}{_warning_if_unrecorded(failed_before, situation)}"
     verdict = Verdict("unchanged", "same", because)
     decision = situation.decision(situation.subscription.image_at(situation.current), verdict)
     return Move(decision, remember=remember)
@@ -265,10 +265,10 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
     if not same(image, situation.current):
         because = (
             f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
-            f"{_not_noted(image.version, situation)}"
+            f"{_warning_if_unrecorded(image.version, situation)}"
         )
         decision = situation.decision(image, Verdict("refuse", "superseded", because))
-        return Move(decision, remember=_noted(image.version, situation))
+        return Move(decision, remember=_record_of_failure(image.version, situation))
     hold = holding(situation.state, situation.memory, situation.terms.now)
     # A freeze stops no rollback, and neither does one of ours: of two builds that fail in a row,
     # the newer one may have gone back to the older one before anybody knew that it fails, too.
@@ -289,7 +289,7 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
     )
 
 
-def _noted(version: str, situation: Situation) -> Remember | None:
+def _record_of_failure(version: str, situation: Situation) -> Remember | None:
     """Return what tells the rollback of a newer build that this version failed as well."""
     known = (*situation.memory.failed, *situation.memory.replaced)
     if version in known or _by_request(situation.subscription):
@@ -297,7 +297,7 @@ def _noted(version: str, situation: Situation) -> Remember | None:
     return Remember(noted_failure(situation.memory, version), notes=True)
 
 
-def _not_noted(version: str, situation: Situation) -> str:
+def _warning_if_unrecorded(version: str, situation: Situation) -> str:
     """Return the warning where nothing can remember that this version failed."""
     known = (*situation.memory.failed, *situation.memory.replaced)
     if version in known or not _by_request(situation.subscription):

@@ -12,6 +12,7 @@ from task.model import (
     Commit,
     Decision,
     Event,
+    HeadBuildRow,
     Hold,
     Image,
     Memory,
@@ -21,7 +22,6 @@ from task.model import (
     Through,
     Tracker,
     Verdict,
-    Waited,
     Wishes,
     Written,
 )
@@ -153,7 +153,7 @@ class DeployedSource:
     commit: str
     ref: str = ""  # the branch or tag of the build; "" if unknown
     is_tag: bool = False
-    waits: bool = False  # whether the run learns how the rollouts end
+    waits_for_rollouts: bool = False  # whether the run learns how the rollouts end
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Outcome:
     landed: tuple[LandedApplication, ...] = ()
     cautions: tuple[Problem, ...] = ()  # about the files that were read
     earlier: tuple[Commit, ...] = ()  # of earlier runs, with what this run would have written
-    waiting: tuple[Waited, ...] = ()
+    waiting: tuple[HeadBuildRow, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
         """Return both outcomes together."""

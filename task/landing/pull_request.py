@@ -45,30 +45,30 @@ def as_it_stands(
     What an earlier run could not set on the request is set now. None means that the head branch is
     to be written, and then its request.
     """
-    found = head.found
+    newest = head.newest_request
     request = head.request
-    if found is None or request is None or found.state != "open" or not head.as_listed:
+    if newest is None or request is None or newest.state != "open" or not head.as_listed:
         return None
-    known = head.tip.startswith(described(found.body) or NOWHERE)
-    if not known or job.intent or versions(head.listed) != versions(listed):
+    described_here = head.tip.startswith(described(newest.body) or NOWHERE)
+    if not described_here or job.intent or versions(head.listed) != versions(listed):
         return None
-    if request.forge.state(found.number).conflicts:  # then it is written again, on the base's tip
+    if request.forge.state(newest.number).conflicts:  # then it is written again, on the base's tip
         return None
     at = head.tip
     decisions = prepared.with_updates_as(
-        Verdict("unchanged", "same", f"{found.url} proposes exactly this")
+        Verdict("unchanged", "same", f"{newest.url} proposes exactly this")
     )
     landed = grouped_by_application(decisions, prepared.changeset.repo, at)
     told = Outcome(
         decisions,
-        (replace(prepared.reported(at), pull_request=found.url, already_there=True),),
+        (replace(prepared.reported(at), pull_request=newest.url, already_there=True),),
         landed,
     )
     whole = _proposal(prepared, at, listed, job, world)
-    if wishes(lacking(whole, found.body)):
-        whole = replace(whole, title=found.title, body=split(found.body)[1])
-        found = _noted(request.forge.propose(whole, found), world)
-    return _of_request(told, found, at, whole.base)
+    if wishes(lacking(whole, newest.body)):
+        whole = replace(whole, title=newest.title, body=split(newest.body)[1])
+        newest = _with_note_logged(request.forge.propose(whole, newest), world)
+    return _of_request(told, newest, at, whole.base)
 
 
 def versions(listed: WaitingList) -> set[object]:
@@ -91,8 +91,8 @@ def propose(
     from there.
     """
     where = prepared.changeset
-    landed = outcome.commits[0].commit if outcome.commits else ""
-    at = landed or (
+    new_commit = outcome.commits[0].commit if outcome.commits else ""
+    at = new_commit or (
         outcome.landed[0].commit if outcome.landed else prepared.changeset.head_commit or ""
     )
     try:
@@ -100,9 +100,9 @@ def propose(
             raise request.error
         # If the branch had exactly this before, another run pushed it and may have opened the
         # request meanwhile.
-        found = request.found if outcome.commits else request.forge.find(where.base, where.head)
+        newest = request.newest if outcome.commits else request.forge.find(where.base, where.head)
         wanted = _proposal(prepared, at, listed, job, world)
-        now = _noted(request.forge.propose(wanted, found), world)
+        proposed = _with_note_logged(request.forge.propose(wanted, newest), world)
     except TaskError as error:
         if not prepared.decisions:  # only builds that waited before are left there
             world.log("warning", f"the request of {where.head} still has its old text: {error}")
@@ -112,29 +112,31 @@ def propose(
             landed=(),
         )
     commits = tuple(
-        replace(commit, pull_request=now.url)
+        replace(commit, pull_request=proposed.url)
         for commit in outcome.commits or (prepared.reported(at),)
     )
-    return _of_request(Outcome(prepared.decisions, commits, outcome.landed), now, at, where.base)
+    return _of_request(
+        Outcome(prepared.decisions, commits, outcome.landed), proposed, at, where.base
+    )
 
 
-def _noted(request: Proposed, world: World) -> Proposed:
+def _with_note_logged(request: Proposed, world: World) -> Proposed:
     if request.note:
         world.log("warning", f"{request.url}: {request.note}")
     return request
 
 
-def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
+def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Outcome:
     """Return the outcome with the request.
 
     A run with --wait waits for its merge, unless the forge merged it at once.
     """
-    if now.state != "merged":
+    if proposed.state != "merged":
         return replace(
             outcome,
-            landed=tuple(replace(landed, request=now.number) for landed in outcome.landed),
+            landed=tuple(replace(landed, request=proposed.number) for landed in outcome.landed),
         )
-    merged = now.merge_commit or at  # it is on the base branch
+    merged = proposed.merge_commit or at  # it is on the base branch
     return Outcome(
         outcome.decisions,
         tuple(replace(commit, commit=merged, head=base) for commit in outcome.commits),
@@ -156,15 +158,15 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
 
     Raises `Outpaced` if another run proposes something newer there.
     """
-    if request is None or request.found is None or request.found.state != "open":
+    if request is None or request.newest is None or request.newest.state != "open":
         return True
     try:
-        request.forge.withdraw(request.found, because)
+        request.forge.withdraw(request.newest, because)
     except TaskError as error:
-        url = request.found.url
+        url = request.newest.url
         world.log("warning", f"{url} is obsolete, and was not closed: {error.message}")
         return False
-    world.log("info", f"{request.found.url} is closed: {because}")
+    world.log("info", f"{request.newest.url} is closed: {because}")
     return True
 
 

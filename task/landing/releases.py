@@ -48,8 +48,8 @@ def counts(base: Snapshot, release: ListedRelease) -> bool:
     if not release.image:
         return state.hold is not None and state.hold == release.hold
     memory = state.images.get(release.image, Memory())
-    there = memory.hold is not None or _deferred_version(memory) == release.deferred != ""
-    return there and (memory.hold or NOTHING) == release.hold
+    remembered = memory.hold is not None or _deferred_version(memory) == release.deferred != ""
+    return remembered and (memory.hold or NOTHING) == release.hold
 
 
 def _deferred_version(memory: Memory) -> str:
@@ -61,12 +61,15 @@ def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str
     changed: dict[str, File] = {}
     for release in releases:
         with suppress(TargetError):
-            now = with_files(base, changed)
-            if not counts(now, release):
+            so_far = with_files(base, changed)
+            if not counts(so_far, release):
                 continue
             path = _path(release)
-            old = now.files[path]
-            states = {**own_states(now.files, path), release.file: _state_without(now, release)}
+            old = so_far.files[path]
+            states = {
+                **own_states(so_far.files, path),
+                release.file: _state_without(so_far, release),
+            }
             text = write_state(old.text, states)
             changed[path] = File(text, old.mode) if text else GONE
     return changed
@@ -112,7 +115,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
         file = file_of(base, sub, states_of(base, sub))
         state = own_states(base.files, path).get(file, State())
         memory = state.images.get(key_of(sub), Memory())
-        there = found.setdefault(head, [])
+        of_head = found.setdefault(head, [])
         of_image = ListedRelease(
             application=sub.application.key,
             folder=sub.home,
@@ -122,7 +125,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
             deferred=_deferred_version(memory),
         )
         if memory.hold or (memory.deferred and not move.updates):
-            there.append(of_image)
+            of_head.append(of_image)
         if state.hold and move.remember and move.remember.lifted:
             of_all = replace(
                 of_image,
@@ -130,8 +133,8 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
                 hold=state.hold,
                 deferred="",
             )
-            if of_all not in there and (move.updates or of_all.key not in ended):
-                there.append(of_all)
+            if of_all not in of_head and (move.updates or of_all.key not in ended):
+                of_head.append(of_all)
                 ended.add(of_all.key)
     return found
 

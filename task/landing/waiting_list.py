@@ -2,8 +2,8 @@
 
 It is the only place that says what waits there. (A build that a hold or a freeze keeps back is in
 the state file.) Nobody needs the head branch, its commit or its request to know it. The file is
-YAML in a fixed form, so people can read it. `waiting.list_after` makes it, `memory_branch` writes
-it, `head_branches` and `status` read it.
+YAML in a fixed form, so people can read it. `waiting_builds.list_after` makes it, `memory_branch`
+writes it, `head_branches` and `status` read it.
 
 Whoever may push the memory branch can write it, so a reader refuses whatever is not in this form,
 and everything in it is decided again before it is written anywhere: `together` decides, and
@@ -172,14 +172,14 @@ class WaitingList:
     closing: str = ""  # why we close the request: it is no person's word
 
     @property
-    def waits(self) -> bool:
+    def proposes_anything(self) -> bool:
         """Whether the head branch has something to propose."""
         return bool(self.builds or self.releases)
 
     @property
     def empty(self) -> bool:
         """Whether it says nothing that a later run needs."""
-        return not (self.waits or self.declined or self.closing or self.commit)
+        return not (self.proposes_anything or self.declined or self.closing or self.commit)
 
     def has_made(self, tree: str, parent: str) -> bool:
         """Tell whether a commit with this tree and parent is ours."""
@@ -215,12 +215,12 @@ def list_of(files: Files, head: str) -> WaitingList:
     if file.problem or file.mode != "100644":
         raise _unreadable_list(head, file.problem or "it is not a regular file")
     try:
-        found = read_list(file.text)
+        listed = read_list(file.text)
     except TargetError as error:
         raise _unreadable_list(head, error.message) from error
-    if found.head != head:
-        raise _unreadable_list(head, f"it is the list of {found.head[:100]!r}")
-    return found
+    if listed.head != head:
+        raise _unreadable_list(head, f"it is the list of {listed.head[:100]!r}")
+    return listed
 
 
 def _unreadable_list(head: str, why: str) -> TargetError:
@@ -365,12 +365,12 @@ def _plain_value(node: Node, depth: int) -> object:
         return "" if node.null else node.value
     if node.kind == "sequence":
         return [_plain_value(child, depth + 1) for child in node.children[: MOST_BUILDS + 1]]
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, value in pairs(node):
-        if key.kind != "scalar" or key.value in found:
+        if key.kind != "scalar" or key.value in values:
             raise Malformed(f"the key {key.value[:50]!r} appears twice, or is not a word")
-        found[key.value] = _plain_value(value, depth + 1)
-    return found
+        values[key.value] = _plain_value(value, depth + 1)
+    return values
 
 
 @dataclass(frozen=True)
@@ -430,7 +430,7 @@ def _whole(data: object) -> WaitingList:
     fields.needed("version", VERSION)
     head = fields.needed("head")
     request = fields.part("request")
-    found = WaitingList(
+    listed = WaitingList(
         head=head,
         builds=fields.each("builds", _listed_build),
         releases=fields.each("releases", _release),
@@ -442,29 +442,29 @@ def _whole(data: object) -> WaitingList:
         closing=fields.word("closing"),
     )
     fields.end()
-    if len({build.key for build in found.builds}) != len(found.builds):
+    if len({build.key for build in listed.builds}) != len(listed.builds):
         raise Malformed("two builds are for the same entry")
-    if len({release.key for release in found.releases}) != len(found.releases):
+    if len({release.key for release in listed.releases}) != len(listed.releases):
         raise Malformed("two releases are of the same hold")
-    return found
+    return listed
 
 
 def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
     if not fields.data:
         return None
-    found = HeadCommit(fields.needed("tree", _OID), fields.word("parent", _OID))
+    commit = HeadCommit(fields.needed("tree", _OID), fields.word("parent", _OID))
     fields.end()
-    return found
+    return commit
 
 
 def _request(fields: _FieldsOf) -> KnownRequest:
-    found = KnownRequest(
+    request = KnownRequest(
         fields.needed("number", "[0-9]{1,20}"),
         fields.word("url"),
         fields.needed("state", _STATE),
     )
     fields.end()
-    return found
+    return request
 
 
 def _identity_of_build(fields: _FieldsOf) -> Build:
@@ -489,7 +489,7 @@ def _written_build(fields: _FieldsOf) -> Written:
 
 def _declined(data: object) -> DeclinedBuild:
     fields = _FieldsOf.of("a declined build", data)
-    found = DeclinedBuild(
+    declined = DeclinedBuild(
         application=fields.needed("application", _APPLICATION),
         alias=fields.word("alias"),
         image=parse_image(fields.needed("image")).name,
@@ -497,7 +497,7 @@ def _declined(data: object) -> DeclinedBuild:
         url=fields.word("request"),
     )
     fields.end()
-    return found
+    return declined
 
 
 def _listed_build(data: object) -> ListedBuild:
@@ -508,7 +508,7 @@ def _listed_build(data: object) -> ListedBuild:
     identity = fields.part("build")
     base = fields.part("base")
     rollback = fields.part("rollback")
-    found = ListedBuild(
+    listed = ListedBuild(
         application=fields.needed("application", _APPLICATION),
         project=fields.word("project"),
         alias=fields.word("alias"),
@@ -524,7 +524,7 @@ def _listed_build(data: object) -> ListedBuild:
         event=fields.word("event"),
         target=target.needed("kind"),
         path=_inside_repository(target.word("path")),
-        keys=Keys(**{known: keys.word(name) for name, known in KEY_NAMES.items()}),
+        keys=Keys(**{field_name: keys.word(name) for name, field_name in KEY_NAMES.items()}),
         folder=_inside_repository(fields.word("folder")),
         source=_inside_repository(source.word("path")),
         kind=source.word("kind", "Helm|Kustomize|Plugin|Directory"),
@@ -535,17 +535,17 @@ def _listed_build(data: object) -> ListedBuild:
     )
     for part in (fields, target, source, keys, identity):
         part.end()
-    reference = ":".join(filter(None, (found.image, found.tag)))
-    parse_image("@".join(filter(None, (reference, found.digest))))
-    if not (found.tag or found.digest):
+    reference = ":".join(filter(None, (listed.image, listed.tag)))
+    parse_image("@".join(filter(None, (reference, listed.digest))))
+    if not (listed.tag or listed.digest):
         raise Malformed("a build has neither tag nor digest")
-    return found
+    return listed
 
 
 def _release(data: object) -> ListedRelease:
     fields = _FieldsOf.of("a release", data)
     hold = fields.part("hold")
-    found = ListedRelease(
+    release = ListedRelease(
         application=fields.needed("application", _APPLICATION),
         folder=_inside_repository(fields.word("folder")),
         file=fields.needed("file"),
@@ -555,27 +555,27 @@ def _release(data: object) -> ListedRelease:
     )
     fields.end()
     hold.end()
-    return found
+    return release
 
 
 def _base(fields: _FieldsOf) -> BaseThen:
     written = fields.part("written")
-    found = BaseThen(
+    base = BaseThen(
         tag=fields.word("tag"),
         digest=fields.word("digest"),
         written=_written_build(written) if written.data else None,
         replaced=fields.each("replaced", _item),
     )
     fields.end()
-    return found
+    return base
 
 
 def _meant_rollback(fields: _FieldsOf) -> Meant:
     to = fields.word("to")
     tag = fields.word("tag")
-    found = Meant(to, tag, fields.word("digest"), fields.word("was"))
+    rollback = Meant(to, tag, fields.word("digest"), fields.word("was"))
     fields.end()
-    return found
+    return rollback
 
 
 def _item(value: object) -> str:
@@ -592,7 +592,7 @@ def _inside_repository(path: str) -> str:
     return path
 
 
-def declined_by(known: WaitingList, url: str) -> WaitingList:
+def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
     """Return the list after a person has closed its request: all that waited is declined."""
     new = {
         build.declined_key: DeclinedBuild(
@@ -602,12 +602,12 @@ def declined_by(known: WaitingList, url: str) -> WaitingList:
             Written(build.tag, build.digest, build.build),
             url,
         )
-        for build in known.builds
+        for build in waiting_list.builds
     }
-    others = [one for one in known.declined if one.key not in new]
+    others = [one for one in waiting_list.declined if one.key not in new]
     declined = (*others, *new.values())[-MOST_BUILDS:]
     return replace(
-        known,
+        waiting_list,
         builds=(),
         releases=(),
         declined=declined,

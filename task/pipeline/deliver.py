@@ -43,24 +43,24 @@ from task.landing.head_branches import (
     unnamed_heads,
 )
 from task.landing.lists import Lists, strange_in, with_lists_of
-from task.landing.memory import memory_after, until_landed
+from task.landing.memory import deferred_until_landed, memory_after
 from task.landing.memory_branch import MemoryBranch
 from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose, withdraw
 from task.landing.together import decide_together
-from task.landing.waiting import KeptBuild, WaitsOnHead
+from task.landing.waiting_builds import BuildFate, WaitsOnHead
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
     Decision,
     Files,
+    HeadBuildRow,
     LandedCommit,
     Person,
     Problem,
     Snapshot,
     Verdict,
-    Waited,
 )
 from task.output.diff import unified_diff
 from task.pipeline.match import not_written
@@ -80,7 +80,7 @@ class Delivery:
     commits: tuple[PreparedCommit, ...]
     settled: tuple[Decision, ...]
     lists: Lists  # of the head branches, afterwards
-    waited: tuple[Waited, ...]
+    waited: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
     memory: Files  # the states on the memory branch afterwards
     author: Person
@@ -124,17 +124,17 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         if stopped:
             return done.plus(stopped)
         try:
-            landed = land_all(delivery, batch, contention.attempts, job, world)
+            lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
             pass  # another run has written the memory: nothing has landed, and all is decided again
         else:
-            again = landed.again
+            again = lander.again
             settled = [
                 decision
-                for decision in landed.settled
+                for decision in lander.settled
                 if decision.subscription.identity not in again
             ]
-            done = done.plus(landed.outcome()).plus(_without_commit(settled, snapshot, job))
+            done = done.plus(lander.outcome()).plus(_without_commit(settled, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
@@ -194,16 +194,16 @@ def prepare(
     heads, moves = read_heads(batch, snapshot, moves, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     remembered, ended = settled_rollbacks(heads.values(), snapshot, decided)
-    known = snapshot.memory
-    if remembered != known:
+    memory_there = snapshot.memory
+    if remembered != memory_there:
         # The rollbacks were declined or merged, so their holds no longer count.
         snapshot = replace(snapshot, memory=remembered)
         facts = gather(snapshot, batch.asks)
         free = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
         # One that cannot have its request, or whose list cannot be read, stays an error.
         moves = [
-            move if move.decision.verdict == "error" else now
-            for move, now in zip(moves, free, strict=True)
+            move if move.decision.verdict == "error" else again
+            for move, again in zip(moves, free, strict=True)
         ]
     with contention.clock_paused():
         together = decide_together(
@@ -233,13 +233,14 @@ def prepare(
     problems = [
         *left_memory(snapshot),
         *unnamed_heads(heads),
-        *_strange_memory(known),
+        *_strange_memory(memory_there),
         *ended,
         *(problem for wait in waits.values() for problem in wait.problems),
     ]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        base=replace(snapshot, memory=known),  # as it is there: `MemoryBranch` compares with it
+        # the memory as it is there: `MemoryBranch` compares with it
+        base=replace(snapshot, memory=memory_there),
         heads=heads,
         commits=tuple(commits),
         settled=tuple(settled),
@@ -272,20 +273,22 @@ def _strange_memory(memory: Files) -> list[Problem]:
     ]
 
 
-def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
+def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[HeadBuildRow]:
     return [row for name, one in waits.items() for row in one.rows(name)]
 
 
-def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
+def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
     """Return rows for what was merged. The base may have another version again."""
     return [
-        KeptBuild(build, "merged", f"{name} was merged into {base}").row(name)
+        BuildFate(build, "merged", f"{name} was merged into {base}").row(name)
         for name, head in heads.items()
         for build in head.merged_builds
     ]
 
 
-def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World) -> Lander:
+def land_delivery(
+    delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World
+) -> DeliveryLander:
     """Land a delivery, and return what has landed.
 
     Raises `Outpaced` if nothing has, as somebody else was faster.
@@ -293,17 +296,17 @@ def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: Wo
     What is to be remembered comes before the base's commits, and goes in one push with a head
     branch. At last, the requests on which nothing waits are closed.
     """
-    landing = Lander(delivery, batch, attempt, job, world)
-    landing.remember_first()
+    lander = DeliveryLander(delivery, batch, attempt, job, world)
+    lander.remember_first()
     for prepared in delivery.commits:
-        landing.commit(prepared)
-    landing.remember_rest()
-    landing.close()
-    return landing
+        lander.commit(prepared)
+    lander.remember_rest()
+    lander.close()
+    return lander
 
 
 @dataclass
-class Lander:
+class DeliveryLander:
     """Lands the commits of one delivery, one after the other,
     and what is to be remembered with them.
     """
@@ -324,7 +327,7 @@ class Lander:
         delivery = self.delivery
         to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
         # What goes to the base is deferred until it has landed there.
-        first = until_landed(base.memory, delivery.memory) if to_base else delivery.memory
+        first = deferred_until_landed(base.memory, delivery.memory) if to_base else delivery.memory
         self.memory = MemoryBranch(base, delivery.author, self.batch, self.job)
         self.memory.wanted = delivery.lists.without_commits(first)
 
@@ -399,7 +402,7 @@ class Lander:
         name = prepared.changeset.head
         head = self.delivery.heads.get(name)
         try:
-            outcome = self._land(prepared, head)
+            outcome = self._land_commit(prepared, head)
         except Outpaced:
             self.outpaced.add(name)
             return
@@ -409,13 +412,13 @@ class Lander:
             self.failed.add(name)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
-    def _land(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
+    def _land_commit(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
         repository = self.batch.repository
         job = self.job
         change = prepared.changeset
         if head is None:
-            landing = (repository.predict if job.dry else repository.land)(change)
-            return self._told(prepared, landing, None)
+            landed_commit = (repository.predict if job.dry else repository.land)(change)
+            return self._told(prepared, landed_commit, None)
         self._log_kept(head)
         listed = self.delivery.lists.of(change.head)
         if stands := as_it_stands(prepared, head, listed, job, self.world):
@@ -423,13 +426,13 @@ class Lander:
                 self.memory.put(listed)
             return stands
         predicted = repository.predict(change)
-        landing = predicted
+        landed_commit = predicted
         if not job.dry:
             if self.broken:
                 raise self.broken
             bound = self.delivery.lists.bound_to(change.head)
-            landing = self.memory.land(change, listed, predicted, head, bound)
-        outcome = self._told(prepared, landing, head)
+            landed_commit = self.memory.land_with_list(change, listed, predicted, head, bound)
+        outcome = self._told(prepared, landed_commit, head)
         if head.request:
             outcome = propose(prepared, head.request, outcome, listed, job, self.world)
         return outcome
@@ -444,12 +447,12 @@ class Lander:
     def _told(
         self,
         prepared: PreparedCommit,
-        landing: LandedCommit,
+        landed_commit: LandedCommit,
         head: HeadBranch | None,
     ) -> Outcome:
         under = head.files if head and not head.ours else self.delivery.base.files
         diff = unified_diff(under, prepared.changeset.files) if self.job.dry else None
-        return _outcome_of(prepared, landing, self.attempt, diff)
+        return _outcome_of(prepared, landed_commit, self.attempt, diff)
 
     def close(self) -> None:
         """Close the requests of head branches on which nothing waits any more,
@@ -468,10 +471,12 @@ class Lander:
                 because = f"{reason}. {page} proposes what waits"
             try:
                 if withdraw(because, head.request, self.world):
-                    stays = not self._dropped(head)
+                    undeleted = not self._dropped(head)
                     listed = WaitingList(name, declined=head.listed.declined)
                     # A branch that stays is known as ours, and the next build takes it.
-                    self.memory.put(replace(listed, commit=head.listed.commit) if stays else listed)
+                    self.memory.put(
+                        replace(listed, commit=head.listed.commit) if undeleted else listed
+                    )
                     closed = True
             except Outpaced:  # another run proposes something there meanwhile
                 self.outpaced.add(name)
@@ -501,8 +506,8 @@ class Lander:
             commit.head: commit.pull_request for commit in self.done.commits if commit.pull_request
         }
         for name, head in self.delivery.heads.items():
-            if head.found:
-                pages.setdefault(name, head.found.url)
+            if head.newest_request:
+                pages.setdefault(name, head.newest_request.url)
         return pages
 
     def outcome(self) -> Outcome:
@@ -541,29 +546,29 @@ def _overtaken_head(name: str) -> Problem:
 
 def _outcome_of(
     prepared: PreparedCommit,
-    landing: LandedCommit,
+    landed_commit: LandedCommit,
     attempt: int,
     diff: str | None,
 ) -> Outcome:
     """Return the outcome of a commit. If the head branch had exactly this, there is no new one."""
     change = prepared.changeset
-    landed = landed_applications(prepared.decisions, change.repo, landing.commit)
-    if not landing.pushed:
+    landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
+    if not landed_commit.pushed:
         same = Verdict("unchanged", "same", f"the branch {change.head} already has exactly this")
         return Outcome(
             prepared.with_updates_as(same),
             (),
             landed,
         )
-    commit = prepared.reported(landing.commit)
+    commit = prepared.reported(landed_commit.commit)
     files = tuple(sorted(prepared.changeset.files))
     commit = replace(
         commit,
-        tree=landing.tree,
+        tree=landed_commit.tree,
         files=files,
         attempts=attempt,
         diff=diff,
-        through=landing.through,
+        through=landed_commit.through,
     )
     return Outcome(prepared.decisions, (commit,), landed)
 
@@ -575,14 +580,14 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
 
     So with `--wait`, the run waits for its rollout as well.
     """
-    there = [
+    on_base = [
         decision
         for decision in settled
         if decision.verdict == "unchanged" and decision.head == decision.branch
     ]
     cautions = tuple(
         caution
-        for decision in there
+        for decision in on_base
         if decision.kind
         for caution in file_cautions(
             snapshot.files,
@@ -592,17 +597,17 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
             job.terms,
         )
     )
-    earlier = () if job.dry else _of_earlier_run(there, snapshot)
+    earlier = () if job.dry else _of_earlier_run(on_base, snapshot)
     return Outcome(
         tuple(settled),
         (),
-        landed_applications(there, snapshot.repo, snapshot.tip),
+        landed_applications(on_base, snapshot.repo, snapshot.tip),
         cautions,
         earlier,
     )
 
 
-def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
+def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
     """Return the branch's newest commit if its trailers say
     that an earlier run has written one of these builds.
     """
@@ -610,7 +615,7 @@ def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Comm
     # the target of another Application may take the digest, too
     lines += [line.partition("@")[0] for line in lines]
     apps = set()
-    for decision in there:
+    for decision in on_base:
         tag = decision.candidate.tag
         digest = decision.candidate.digest
         image = replace(decision.subscription.entry.image, tag=tag, digest="" if tag else digest)

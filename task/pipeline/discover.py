@@ -135,23 +135,25 @@ class _Sorter:
             return
         if manifest.generated_by:
             self.generated_by.append(manifest.generated_by)
-        known = self.applications.get(app.key)
+        earlier = self.applications.get(app.key)
         # the manifest itself says more than an ApplicationSet
-        if known is None or (known.generated_by and not app.generated_by):
+        if earlier is None or (earlier.generated_by and not app.generated_by):
             self.applications[app.key] = app
-        elif known.annotations and not app.generated_by and known.sources != app.sources:
-            self.namesakes.setdefault(app.key, f"{known.origin} and {app.origin}")
+        elif earlier.annotations and not app.generated_by and earlier.sources != app.sources:
+            self.namesakes.setdefault(app.key, f"{earlier.origin} and {app.origin}")
 
 
 def _with_updaters(
     sorter: _Sorter,
     scope: Scope,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications as ImageUpdaters configure them, and the mistakes in the ImageUpdaters."""
+    """Return the Applications as ImageUpdaters configure them, and the mistakes in the
+    ImageUpdaters.
+    """
     apps = tuple(sorter.applications.values())
     if not sorter.updaters:
         return apps, ()
-    updaters = [found for found in sorter.updaters if is_image_updater(found.item)]
+    updaters = [manifest for manifest in sorter.updaters if is_image_updater(manifest.item)]
     return configure(
         apps,
         [updater.item for updater in updaters],
@@ -238,8 +240,8 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")
-    found = subscribe_helm_release(manifest.item, manifest.origin, *place)
-    return found if found.subscriptions or found.flaws else None
+    release = subscribe_helm_release(manifest.item, manifest.origin, *place)
+    return release if release.subscriptions or release.flaws else None
 
 
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:

@@ -158,12 +158,12 @@ def asks_by_hand(
     """
     asks = []
     problems = []
-    known: set[str] = set()
+    all_names: set[str] = set()
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
-            known |= names
+            all_names |= names
             if images and not names & set(images):
                 continue
             if intent.failed and intent.failed.identity != sub.entry.image.identity:
@@ -179,7 +179,7 @@ def asks_by_hand(
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
     hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:
-        if name not in known:
+        if name not in all_names:
             message = f"--alias {name}: none of these Applications has it"
             problems.append(Problem(Trouble("annotation", message, hint)))
     if intent.failed and not asks and subscribed:
@@ -257,10 +257,10 @@ def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
 
     If an entry has several flaws, `lint` shows the others.
     """
-    found: dict[tuple[str, str], Unusable] = {}
+    first: dict[tuple[str, str], Unusable] = {}
     for item in unusable:
-        found.setdefault((item.subscription.application.key, item.subscription.entry.text), item)
-    return tuple(found.values())
+        first.setdefault((item.subscription.application.key, item.subscription.entry.text), item)
+    return tuple(first.values())
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
@@ -273,15 +273,15 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
         if judged.verdict == "error"
         for source in judged.subscription.application.sources
     }
-    kept = []
+    remaining = []
     given_up = []
     for ask in matched.asks:
         culprit = broken.get(normal_url(ask.subscription.repo))
         if culprit is None:
-            kept.append(ask)
+            remaining.append(ask)
         else:
             given_up.append(Decision(ask.subscription, ask.offered, not_written(culprit)))
-    return replace(matched, asks=tuple(kept)), tuple(given_up)
+    return replace(matched, asks=tuple(remaining)), tuple(given_up)
 
 
 def not_written(broken: Judged) -> Verdict:

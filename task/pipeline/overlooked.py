@@ -167,7 +167,7 @@ def untracked_problems(
     if not images:
         return ()
     tracked = seen.tracked()
-    found = []
+    problems = []
     for image in images:
         near = [tracked[key].name for key in _nearest(image.identity, tracked)]
         if near:
@@ -186,10 +186,10 @@ def untracked_problems(
             way = (
                 "no Application with an image-list was found: check --applications and the filters"
             )
-        found.append(
+        problems.append(
             untracked_problem(f"no Application tracks {image.name}", way, required=required)
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
@@ -231,7 +231,7 @@ def unknown_names(
 
     `outside` are the Applications that the options in `narrowing` exclude.
     """
-    found = []
+    problems = []
     for name in names:
         if any(considered(app, Narrow((name,))) for app in here):
             continue
@@ -251,8 +251,8 @@ def unknown_names(
         elif near := [] if wild else _nearest(name, called):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
         made = Trouble.warning if wild and not strict else Trouble
-        found.append(Problem(made("source", message, hint)))
-    return tuple(found)
+        problems.append(Problem(made("source", message, hint)))
+    return tuple(problems)
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:

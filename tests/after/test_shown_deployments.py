@@ -24,7 +24,7 @@ from task.landing.ports import World
 from task.model import Application, Problem, Tracker, Verdict
 
 COMMIT = "c" * 40
-SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits=True)
+SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits_for_rollouts=True)
 RUN = "https://ci.example.com/runs/7"
 JOB = Job("run", (), SCOPE, Terms(), WORDING, requests=PullRequestOptions(run=RUN), deployed=SOURCE)
 
@@ -98,7 +98,7 @@ def play(
     everyone: Sequence[Tracker] = (),
 ) -> tuple[Problem, ...]:
     """What a run does; its warnings."""
-    source = replace(SOURCE, waits=waits)
+    source = replace(SOURCE, waits_for_rollouts=waits)
     shown = ShownDeployments(source, JOB, world(forge), everyone or [one.application for one in of])
     if waits:
         shown.begin(of)

@@ -47,7 +47,7 @@ def test_a_run_that_waits_finds_out_how_it_ends() -> None:
     settings = Settings("run", deployments=True, rollout=RolloutOptions(wait=True))
     found = job_of(settings, (), GITLAB).deployed
     assert found is not None
-    assert found.waits
+    assert found.waits_for_rollouts
 
 
 @pytest.mark.parametrize(

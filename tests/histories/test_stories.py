@@ -46,7 +46,7 @@ def test_a_rollback_on_the_base_leaves_a_branch_that_no_application_names_any_mo
     report = scene.by_hand("rollback", "web", back)
     assert told(report) == [("cron", "1.2.0", "waits"), ("web", "1.2.0", "waits")]
     (problem,) = report.problems
-    assert problem.message.startswith("bump stays as it is: no Application that was read has it")
+    assert problem.message.startswith("bump was not changed: no Application that was read has it")
     scene.story = indirect
     report = scene.event("web:1.3.0", "cron:1.3.0")
     assert sorted(verdicts(report)) == ["defer", "update"]

@@ -34,7 +34,7 @@ from task.editors.state_file import read_state
 from task.errors import TaskError, UnreachableError
 from task.image import parse_image
 from task.landing.waiting_list import ListedBuild
-from task.model import Hold, Image, Question, Report, State, Verdict, Waited
+from task.model import HeadBuildRow, Hold, Image, Question, Report, State, Verdict
 from task.proof import Proof
 
 ALIASES = ("web", "api")
@@ -287,7 +287,7 @@ class Teams(RuleBasedStateMachine):
         self,
         entry: Entry,
         build: ListedBuild,
-        row: Waited,
+        row: HeadBuildRow,
         instead: ListedBuild | None,
         released: Collection[str],
     ) -> bool:

@@ -48,7 +48,7 @@ def test_a_contended_branch_ends_at_the_deadline_and_names_it() -> None:
     assert count == len(clock.slept) + 1
     assert count > 3
     assert str(raised.value) == f"others kept moving main: {count} attempts in 10 seconds"
-    assert raised.value.hint == "run it again, or give a longer --deadline"
+    assert raised.value.hint == "run it again, or use a longer --deadline"
     assert clock.said == ["info: somebody was faster"] * (count - 1)
 
 

@@ -14,13 +14,13 @@ from task.errors import Trouble
 from task.model import (
     Commit,
     Decision,
+    HeadBuildRow,
     Image,
     Problem,
     Reading,
     Report,
     Verdict,
     VerdictName,
-    Waited,
 )
 from task.output.markdown import summary
 from task.output.report_json import as_json
@@ -161,7 +161,7 @@ def test_the_commit_of_another_run_is_only_a_request() -> None:
 
 
 def test_what_waits_is_there() -> None:
-    waited = Waited(
+    waited = HeadBuildRow(
         "argocd/web", "web", "1.6.0", "", "image-update/web", "waits", "it is newer", PAGE
     )
     assert f"- waits: `argocd/web web 1.6.0 on {PAGE}: it is newer`" in shown(

@@ -143,7 +143,7 @@ def test_what_a_person_has_closed_stays_closed(seen: bool, scene: Scene) -> None
     report = scene.event(f"{WEB}:1.1.0")
     assert verdict(report) == ("refuse", "superseded")
     assert (
-        f"/{old.number}: exactly this was closed by a person" in report["decisions"][0]["because"]
+        f"/{old.number}: a person closed the request for this build" in report["decisions"][0]["because"]
     )
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("refuse", "superseded")
     assert scene.server.open == []
@@ -162,11 +162,11 @@ def test_a_base_that_is_not_a_default_branch_leaves_its_memory_and_the_run_says_
         git(scene.repo, "branch", "-m", "staging", "stage")
         scene.apps.write_text(text.replace('"main"', '"stage"'))
         status = scene.call("status", "a")
-        assert "of staging, which no longer exists: they do not count for stage" in status.stderr
+        assert "for staging, which no longer exists: they do not apply to stage" in status.stderr
         result = scene.call("run", "--image", f"{WEB}:1.1.0")
         assert verdict(result.json) == ("update", "admitted")
         assert "image-update-memory/" in result.stderr
-        assert "of staging, which no longer exists: they do not count for stage" in result.stderr
+        assert "for staging, which no longer exists: they do not apply to stage" in result.stderr
 
 
 def test_a_hold_and_what_it_defers_follow_a_renamed_default_branch(tmp_path: Path) -> None:

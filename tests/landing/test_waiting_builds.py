@@ -3,7 +3,7 @@
 import pytest
 from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
 
-from task.landing.waiting import TOGETHER
+from task.landing.waiting_builds import TOGETHER
 
 EVENT = {"newer": "web:1.4.0", "older": "web:1.1.0", "same": "web:1.2.0", "refused": "web:0.1.0"}
 
