@@ -26,7 +26,7 @@ from task.deciding.judged_changes import (
     Touched,
     Version,
     asks_of,
-    facts_needed,
+    facts_needed_by_version,
     governed_pair,
     judged,
     left_behind,
@@ -38,7 +38,7 @@ from task.deciding.judged_changes import (
 from task.deciding.state_changes import state_changes
 from task.deciding.target import target_places
 from task.deciding.verify import LastChecks, verified
-from task.deciding.weigh import Facts, combined
+from task.deciding.weigh import Facts, as_questions
 from task.errors import SourceError, TargetError, TaskError, Trouble
 from task.landing.before_deciding import CONFIG, answers_to, govern_asks, with_missing
 from task.landing.overridden import overridden
@@ -501,7 +501,7 @@ def _judged(
         facts=facts,
         refused=frozenset(judging.config.refused),
     )
-    needed = [item for version in found for item in facts_needed(version, judging)]
-    answered = replace(facts, answers=answers_to(combined(needed), world))
+    needed = [item for version in found for item in facts_needed_by_version(version, judging)]
+    answered = replace(facts, answers=answers_to(as_questions(needed), world))
     judging = replace(judging, facts=answered)
     return [judged(version, judging) for version in found]

@@ -31,9 +31,9 @@ from task.deciding.weigh import (
     Facts,
     Offer,
     Situation,
-    combined,
+    as_questions,
     deferred,
-    facts_of,
+    facts_needed_by_offer,
     key_of,
     may_ask,
     weigh,
@@ -175,7 +175,7 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
     return known or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
-def questions(
+def questions_to_ask(
     snapshot: Snapshot,
     asks: Iterable[Ask],
     given: Terms,
@@ -183,8 +183,8 @@ def questions(
     """Return what to ask before deciding: how source commits descend,
     and which facts the rules need.
 
-    `weigh.may_ask` tells whether a registry is asked at all, `facts_needed` leaves out what the
-    rules refuse anyway, and `weigh.facts_of` says which facts an offer needs.
+    `weigh.may_ask` tells whether a registry is asked at all. `facts_needed_by_ask` leaves out what
+    the rules refuse anyway, and `facts_needed_by_offer` says which facts one offer needs.
     """
     ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []
@@ -207,13 +207,13 @@ def questions(
         if may_ask(ask.subscription, terms.check):
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
-            needed += facts_needed(
+            needed += facts_needed_by_ask(
                 ask,
                 current,
                 memory if free else replace(memory, deferred=None),
                 terms,
             )
-    return list(ancestry), combined(needed)
+    return list(ancestry), as_questions(needed)
 
 
 MOST_COMPARED = 30  # builds of one image whose commits are all compared; the others by their dates
@@ -228,7 +228,7 @@ def _pairs(builds: Sequence[Build], known: Sequence[Build]) -> Iterator[Commits]
                 yield pair
 
 
-def facts_needed(
+def facts_needed_by_ask(
     ask: Ask,
     current: Reading,
     memory: Memory,
@@ -243,7 +243,9 @@ def facts_needed(
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
     admitted = [offer for offer in offered if objection(offer.image.tag, sub.policy) is None]
     return [
-        fact for offer in admitted for fact in facts_of(sub, offer, current, memory, terms.check)
+        fact
+        for offer in admitted
+        for fact in facts_needed_by_offer(sub, offer, current, memory, terms.check)
     ]
 
 

@@ -24,7 +24,7 @@ from task.deciding.weigh import (
     by_age,
     by_the_order,
     by_the_rules,
-    facts_of,
+    facts_needed_by_offer,
     key_of,
     question_about,
     registry_error,
@@ -420,7 +420,7 @@ def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
     return [Version(touched, image, memories) for image in candidates(touched)]
 
 
-def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
+def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
     """Return what a registry has to say about a version: what a run would ask,
     and whether a digest that somebody wrote exists.
     """
@@ -435,7 +435,7 @@ def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fac
         return []
     situation = situation_of_change(touched, memories, judging)
     offer = offer_of(image, memories)
-    found = list(facts_of(sub, offer, touched.in_git, situation.memory, check))
+    found = list(facts_needed_by_offer(sub, offer, touched.in_git, situation.memory, check))
     if image.digest:
         found.append((question_about(sub, image), "exists"))
     if sub.policy.minimum_age and not (offer.build.created or version.promoted):
@@ -585,7 +585,7 @@ def _aged(decision: Decision, offer: Offer, situation: Situation) -> Decision:
 
 def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
     """Return the decision, or an error if a registry had to be asked and gave no answer."""
-    for question, fact in facts_needed(version, judging):
+    for question, fact in facts_needed_by_version(version, judging):
         answer = judging.facts.answers.get(replace(question, facts=()))
         ordering = fact == "created" and not (judging.refused or _ages(version.touched, judging))
         if not ordering and answer and answer.error:

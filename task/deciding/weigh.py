@@ -72,7 +72,7 @@ def may_ask(sub: Subscription, check: str) -> bool:
     return check != "never" and bool(check == "always" or curious)
 
 
-def facts_of(
+def facts_needed_by_offer(
     sub: Subscription,
     offer: Offer,
     current: Reading,
@@ -122,8 +122,8 @@ def _told_apart(new: Build, old: Build) -> bool:
     return compare(*no_dates, {})[0] != "" or commits(*no_dates) is not None
 
 
-def combined(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
-    """Combine the facts into one question for each image."""
+def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
+    """Return one question for each image, which has all facts needed about it."""
     found: dict[Question, dict[Fact, None]] = {}
     for about, fact in needed:
         found.setdefault(about, {})[fact] = None
@@ -198,7 +198,7 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
 
 @dataclass(frozen=True)
 class Facts:
-    """The answers to `questions`."""
+    """The answers to `questions_to_ask`, and where to look up more."""
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
@@ -389,7 +389,9 @@ def by_the_order(
     sub = situation.subscription
     facts = situation.facts
     offer = Offer(sub.image_at(event), event.build)
-    needed = facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)
+    needed = facts_needed_by_offer(
+        sub, offer, situation.in_git, situation.memory, situation.terms.check
+    )
     of_git = question_about(sub, situation.in_git)
     before = facts.answers.get(of_git)  # another Application may have asked for it
     of_before = [fact for about, fact in needed if about == of_git]
