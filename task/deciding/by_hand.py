@@ -16,7 +16,7 @@ from itertools import groupby
 
 from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
-from task.deciding.weigh import Situation, always_counts, deferred, question_about, weigh
+from task.deciding.weigh import Situation, deferred, question_about, stops_in_any_mode, weigh
 from task.errors import TargetError, TaskError, Trouble, UsageError
 from task.image import live_image, split_image_list
 from task.model import (
@@ -436,7 +436,7 @@ def _value_outside_git(
         return reading, _doubt_about(to, why, ask, passed)
     if answer.error:
         # The registry may be down, but an unreadable file on our side is a mistake of the user.
-        if situation.terms.check == "always" or always_counts(answer.error):
+        if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
         return reading, _doubt_about(to, answer.error.message, ask, passed)
     if not answer.exists:

@@ -322,7 +322,7 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
         return decision
     no_digest = decision.verdict == "error"  # it is required, and the event does not have it
     error = answer.error if answer else None
-    if error and (no_digest or terms.check == "always" or always_counts(error)):
+    if error and (no_digest or terms.check == "always" or stops_in_any_mode(error)):
         return registry_error(decision, error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
@@ -395,7 +395,7 @@ def by_the_order(
     of_git = question_about(sub, situation.in_git)
     before = facts.answers.get(of_git)  # another Application may have asked for it
     of_before = [fact for about, fact in needed if about == of_git]
-    if before and before.error and of_before and always_counts(before.error):
+    if before and before.error and of_before and stops_in_any_mode(before.error):
         return registry_error(decision, before.error)
     of_offer = [fact for about, fact in needed if about != of_git]
     decision = replace(decision, unchecked=unchecked(answer, of_offer, sub))
@@ -463,9 +463,9 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
 
 
-def always_counts(error: TaskError) -> bool:
-    """Tell whether an error stops an update even where a missing answer is only a warning.
+def stops_in_any_mode(error: TaskError) -> bool:
+    """Tell whether an error stops an update whatever `--registry-check` says.
 
-    An unreadable file of ours does, and an image whose bytes do not match their digest.
+    A user's unreadable file does, and so does an image whose bytes do not match its digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)
