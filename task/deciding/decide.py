@@ -434,7 +434,7 @@ def choose(situation: Situation, ask: Ask) -> Move:
     promoted = situation.terms.promoted
     pinned = bool(promoted and promoted.pinned)
     build = situation.terms.build
-    on_offer = [Offer(event.image, event.build, event=event.origin) for event in ask.events]
+    on_offer = [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
     if not on_offer:
         on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
     tries = MOST_TRIED if ask.events else 0

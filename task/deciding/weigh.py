@@ -51,7 +51,7 @@ class Offer:
     build: Build
     pinned: bool = False  # whether the digest is written even if no rule requires it
     promoted: Promoted | None = None  # of `promote`
-    event: str = ""  # where it came from, if that was an event
+    origin: str = ""  # where the event came from; "" if there was none
 
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
@@ -281,7 +281,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         decision,
         source=source,
         built=offer.image.digest,
-        event=offer.event,
+        event=offer.origin,
     )
     image = decision.candidate
     created = offer.build.created or (answer.created if answer else "")
