@@ -301,7 +301,7 @@ def _removed(
     }
     apps = {subscribed.application.key for subscribed in after.seen.subscribed}
     found = [
-        _not_judged(unjudged.pair.now, str(unjudged.error))
+        _not_judged(unjudged.pair.effective, str(unjudged.error))
         for unjudged in looked.not_judged
         if not unjudged.broken
     ]
@@ -310,7 +310,7 @@ def _removed(
     for sub in gone:
         told = _judged_once_more if sub in last else _not_judged
         found.append(told(sub, _why_gone(sub, apps, flaws)))
-    new = {pair.now.application.key for pair in entries[0] if pair.before is None}
+    new = {pair.effective.application.key for pair in entries[0] if pair.before is None}
     known = _known_applications(entries[0]) - new
     found += [
         _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in known
@@ -319,7 +319,7 @@ def _removed(
 
 
 def _known_applications(pairs: Sequence[Pair]) -> set[str]:
-    return {pair.now.application.key for pair in pairs}
+    return {pair.effective.application.key for pair in pairs}
 
 
 def _why_gone(
@@ -379,7 +379,7 @@ def _decided(
     broken = [
         replace(
             error_decision(
-                unjudged.pair.now, unjudged.pair.now.entry.image, unjudged.error, branch
+                unjudged.pair.effective, unjudged.pair.effective.entry.image, unjudged.error, branch
             ),
             line=1 if unjudged.error.subject else 0,
         )
@@ -416,8 +416,10 @@ def _decided(
 
 
 def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decision:
-    image = touched.pair.now.image_at(touched.new)
-    return replace(error_decision(touched.pair.now, image, error, branch), current=touched.old)
+    image = touched.pair.effective.image_at(touched.new)
+    return replace(
+        error_decision(touched.pair.effective, image, error, branch), current=touched.old
+    )
 
 
 def _with_its_place(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:

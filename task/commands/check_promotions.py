@@ -74,7 +74,7 @@ def _with_source(
     known: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
-    app = version.touched.pair.now.application.key
+    app = version.touched.pair.effective.application.key
     givers = [
         there
         for there in known

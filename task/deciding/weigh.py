@@ -84,23 +84,25 @@ def facts_needed_by_offer(
     image = offer.image
     build = offer.build
     about = question_about(sub, image)
-    found: list[tuple[Question, Fact]] = []
+    needed: list[tuple[Question, Fact]] = []
     if not image.digest and needs(policy, "digest"):
-        found.append((about, "digest"))
+        needed.append((about, "digest"))
     if policy.platforms:
-        found.append((about, "platforms"))
+        needed.append((about, "platforms"))
     if check == "always":
-        found.append((about, "exists"))
+        needed.append((about, "exists"))
     if not needs(policy, "created") or not _counts(image, current, policy):
-        return tuple(found)
-    known = memory.written
-    old = known.build if known and known.version == current.version else Build()
+        return tuple(needed)
+    last_written = memory.written
+    old = (
+        last_written.build if last_written and last_written.version == current.version else Build()
+    )
     if check != "always" and old == Build() and (build.sequence is not None or build.commit):
-        return tuple(found)  # the first build with an identity; it distinguishes the next one
+        return tuple(needed)  # the first build with an identity; it distinguishes the next one
     if not _told_apart(build, old):
-        found += [] if build.created else [(about, "created")]
-        found += [] if old.created else [(question_about(sub, current), "created")]
-    return tuple(found)
+        needed += [] if build.created else [(about, "created")]
+        needed += [] if old.created else [(question_about(sub, current), "created")]
+    return tuple(needed)
 
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
@@ -124,10 +126,10 @@ def _told_apart(new: Build, old: Build) -> bool:
 
 def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
     """Return one question for each image, which has all facts needed about it."""
-    found: dict[Question, dict[Fact, None]] = {}
+    by_question: dict[Question, dict[Fact, None]] = {}
     for about, fact in needed:
-        found.setdefault(about, {})[fact] = None
-    return tuple(replace(about, facts=tuple(facts)) for about, facts in found.items())
+        by_question.setdefault(about, {})[fact] = None
+    return tuple(replace(about, facts=tuple(facts)) for about, facts in by_question.items())
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
@@ -158,10 +160,10 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     """Return the memory, with the registry's creation date for the build that Git has now."""
     if answer is None or not answer.created:
         return memory
-    known = memory.written
-    if known is not None and known.version != current.version:
+    last_written = memory.written
+    if last_written is not None and last_written.version != current.version:
         return memory
-    old = known or Written(current.tag, current.digest)
+    old = last_written or Written(current.tag, current.digest)
     return replace(
         memory,
         written=replace(old, build=replace(old.build, created=old.build.created or answer.created)),
@@ -416,10 +418,10 @@ def by_the_order(
     return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
 
 
-def _with_counters(doubt: Trouble, event: Written, known: Written | None) -> Trouble:
+def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
     """Return the doubt. If two counters are why, its hint names them, and asks for no number."""
     new = event.build
-    old = known.build if known else Build()
+    old = last_written.build if last_written else Build()
     if None in (new.sequence, old.sequence) or new.counter == old.counter:
         return doubt
     ours = new.counter or "--sequence"
@@ -446,11 +448,11 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 
     The event is remembered if it is newer than the one remembered before.
     """
-    known = situation.memory.deferred
-    if known and known.version != event.version:
-        why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
+    waiting = situation.memory.deferred
+    if waiting and waiting.version != event.version:
+        why = why_older(event, waiting, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{hold_text(hold)}; {known.version} is already waiting, and {why}"
+            because = f"{hold_text(hold)}; {waiting.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     end = (
         f"image-update release {situation.subscription.application.key} ends the hold and writes it"
