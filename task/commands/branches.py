@@ -35,18 +35,18 @@ def read_branches(
             repository = world.repository(first.repo, first)
         except TaskError as error:
             return [failed(asks, error, "")]
-        found = []
+        results = []
         try:
             for base, members in by_branch(repository, asks).items():
                 try:
-                    found.append(read(Batch(repository, base, tuple(members))))
+                    results.append(read(Batch(repository, base, tuple(members))))
                 except TaskError as error:  # a branch that is missing hides no other
-                    found.append(failed(members, error, base))
+                    results.append(failed(members, error, base))
         except TaskError as error:
-            found.append(failed(asks, error, ""))
+            results.append(failed(asks, error, ""))
         finally:
             repository.close()
-        return found
+        return results
 
     groups = by_login(by_repository(matched, job), world)
     return list(chain.from_iterable(in_threads(of_repository, groups, AT_ONCE)))

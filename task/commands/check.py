@@ -110,7 +110,7 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     before = _side_seen(change, "base", job, world)
     after = _side_seen(change, "merged", job, world)
     problems = (*after.problems, *_about_names(after.seen, job))
-    found = world.now()
+    read_at = world.now()
     entries = _tracked_entries(change, before, after)
     looked = _look_at_both_sides(change, entries, job)
     problems += _without_entries(entries[1], after.seen, change)
@@ -126,12 +126,12 @@ def check(job: Job, world: World, compared: Compared) -> Report:
         decisions,
         (*problems, *told),
         change.commits,
-        _timings(job, began, found, world),
+        _timings(job, began, read_at, world),
     )
 
 
-def _timings(job: Job, began: float, found: float, world: World) -> Timings:
-    return Timings(job.terms.now, found - began, world.now() - found, 0.0)
+def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
+    return Timings(job.terms.now, read_at - began, world.now() - read_at, 0.0)
 
 
 def _tell_nothing(change: ChangeToJudge, world: World) -> None:
@@ -155,10 +155,10 @@ def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> Sid
     except SourceError:
         if side == "merged":
             raise
-    found = discovered(manifests, job.scope, world.locate)
-    subscribed = subscriptions_of(found, job.scope, ())
-    seen = Seen(subscribed, found.applications, (), found.outside)
-    return SideSeen(seen, found.problems)
+    discovery = discovered(manifests, job.scope, world.locate)
+    subscribed = subscriptions_of(discovery, job.scope, ())
+    seen = Seen(subscribed, discovery.applications, (), discovery.outside)
+    return SideSeen(seen, discovery.problems)
 
 
 def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
@@ -211,13 +211,13 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
 
     What runs does not matter here, so it is left out: only both commits are compared.
     """
-    found = []
+    entries = []
     for sub in _all_of(seen):
         base = (sub.base or change.default).removeprefix("refs/heads/")
         base = change.default if base == "HEAD" else base
         if sub.method == "git" and base == change.branch and change.concerns(sub.repo):
-            found.append(replace(sub, application=replace(sub.application, live=())))
-    return found
+            entries.append(replace(sub, application=replace(sub.application, live=())))
+    return entries
 
 
 def _look_at_both_sides(
@@ -236,12 +236,12 @@ def _look_at_both_sides(
         merged=_read(change, "merged", wanted, urls, subs, job),
         paths=frozenset(change.paths),
     )
-    found = [one for pair in pairs if (one := touched_entry(pair, sides, job.terms))]
-    found += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
+    looked = [one for pair in pairs if (one := touched_entry(pair, sides, job.terms))]
+    looked += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
     return Looked(
         sides,
-        tuple(one for one in found if isinstance(one, Touched)),
-        tuple(one for one in found if isinstance(one, NotJudged)),
+        tuple(one for one in looked if isinstance(one, Touched)),
+        tuple(one for one in looked if isinstance(one, NotJudged)),
     )
 
 
@@ -300,7 +300,7 @@ def _removed(
         if flaw.severity == "error"
     }
     apps = {subscribed.application.key for subscribed in after.seen.subscribed}
-    found = [
+    problems = [
         _not_judged(unjudged.pair.effective, str(unjudged.error))
         for unjudged in looked.not_judged
         if not unjudged.broken
@@ -309,13 +309,13 @@ def _removed(
     last = [one.pair.before for one in looked.touched if one.pair.after is None]
     for sub in gone:
         told = _judged_once_more if sub in last else _not_judged
-        found.append(told(sub, _why_gone(sub, apps, flaws)))
+        problems.append(told(sub, _why_gone(sub, apps, flaws)))
     new = {pair.effective.application.key for pair in entries[0] if pair.before is None}
-    known = _known_applications(entries[0]) - new
-    found += [
-        _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in known
+    in_base = _known_applications(entries[0]) - new
+    problems += [
+        _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in in_base
     ]
-    return tuple(found)
+    return tuple(problems)
 
 
 def _known_applications(pairs: Sequence[Pair]) -> set[str]:
@@ -392,21 +392,21 @@ def _decided(
         ones, sides, config = _under_both_configs(change, looked, job)
     except TaskError as error:
         return [*broken, *(_failed_decision(one, error, branch) for one in looked.touched)], []
-    found, failed = _versions(ones, sides, job)
+    brought, failed = _versions(ones, sides, job)
     names = sources_named(change.messages)
-    found, unread = with_sources(found, names, before.subscribed, job, world)
-    judgements = [*failed, *_judged(change, found, Judging(sides, job.terms, config), world)]
+    brought, unread = with_sources(brought, names, before.subscribed, job, world)
+    judgements = [*failed, *_judged(change, brought, Judging(sides, job.terms, config), world)]
     moves = verified(
         [judgement.move for judgement in judgements],
         LastChecks(world.registry, world.prove, world.always_prove),
     )
-    known = [
+    of_both_sides = [
         move.decision
         for move, judgement in zip(moves, judgements, strict=True)
         if judgement.touched.pair.before is not None and judgement.touched.pair.after is not None
     ]
     decided = [move.decision for move in moves]
-    decisions = overridden(sides.merged, decided, known, job.terms)
+    decisions = overridden(sides.merged, decided, of_both_sides, job.terms)
     told = [problem for judgement in judgements for problem in judgement.told]
     placed = [
         _with_its_place(decision, sides, judgement.touched, job)
@@ -451,8 +451,8 @@ def _under_both_configs(
         files = {path: file for path, file in base.files.items() if path not in repaired}
         base = replace(base, files=files | {at: file for at, file in repaired.items() if file})
     asks = asks_of(looked.touched)
-    found, snapshot, worded = govern_asks(tuple(asks), base, job, change)
-    wanted = list(found)
+    governed, snapshot, worded = govern_asks(tuple(asks), base, job, change)
+    wanted = list(governed)
     ones = []
     for touched in looked.touched:
         number = sum(sub is not None for sub in (touched.pair.after, touched.pair.before))
@@ -467,21 +467,21 @@ def _versions(
     job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
     """Return the versions that the change brings, and what has no readable memory."""
-    found: list[Version] = []
+    brought: list[Version] = []
     failed: list[Judgement] = []
     for touched in ones:
         try:
-            found += versions(touched, sides, job.terms.now)
+            brought += versions(touched, sides, job.terms.now)
         except TaskError as error:
             failed.append(
                 Judgement(touched, Move(_failed_decision(touched, error, sides.base.branch)))
             )
-    return found, failed
+    return brought, failed
 
 
 def _judged(
     change: ChangeToJudge,
-    found: Sequence[Version],
+    brought: Sequence[Version],
     judging: Judging,
     world: World,
 ) -> list[Judgement]:
@@ -503,7 +503,7 @@ def _judged(
         facts=facts,
         refused=frozenset(judging.config.refused),
     )
-    needed = [item for version in found for item in facts_needed_by_version(version, judging)]
+    needed = [item for version in brought for item in facts_needed_by_version(version, judging)]
     answered = replace(facts, answers=answers_to(as_questions(needed), world))
     judging = replace(judging, facts=answered)
-    return [judged(version, judging) for version in found]
+    return [judged(version, judging) for version in brought]

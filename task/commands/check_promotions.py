@@ -23,13 +23,13 @@ MOST = 500  # sources that a message may name
 
 def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
     """Return the Applications that messages name as sources of a promotion."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for message in messages:
         last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
         for line in last.split("\n"):
             if line.lower().startswith(TRAILER):
-                found[line.partition(":")[2].strip()] = None
-    return tuple(found)[:MOST]
+                names[line.partition(":")[2].strip()] = None
+    return tuple(names)[:MOST]
 
 
 def with_sources(
@@ -53,9 +53,9 @@ def with_sources(
         for sub in item.subscriptions
         if sub.entry.image.identity in wanted
     ]
-    known = source_versions(subs, job, world)
+    in_sources = source_versions(subs, job, world)
     unread = sorted(set(names) - {item.application.key for item in subscribed})
-    return [_with_source(version, known, versions) for version in versions], _unread(unread)
+    return [_with_source(version, in_sources, versions) for version in versions], _unread(unread)
 
 
 def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
@@ -71,14 +71,15 @@ def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
 
 def _with_source(
     version: Version,
-    known: Sequence[SourceVersion],
+    in_sources: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
     app = version.touched.pair.effective.application.key
     givers = [
-        there
-        for there in known
-        if there.source != app and there.subscription.entry.image.identity == version.image.identity
+        source_version
+        for source_version in in_sources
+        if source_version.source != app
+        and source_version.subscription.entry.image.identity == version.image.identity
     ]
     for giver in givers:
         if giver.error is None and alike(giver.image, version.image):

@@ -106,7 +106,7 @@ def row_of(
     listed = parse_image_list(app.annotations.get("image-list", ""))
     entries = [entry for entry in listed if isinstance(entry, Entry)]
     read = {row.subscription.entry.text: row for row in status}
-    now = _now(app, meant, skipped=updaters and not app.reference)
+    before = _now(app, meant, skipped=updaters and not app.reference)
     here = _our_side(subscribed)
     broken = _first_that_breaks(problems)
     if broken:
@@ -114,12 +114,12 @@ def row_of(
         # Without a status, only Git tells the type of the source. A plain directory is updated by
         # neither.
         typed = any(sub.source.kind for sub in meant)
-        if now.how == "git" and broken.rule == "target" and not typed:
-            now = here
+        if before.how == "git" and broken.rule == "target" and not typed:
+            before = here
     return MigratedApplication(
         app.key,
         _selected_by(app, updaters=updaters),
-        now,
+        before,
         here,
         tuple(
             _image(
@@ -214,17 +214,17 @@ def _image(
     """Return one entry by both tools. A hidden file does not say what runs."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = _version_and_source(row, hidden=hidden) if row else ("", "")
-    now = _strategy_of_aiu(app.annotations, entry)
-    known = row is None or row.read
+    strategy_now = _strategy_of_aiu(app.annotations, entry)
+    is_read = row is None or row.read
     return TrackedImage(
         entry.alias,
         entry.image.name,
         entry.constraint,
-        now,
+        strategy_now,
         strategy,
         version,
         source,
-        known,
+        is_read,
     )
 
 
@@ -322,11 +322,11 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     for app, subscribed_app in subscribed:
         # AIU does not know these keys, and passes over them
         doubtful = {key for key, _ in doubts(app.annotations)}
-        known = replace(
+        understood = replace(
             app,
             annotations={key: text for key, text in app.annotations.items() if key not in doubtful},
         )
-        meant = attempted(known, job.scope.defaults)[1]
+        meant = attempted(understood, job.scope.defaults)[1]
         said = status.get(app.key, ())
         wrong = unread.get(app.key, ())
         rows.append(
@@ -400,8 +400,8 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
         "nothing": "nothing",
     }
     moved = [
-        f"{number} from {words[now]} to {words[here]}"
-        for (now, here), number in sorted(kinds.items())
+        f"{number} from {words[before]} to {words[after]}"
+        for (before, after), number in sorted(kinds.items())
     ]
     same = sum(not row.changes for row in rows)
     yield f"{counted(len(rows), 'Application')}: {', '.join((f'{same} as before', *moved))}"

@@ -93,18 +93,18 @@ def check_promotion(promotion: Promotion) -> None:
                 error.message.replace("--selector", flag, 1),
                 hint=error.hint,
             ) from None
-    known = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
+    placeholders = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
     for pattern in promotion.targets:
         for name in _PLACEHOLDER.findall(pattern):
             if name not in _facts(Tracker("", "")):
                 raise UsageError(
                     f"--to: nothing is known as {{{name}}} in {pattern!r}",
-                    hint=f"write one of {known}",
+                    hint=f"write one of {placeholders}",
                 )
         if set(_PLACEHOLDER.sub("", pattern)) & {"{", "}"}:
             raise UsageError(
                 f"--to: a brace is missing, or one too many, in {pattern!r}",
-                hint=f"write one of {known}",
+                hint=f"write one of {placeholders}",
             )
 
 
@@ -173,7 +173,7 @@ def _giving(
         app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector))
     )
     shared: dict[tuple[str, ...], frozenset[str]] = {}
-    found = {}
+    by_source = {}
     for source in sources:
         filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
         for name in filled:
@@ -182,13 +182,13 @@ def _giving(
         if filled not in shared:
             fitting = [_fitting(pattern, source, apps, called) for pattern in promotion.targets]
             shared[filled] = selected.intersection(set().union(*fitting)) if fitting else selected
-        found[source.key] = shared[filled]
-    return found
+        by_source[source.key] = shared[filled]
+    return by_source
 
 
 def _filled(pattern: str, source: Tracker, spelled: Callable[[str], str] = str) -> str:
     """Return a pattern of `--to` with the values of one source."""
-    return _PLACEHOLDER.sub(lambda found: spelled(_facts(source)[found[1]]), pattern)
+    return _PLACEHOLDER.sub(lambda match: spelled(_facts(source)[match[1]]), pattern)
 
 
 def _fitting(
@@ -318,14 +318,14 @@ def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
 
 def asks_to_promote(
     pairs: Iterable[Recipient],
-    known: Sequence[SourceVersion],
+    versions: Sequence[SourceVersion],
     promotion: Promotion,
 ) -> Matched:
     """Return an ask for each entry that gets a version, and a decision for each that gets none.
 
     Raises `UsageError` if sources have different versions for one target.
     """
-    by_entry = {source_version.subscription.identity: source_version for source_version in known}
+    by_entry = {source_version.subscription.identity: source_version for source_version in versions}
     asks: list[Ask] = []
     decisions: list[Decision] = []
     problems: list[Problem] = []
@@ -335,10 +335,10 @@ def asks_to_promote(
         for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
             if giving:
                 givers = [by_entry[subscription.identity] for subscription in giving]
-                found = _promotion_ask(sub, _one_of(sub, givers), target, promotion)
-                refusal = _refusal(found, givers, promotion)
+                ask = _promotion_ask(sub, _one_of(sub, givers), target, promotion)
+                refusal = _refusal(ask, givers, promotion)
                 decisions += [refusal] if refusal else []
-                asks += [] if refusal else [found]
+                asks += [] if refusal else [ask]
         images = [
             by_entry[subscription.identity].image
             for subscription in (*chain.from_iterable(pair.givers), *pair.of_broken)
@@ -381,11 +381,13 @@ def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion
 
     Raises `UsageError` if they differ.
     """
-    known = [source_version for source_version in givers if source_version.error is None] or givers
+    readable = [
+        source_version for source_version in givers if source_version.error is None
+    ] or givers
     best = max(
-        known, key=lambda given: (given.pinned, bool(given.image.digest), given.build != Build())
+        readable, key=lambda given: (given.pinned, bool(given.image.digest), given.build != Build())
     )
-    for source_version in known:
+    for source_version in readable:
         if not alike(source_version.image, best.image):
             first, second = sorted((source_version, best), key=lambda given: given.source)
             raise UsageError(
@@ -453,7 +455,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
 
     A failure concerns one entry.
     """
-    found = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
+    live = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     job = replace(job, only=())
 
@@ -469,7 +471,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
         return [_unknown(ask.subscription, error) for ask in asks]
 
-    return found + list(chain.from_iterable(read_branches(Matched(asks), job, world, read, failed)))
+    return live + list(chain.from_iterable(read_branches(Matched(asks), job, world, read, failed)))
 
 
 def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) -> SourceVersion:
@@ -546,10 +548,10 @@ def _known_version(sub: Subscription, now: Reading, newest: Written = Written())
         )
         return _unknown(sub, error)
     # The state remembers the newest build, and after a rollback Git says another one.
-    known = newest if alike(newest, now) else Written()
-    digest = now.digest or known.digest or known.image_digest
+    remembered = newest if alike(newest, now) else Written()
+    digest = now.digest or remembered.digest or remembered.image_digest
     image = replace(sub.entry.image, tag=now.tag, digest=digest)
-    return SourceVersion(sub, image, known.build, newest, pinned=bool(now.digest))
+    return SourceVersion(sub, image, remembered.build, newest, pinned=bool(now.digest))
 
 
 def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
@@ -564,8 +566,8 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     """
     promotion = job.promotion or Promotion()
     pairs, problems = pairs_of(seen.subscribed, promotion)
-    known = source_versions(wanted(pairs), job, world)
-    matched = asks_to_promote(pairs, known, promotion)
+    versions = source_versions(wanted(pairs), job, world)
+    matched = asks_to_promote(pairs, versions, promotion)
     wrong = any(problem.severity == "error" for problem in problems)
     if pairs and not (wrong or matched.asks or matched.decisions or matched.unusable):
         hint = "let both sides track the same image, or name an alias that both have: --alias ALIAS"

@@ -74,8 +74,8 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     problems = (*left_out(matched, job), *matched.problems)
     matched = replace(matched, asks=(*within, *live), problems=problems)
     matched = _as_configs_want(matched, job, world)
-    found, _ = chosen(matched, job.terms, world.registry)
-    return job, found
+    with_tags, _ = chosen(matched, job.terms, world.registry)
+    return job, with_tags
 
 
 def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
@@ -118,20 +118,20 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
 
     Also return until when the newest tag of an ask is too young, by the key of the ask.
     """
-    ready = {ask.key: now for ask in matched.asks if (now := _without_asking(ask, terms))}
+    ready = {ask.key: settled for ask in matched.asks if (settled := _without_asking(ask, terms))}
     listed = _list_tags([ask for ask in matched.asks if ask.key not in ready], registry)
     choices = _dated(listed, registry)
     newest = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
     until: dict[Key, str] = {}
     for choice in choices:
-        found = newest[choice.key]
-        if found.tag and not found.error:
-            ready |= {ask.key: _with_tag(ask, found.tag) for ask in choice.asks}
+        result = newest[choice.key]
+        if result.tag and not result.error:
+            ready |= {ask.key: _with_tag(ask, result.tag) for ask in choice.asks}
         else:
-            decisions += _without_a_tag(choice, found, terms)
-        if found.young:
-            until |= dict.fromkeys((ask.key for ask in choice.asks), found.young[1])
+            decisions += _without_a_tag(choice, result, terms)
+        if result.young:
+            until |= dict.fromkeys((ask.key for ask in choice.asks), result.young[1])
     asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
 
@@ -301,9 +301,9 @@ class _Search:
         until = answer.created and young_until(answer.created, self._minimum_age, self._terms.now)
         if answer.created and not until:
             return True
-        known, known_until = self.result.young or (tag, "")
+        youngest, its_until = self.result.young or (tag, "")
         # a tag without a date hides no tag that has one
-        young = (tag, until) if until and not known_until else (known, known_until)
+        young = (tag, until) if until and not its_until else (youngest, its_until)
         self.result = replace(self.result, tag="", young=young)
         return False
 
@@ -319,7 +319,7 @@ def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decisio
         verdict = too_young(example, _age(choice.policy, terms), until)
     else:
         example, verdict = _none(choice)
-    found = []
+    decisions = []
     for ask in choice.asks:
         offered = ask if error else _with_tag(ask, example)
         decision = Decision(
@@ -328,8 +328,8 @@ def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decisio
             verdict,
             live_reading(ask.subscription),
         )
-        found.append(registry_error(decision, error) if error else decision)
-    return found
+        decisions.append(registry_error(decision, error) if error else decision)
+    return decisions
 
 
 def _none(choice: Choice) -> tuple[str, Verdict]:

@@ -174,23 +174,23 @@ def past_builds(
     `said` has the values of a file's versions, newest first; None is a broken version. `cut`: there
     are older versions that were not read.
     """
-    found: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
-    for version, now in said:
-        if now is None:
+    values: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
+    for version, value in said:
+        if value is None:
             continue
-        if found and now.version == found[-1][0].version:
-            found[-1] = (now, version)
+        if values and value.version == values[-1][0].version:
+            values[-1] = (value, version)
         else:
-            found.append((now, version))
-            if len([build for build, _ in found if build.version]) > most:
+            values.append((value, version))
+            if len([build for build, _ in values if build.version]) > most:
                 break
     else:
         if cut:  # an older version, which was not read, may have written the last value
-            found = found[:-1]
+            values = values[:-1]
     return tuple(
         PastBuild(
-            now.tag,
-            now.digest,
+            value.tag,
+            value.digest,
             build.commit,
             build.at,
             build.by,
@@ -198,8 +198,8 @@ def past_builds(
             proof=without_login(trailer_of(build.message, "Proof", image)),
             event=without_login(trailer_of(build.message, "Event", image)),
         )
-        for now, build in found
-        if now.version and build.commit
+        for value, build in values
+        if value.version and build.commit
     )[:most]
 
 
@@ -280,8 +280,8 @@ def with_requests(
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return the rows with the open requests of what waits, and why requests could not be read."""
     repo = batch.asks[0].subscription.repo
-    known = (request for row in rows for request in (row.request, row.ends_with))
-    heads = list(dict.fromkeys(request.head for request in known if request))
+    requests = (request for row in rows for request in (row.request, row.ends_with))
+    heads = list(dict.fromkeys(request.head for request in requests if request))
     if not heads:
         return rows, ()
     try:
@@ -313,18 +313,18 @@ def with_requests(
 
 
 def _as_asked(
-    known: OpenRequest | None,
+    request: OpenRequest | None,
     asked: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
     """Return a request as the Git host knows it now, None if it is not open any more."""
-    if known is None or known.head not in asked:
-        return known
-    found = asked[known.head]
-    if found is None:
-        return replace(known, url="", number="")
-    if found.state != "open":
+    if request is None or request.head not in asked:
+        return request
+    proposed = asked[request.head]
+    if proposed is None:
+        return replace(request, url="", number="")
+    if proposed.state != "open":
         return None
-    return replace(known, url=found.url, number=found.number)
+    return replace(request, url=proposed.url, number=proposed.number)
 
 
 _PAGE = 500  # images whose history is in memory at a time
@@ -386,7 +386,7 @@ def rows_of(
     """Return what Git and the live Applications say about what was matched,
     and the problems with reading it.
     """
-    found = read_branches(
+    parts = read_branches(
         matched,
         job,
         world,
@@ -394,9 +394,9 @@ def rows_of(
         lambda asks, error, _base: _unread(asks, error),
     )
     if not job.only:
-        found += [_of_live(ask, job, world) for ask in matched.live]
-    return [row for rows, _ in found for row in rows], tuple(
-        chain.from_iterable(problems for _, problems in found)
+        parts += [_of_live(ask, job, world) for ask in matched.live]
+    return [row for rows, _ in parts for row in rows], tuple(
+        chain.from_iterable(problems for _, problems in parts)
     )
 
 
@@ -434,8 +434,8 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
 
     if job.images:
         decisions = _would_decide(batch, snapshot, broken, job, world)
-        known = {decision.subscription.identity: decision for decision in decisions}
-        rows = [_with_verdict(row, known.get(row.subscription.identity)) for row in rows]
+        by_identity = {decision.subscription.identity: decision for decision in decisions}
+        rows = [_with_verdict(row, by_identity.get(row.subscription.identity)) for row in rows]
 
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, unseen = with_requests(rows, batch, world)
@@ -541,9 +541,11 @@ def _with_newest(
     asks = tuple(
         Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows
     )
-    found, young = chosen(Matched(asks), job.terms, world.registry)
+    with_tags, young = chosen(Matched(asks), job.terms, world.registry)
     newest = {
-        ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag
+        ask.subscription.identity: ask.candidates[0]
+        for ask in with_tags.asks
+        if ask.candidates[0].tag
     }
     pinned: dict[tuple[str, ...], Question] = {}
     for row in rows:
@@ -555,16 +557,16 @@ def _with_newest(
                 facts=facts,
             )
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
-    problems = [_why_none(decision) for decision in found.decisions]
+    problems = [_why_none(decision) for decision in with_tags.decisions]
     unanswered = {
         decision.subscription.identity
-        for decision in found.decisions
+        for decision in with_tags.decisions
         if decision.verdict == "error"
     }
     made = []
     for row in rows:
         identity = row.subscription.identity
-        known = replace(
+        shown = replace(
             row,
             newest=newest.get(identity),
             newest_at="",
@@ -572,9 +574,9 @@ def _with_newest(
             unanswered=identity in unanswered,
         )
         if question := pinned.get(identity):
-            known, wrong = _with_answer(known, question, answers[question])
+            shown, wrong = _with_answer(shown, question, answers[question])
             problems += wrong
-        made.append(known)
+        made.append(shown)
     return made, tuple(problems)
 
 
