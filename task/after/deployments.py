@@ -55,17 +55,17 @@ class ShownDeployments:
         """
         state: DeploymentState = "in_progress" if self._source.waits else "queued"
         said = "Argo CD deploys it" if self._source.waits else "written to Git for Argo CD"
-        there = by_application(
+        arrived = by_application(
             item for item in landed if item.written and item.arrives and not item.request
         )
-        for key, of in list(there.items())[:MOST]:
+        for key, of in list(arrived.items())[:MOST]:
             wanted = self._deployment(of, state, said)
             if self._begins(wanted):
                 self._begun[key] = wanted
-        if len(there) > MOST:
+        if len(arrived) > MOST:
             self._warn(
                 "usage",
-                f"deployments are shown for {MOST} of {len(there)} Applications",
+                f"deployments are shown for {MOST} of {len(arrived)} Applications",
                 "",
             )
         self._sum_up()
@@ -111,9 +111,9 @@ class ShownDeployments:
         # the request was merged meanwhile, or the forge was down before
         if written and len(self._begun) < MOST:
             return self._begins(wanted)
-        found = list[bool]()
-        self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
-        return any(found)
+        answers = list[bool]()
+        self._tried(lambda forge: answers.append(forge.end(wanted, begun=False)))
+        return any(answers)
 
     def _deployment(
         self,
@@ -186,7 +186,7 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:
     """Return what landed for each Application, in order."""
-    found: dict[str, list[LandedApplication]] = {}
+    groups: dict[str, list[LandedApplication]] = {}
     for item in landed:
-        found.setdefault(item.application.key, []).append(item)
-    return found
+        groups.setdefault(item.application.key, []).append(item)
+    return groups

@@ -42,12 +42,12 @@ class Expected:
     digest: str = ""  # of the build, even if only its tag was written; "" if unknown
     replaced: str = ""  # another name for the image in the manifests
     # What the target says at a later revision, or the live Application now. None if unknown.
-    now: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
+    current: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
 
 
 def expected(landed: Sequence[LandedApplication], repository: Repositories) -> list[Expected]:
     """Return the images of one Application that were written, or were there before."""
-    found = []
+    images = []
     for item in landed:
         for decision in item.decisions:
             sub = decision.subscription
@@ -56,7 +56,7 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
                 continue
             key, hint = _place(decision)
             replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
-            found.append(
+            images.append(
                 Expected(
                     image=image,
                     key=key,
@@ -64,14 +64,14 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
                     revision=item.commit,
                     digest=decision.built,
                     replaced=replaced.identity if replaced else "",
-                    now=(
+                    current=(
                         _at_the_tip(decision, repository)
                         if item.commit
                         else partial(_live, decision)
                     ),
                 )
             )
-    return found
+    return images
 
 
 def _place(decision: Decision) -> tuple[str, str]:
@@ -115,8 +115,8 @@ def _tool(decision: Decision) -> str:
 
 
 def _live(decision: Decision, item: Mapping[str, Any]) -> Image | None:
-    found = _live_reading(decision, item)
-    return _image(decision, found) if found else None
+    reading = _live_reading(decision, item)
+    return _image(decision, reading) if reading else None
 
 
 def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None:
@@ -136,8 +136,8 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
     failure, because a later run wrote it.
     """
     for decision in decisions:
-        now = _live_reading(decision, item) if decision.verdict == "update" else None
-        if now and (now.tag, now.digest) in (
+        reading = _live_reading(decision, item) if decision.verdict == "update" else None
+        if reading and (reading.tag, reading.digest) in (
             ("", ""),
             (decision.current.tag, decision.current.digest),
         ):
@@ -168,8 +168,8 @@ def _at_the_tip(
     def said() -> Image | None:
         sub = decision.subscription
         try:
-            with closing(repository(sub.repo, sub)) as found:
-                snapshot = found.snapshot(decision.branch, target_places(sub))
+            with closing(repository(sub.repo, sub)) as opened:
+                snapshot = opened.snapshot(decision.branch, target_places(sub))
             kind = resolve(sub, snapshot)
             return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
         except TaskError:
@@ -178,25 +178,25 @@ def _at_the_tip(
     return lambda _item: said()
 
 
-def _image(decision: Decision, now: Reading) -> Image | None:
+def _image(decision: Decision, reading: Reading) -> Image | None:
     """Return the image of a reading, or None if it has none."""
     image = decision.candidate
     return (
-        Image(image.name, image.registry, image.repository, now.tag, now.digest)
-        if now.tag or now.digest
+        Image(image.name, image.registry, image.repository, reading.tag, reading.digest)
+        if reading.tag or reading.digest
         else None
     )
 
 
-def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
+def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
     """Return a successful rollout again, as failed if an image runs only in other versions.
 
     That must last for a minute, because an operator whose resource has no health in Argo CD may
     just be replacing the pods. An image that does not run at all is a warning: there may be no
     replicas, or no job that is due.
     """
-    if found.state != "synced-and-healthy":
-        return found
+    if rollout.state != "synced-and-healthy":
+        return rollout
     texts = elements(item, "status", "summary", "images")
     live = [image for text in texts if (image := live_image(str(text)))]
     warnings = []
@@ -212,7 +212,7 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
             warnings.append(f"{wish.image.reference} does not run in it: {why} look at {wish.key}")
         else:
             return replace(
-                found,
+                rollout,
                 state="failed",
                 because=_runs_as(wish, wanted, others),
                 hint=wish.hint,
@@ -220,7 +220,7 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
                 slow=True,
                 stale=True,
             )
-    return replace(found, warning="; ".join(warnings))
+    return replace(rollout, warning="; ".join(warnings))
 
 
 def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
@@ -228,10 +228,10 @@ def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
     if expected.revision in revisions_of(mapping(item, "status", "sync")):
         return ""
     image = expected.image
-    now = expected.now(item)
-    if now is None or (now.tag, now.digest) == (image.tag, image.digest):
+    current = expected.current(item)
+    if current is None or (current.tag, current.digest) == (image.tag, image.digest):
         return ""
-    return f"{image.name} was set to {now.version} meanwhile, instead of {image.version}"
+    return f"{image.name} was set to {current.version} meanwhile, instead of {image.version}"
 
 
 def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:

@@ -81,12 +81,12 @@ class Follow:
         self._problems = []
         self._failures = []
         self._ends = {}
-        there = [item for item in landed if not item.request and item.arrives]
-        written = [item for item in there if item.written]
+        arrived = [item for item in landed if not item.request and item.arrives]
+        written = [item for item in arrived if item.written]
         if self._given.kubernetes_events and self._argo.kind == "cluster":
             self._guarded(lambda: self._events(written), "warning")
         if self._given.wait:
-            self._follow_requests(landed, there, written)
+            self._follow_requests(landed, arrived, written)
         elif self._given.refresh and self._argo.kind:
             self._guarded(lambda: self._refresh(written), "warning")
         return Followed(
@@ -102,20 +102,20 @@ class Follow:
         Nothing here is an error: the exit code says how the update ended.
         """
         self._problems = []
-        there = [item for item in landed if item.arrives and self._follows(item)]
+        arrived = [item for item in landed if item.arrives and self._follows(item)]
         left = self._late - time.monotonic()
         # the wait itself refreshes the Applications that it waits for
         if self._given.refresh and (left < _LEAST or self._given.refresh_parents):
-            self._guarded(lambda: self._refresh(there), "warning")
-        recoveries = self._recoveries(there, left) if there else ()
+            self._guarded(lambda: self._refresh(arrived), "warning")
+        recoveries = self._recoveries(arrived, left) if arrived else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
 
     def _recoveries(
         self,
-        there: Sequence[LandedApplication],
+        arrived: Sequence[LandedApplication],
         left: float,
     ) -> tuple[RolloutEnd, ...]:
-        applications = _by_application(there)
+        applications = _by_application(arrived)
         # An Application may have sources of several repositories, and the command waits for one
         # commit.
         waits = {
@@ -132,18 +132,18 @@ class Follow:
             return tuple(
                 RolloutEnd(key, "unknown", str(error), hint) for key, hint in waits.items()
             )
-        found = []
+        rollout_ends = []
         for row in rows:
             key = row.application
             if failed := errors.get(key):
-                found.append(RolloutEnd(key, "unknown", bare(failed, key), waits[key]))
+                rollout_ends.append(RolloutEnd(key, "unknown", bare(failed, key), waits[key]))
             elif row.state == "synced-and-healthy":
-                found.append(RolloutEnd(key, "healthy", row.warning))
+                rollout_ends.append(RolloutEnd(key, "healthy", row.warning))
             elif row.state in ("timed-out", "paused"):
-                found.append(RolloutEnd(key, "late", row.because, waits[key]))
+                rollout_ends.append(RolloutEnd(key, "late", row.because, waits[key]))
             else:
-                found.append(RolloutEnd(key, "failed", told(row), row.hint))
-        return tuple(found)
+                rollout_ends.append(RolloutEnd(key, "failed", told(row), row.hint))
+        return tuple(rollout_ends)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
         try:
@@ -195,7 +195,7 @@ class Follow:
     def _follow_requests(
         self,
         landed: Sequence[LandedApplication],
-        there: Sequence[LandedApplication],
+        arrived: Sequence[LandedApplication],
         written: Sequence[LandedApplication],
     ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts."""
@@ -207,9 +207,9 @@ class Follow:
         merged, unmerged = _once_merged(requested, self._forge, end, self._argo.log)
         for error in unmerged:
             self._tell(error, "error")
-        awaited = [item for item in (*there, *merged) if self._follows(item)]
+        awaited = [item for item in (*arrived, *merged) if self._follows(item)]
         for item in landed:
-            if item not in there and not item.request:
+            if item not in arrived and not item.request:
                 head = next(decision.head for decision in item.decisions if decision.head)
                 self._untold(item, f"nothing is rolled out until {head} is merged")
         if awaited:
@@ -313,7 +313,8 @@ class Follow:
         sub = landed.decisions[0].subscription
         return judge_of(
             holding(
-                lambda found: self._descends(sub, landed.repo, found, landed.commit), landed.commit
+                lambda revision: self._descends(sub, landed.repo, revision, landed.commit),
+                landed.commit,
             ),
             landed.repo,
         )
@@ -358,7 +359,7 @@ def _once_merged(
     Argo CD then sees the merge commit.
     """
     ends: dict[tuple[str, str], Proposed | TaskError] = {}
-    found: list[LandedApplication] = []
+    merged: list[LandedApplication] = []
     for item in landed:
         key = item.repo, item.request
         if key not in ends:
@@ -368,8 +369,8 @@ def _once_merged(
                 ends[key] = error
         request = ends[key]
         if not isinstance(request, TaskError):
-            found.append(replace(item, commit=request.merge_commit or item.commit, request=""))
-    return found, [task_error for task_error in ends.values() if isinstance(task_error, TaskError)]
+            merged.append(replace(item, commit=request.merge_commit or item.commit, request=""))
+    return merged, [task_error for task_error in ends.values() if isinstance(task_error, TaskError)]
 
 
 def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:

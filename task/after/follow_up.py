@@ -114,7 +114,7 @@ def asks_to_undo(
     # A decision holds the subscription as the repository's config wants it, the ask has the one
     # before.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
-    found = []
+    undoing = []
     problems = []
     for failure in failures:
         updates = [
@@ -132,7 +132,7 @@ def asks_to_undo(
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
             hold = Hold(f"the rollout of {decision.candidate.version} failed: {cause}", BY, now)
             intent = Intent("undo", hold, whole=False, undone=decision)
-            found.append(
+            undoing.append(
                 Ask(
                     sub,
                     (),
@@ -140,7 +140,7 @@ def asks_to_undo(
                     siblings.get(sub.identity, ()),
                 )
             )
-    return found, problems
+    return undoing, problems
 
 
 def _never(decision: Decision) -> str:
@@ -188,15 +188,15 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
         if commit.pull_request
         for app in commit.applications
     }
-    found = []
+    problems = []
     for decision in undone.decisions:
         app = decision.subscription.application.key
         verdict = decision.judged
         if decision.unchecked:
             message = f"{decision.candidate.reference}: {decision.unchecked.message}"
-            found.append(Problem(replace(decision.unchecked, message=message), application=app))
+            problems.append(Problem(replace(decision.unchecked, message=message), application=app))
         if verdict.verdict == "update":
-            found.append(
+            problems.append(
                 _told_of_rollback(
                     decision,
                     proposed.get(app),
@@ -205,11 +205,11 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
             )
         elif verdict.verdict == "error":
             trouble = replace(verdict.trouble, message=f"not rolled back: {verdict.because}")
-            found.append(Problem(trouble, application=app))
+            problems.append(Problem(trouble, application=app))
         else:
             name = decision.subscription.entry.image.name
-            found.append(not_undone(app, f"{name}: {verdict.because}"))
-    return found
+            problems.append(not_undone(app, f"{name}: {verdict.because}"))
+    return problems
 
 
 def _told_of_rollback(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:

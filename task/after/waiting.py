@@ -92,20 +92,20 @@ def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
 
     If the answer is unknown now, the question is repeated after a while.
     """
-    known: dict[str, bool] = {}
+    settled: dict[str, bool] = {}
     pauses: dict[str, float] = {}
 
     def holds(revision: str) -> bool:
         if accepts(commit, revision):
             return True
-        if revision in known or not revision or monotonic() < pauses.get(revision, 0.0):
-            return known.get(revision, False)
+        if revision in settled or not revision or monotonic() < pauses.get(revision, 0.0):
+            return settled.get(revision, False)
         said = asked(revision)
         if said in _TOLD:
-            known[revision] = said in ("newer", "same")
+            settled[revision] = said in ("newer", "same")
         else:
             pauses[revision] = monotonic() + _AGAIN
-        return known.get(revision, False)
+        return settled.get(revision, False)
 
     return holds
 
@@ -118,9 +118,9 @@ def all_of(judges: Sequence[Judge]) -> Judge:
         return judges[0]
 
     def judged(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
-        found = [judge(item, since, details) for judge in judges]
+        rollouts = [judge(item, since, details) for judge in judges]
         return max(
-            found,
+            rollouts,
             key=lambda rollout: (
                 rollout.state not in ROLLED_OUT,
                 not rollout.sure,
@@ -131,9 +131,9 @@ def all_of(judges: Sequence[Judge]) -> Judge:
     return judged
 
 
-def accepts(revision: str, found: str) -> bool:
+def accepts(revision: str, other: str) -> bool:
     """Tell whether a revision is the wanted one, which may be abbreviated."""
-    return found == revision or (len(revision) < _FULL and found.startswith(revision))
+    return other == revision or (len(revision) < _FULL and other.startswith(revision))
 
 
 def rollout_error(

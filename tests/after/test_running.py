@@ -130,7 +130,7 @@ LATER = [
 @pytest.mark.parametrize(("compared", "says", "state"), LATER)
 def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: str) -> None:
     now = parse_image(says) if says else None
-    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, now=lambda _item: now)
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, current=lambda _item: now)
     found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])
     assert found.state == state
     assert found.warning == (
