@@ -44,7 +44,7 @@ MOST_SHOWN = 3  # of the versions in Git's history
 
 
 @dataclass(frozen=True)
-class Destination:
+class RollbackDestination:
     """The reading that a rollback writes."""
 
     reading: Reading
@@ -208,7 +208,7 @@ def _unchanged_verdict(to: Reading, words: str) -> Verdict:
     return Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
 
 
-def _goes_back(destination: Destination, situation: Situation) -> Verdict:
+def _goes_back(destination: RollbackDestination, situation: Situation) -> Verdict:
     because = f"rolled back from {situation.current.version or 'nothing'}"
     if destination.doubt:
         because = f"{because}; not checked: {destination.reading.version} may not exist"
@@ -323,24 +323,26 @@ def _steps_back(to: str) -> int:
     return 1 if to == "previous" else int(steps[1]) if (steps := BACK.fullmatch(to)) else 0
 
 
-def _destination_of_undo(undone: Decision, situation: Situation, snapshot: Snapshot) -> Destination:
+def _destination_of_undo(
+    undone: Decision, situation: Situation, snapshot: Snapshot
+) -> RollbackDestination:
     """Return where to go back to after a failed update."""
     before = undone.current
     bad = (*situation.memory.replaced, *situation.memory.failed)
     if before.version in bad or situation.facts.synced(situation.subscription):
         with suppress(TargetError):  # the reading before it may not be of this file
             return _last_good_destination(situation, snapshot)
-    return Destination(before)
+    return RollbackDestination(before)
 
 
-def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> Destination:
+def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> RollbackDestination:
     """Return where `--to` says to go back to; without it, the last good reading."""
     if intent.to:
         return _requested_destination(intent, situation, snapshot)
     return _last_good_destination(situation, snapshot)
 
 
-def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Destination:
+def _last_good_destination(situation: Situation, snapshot: Snapshot) -> RollbackDestination:
     """Return where to go back to from a reading that failed.
 
     It is the last reading that nobody went back from, and that Argo CD has synced with success,
@@ -351,15 +353,15 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Destinat
     memory = situation.memory
     bad = (situation.in_git.version, *memory.replaced, *memory.failed)
     synced = situation.facts.synced(sub)
-    unsynced: Destination | None = None
+    unsynced: RollbackDestination | None = None
     passed: list[str] = []
     for earlier, ran in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
         named = live_image(earlier.name) if earlier.name else None
         ours = named is None or named.identity == sub.entry.image.identity
         if ours and earlier.version not in bad:
             if ran or not synced:
-                return Destination(earlier, tuple(passed))
-            unsynced = unsynced or Destination(earlier, tuple(passed))
+                return RollbackDestination(earlier, tuple(passed))
+            unsynced = unsynced or RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if unsynced:
         return unsynced
@@ -371,7 +373,7 @@ def _requested_destination(
     intent: Intent,
     situation: Situation,
     snapshot: Snapshot,
-) -> Destination:
+) -> RollbackDestination:
     """Return where `--to` says to go back to.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
@@ -379,12 +381,12 @@ def _requested_destination(
     """
     back = _steps_back(intent.to)
     if _is_at_destination(intent, situation):
-        return Destination(situation.in_git)
+        return RollbackDestination(situation.in_git)
     passed: list[str] = []
     most = MOST_TEXTS if back else TEXTS_FOR_A_TAG
     for earlier, _ran in _earlier_readings(situation, snapshot, most):
         if len(passed) == back - 1 if back else intent.to in (earlier.version, earlier.tag):
-            return Destination(earlier, tuple(passed))
+            return RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if back:
         history = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
@@ -412,7 +414,7 @@ def _destination_from_registry(
     intent: Intent,
     situation: Situation,
     passed: Sequence[str],
-) -> Destination:
+) -> RollbackDestination:
     """Return the tag or digest of `--to`, which Git's history lacks.
 
     `passed`: the versions in Git's history, one of which may be meant. Raises `UsageError` if the
@@ -422,7 +424,7 @@ def _destination_from_registry(
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
     reading = Reading(tag=tag, digest=digest)
     if intent.unknown:
-        return Destination(reading)
+        return RollbackDestination(reading)
     near = get_close_matches(to, passed, 1)
     ask = f"did you mean {near[0]}? " if near else ""
     sub = situation.subscription
@@ -432,12 +434,14 @@ def _destination_from_registry(
     answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
     if answer is None:
         why = "the registry is not asked (--registry-check never)"
-        return Destination(reading, doubt=_doubt_about(to, why, ask, passed))
+        return RollbackDestination(reading, doubt=_doubt_about(to, why, ask, passed))
     if answer.error:
         # The registry may be down, but an unreadable file on our side is a mistake of the user.
         if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
-        return Destination(reading, doubt=_doubt_about(to, answer.error.message, ask, passed))
+        return RollbackDestination(
+            reading, doubt=_doubt_about(to, answer.error.message, ask, passed)
+        )
     if not answer.exists:
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
@@ -447,7 +451,7 @@ def _destination_from_registry(
                 "or go back to the tag anyway with --unknown-tag"
             ),
         )
-    return Destination(replace(reading, digest=answer.digest) if pinned else reading)
+    return RollbackDestination(replace(reading, digest=answer.digest) if pinned else reading)
 
 
 def _doubt_about(to: str, why: str, ask: str, passed: Sequence[str]) -> Trouble:
