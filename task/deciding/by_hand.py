@@ -248,7 +248,7 @@ def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapsho
 
 
 def _git_still_has(image: Image, situation: Situation) -> bool:
-    """Tell whether Git still has this version. If both have a digest, it decides."""
+    """Return whether Git still has this version. If both have a digest, it decides."""
     in_git = situation.in_git
     written = situation.memory.written
     digest = in_git.digest
@@ -258,7 +258,7 @@ def _git_still_has(image: Image, situation: Situation) -> bool:
 
 
 def _is_version(image: Image, tag: str, digest: str) -> bool:
-    """Tell whether an image has this version. If both have a digest, it decides."""
+    """Return whether an image has this version. If both have a digest, it decides."""
     if image.digest and digest:
         return image.digest == digest
     return bool(image.tag) and image.tag == tag
@@ -314,7 +314,7 @@ def _cannot_remember(version: str, situation: Situation) -> str:
 
 
 def _by_request(sub: Subscription) -> bool:
-    """Tell whether a commit waits for a merge: nobody merges what changes only a state file."""
+    """Return whether a commit waits for a merge: nobody merges what changes only a state file."""
     return sub.pull_request or bool(sub.head_template)
 
 
@@ -400,7 +400,7 @@ def _requested_destination(
 
 
 def _is_at_destination(intent: Intent, situation: Situation) -> bool:
-    """Tell whether Git already has the reading to go back to."""
+    """Return whether Git already has the reading to go back to."""
     meant = situation.memory.rollback
     # A job that runs a second time must not go back once more: its value is the one that Git has
     # now.

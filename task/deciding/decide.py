@@ -115,7 +115,7 @@ def _digest(text: str) -> str:
 
 
 def is_state_path(path: str) -> bool:
-    """Tell whether a path from the repository's root is a state file."""
+    """Return whether a path from the repository's root is a state file."""
     return path.startswith(f"{_STATES}/") and path.endswith(".state")
 
 

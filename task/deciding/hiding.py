@@ -93,7 +93,7 @@ def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Tar
 
 
 def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
-    """Tell whether no source of the Application reads the written values file.
+    """Return whether no source of the Application reads the written values file.
 
     Where `git-repository` says where the file is, something else may deploy it.
     """
@@ -167,7 +167,7 @@ _PROBE = "\0"  # a value that no file has
 
 
 def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
-    """Tell whether Helm uses the value at these steps of the written file: merge as it does."""
+    """Return whether Helm uses the value at these steps of the written file: merge as it does."""
     full_steps = (*map(Segment, way.below), *steps)
     names = _names_to(full_steps)
     in_list = path in {layer.path for layer in way.files}
@@ -288,7 +288,7 @@ def _both_ours(
     full_steps: Sequence[Segment],
     target: Target,
 ) -> bool:
-    """Tell whether file and layer both name the target's image: either may count."""
+    """Return whether file and layer both name the target's image: either may count."""
     wanted = path_text(full_steps)
     given = [
         parameter.value
@@ -408,7 +408,7 @@ def _spec_layer(
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
-    """Tell whether a layer gives the value at these steps, or replaces something above it."""
+    """Return whether a layer gives the value at these steps, or replaces something above it."""
     if any(
         _sets_too(parse_path(parameter.name), steps, in_list=False)
         for parameter in layer.parameters
@@ -418,7 +418,7 @@ def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
 
 
 def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bool) -> bool:
-    """Tell whether a parameter sets what is at the steps: the same place, or one above it.
+    """Return whether a parameter sets what is at the steps: the same place, or one above it.
 
     For an item of a list, Helm changes a values file's list, but makes a new one over a chart's.
     """
@@ -579,7 +579,7 @@ def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
 
 
 def leads(entry: Replacement, target: Target) -> bool:
-    """Tell whether an entry is for the target's image: by its name, or because it leads to it."""
+    """Return whether an entry is for the target's image: by its name, or because it leads to it."""
     name = identity_of(target.keys.kustomize_name)
     if name and identity_of(entry.name) == name:
         return True
@@ -639,7 +639,7 @@ def _is_helm(files: Files, source: Source) -> bool:
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Tell whether a source may read the file in a way that only Argo CD knows."""
+    """Return whether a source may read the file in a way that only Argo CD knows."""
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
@@ -651,7 +651,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
 
 
 def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
-    """Tell whether a name with variables or globs may stand for the written file."""
+    """Return whether a name with variables or globs may stand for the written file."""
     start, _, rest = name.partition("/")
     if name.startswith("$") and any(item.ref == start[1:] for item in sub.application.sources):
         name = f"/{rest}"

@@ -196,7 +196,7 @@ def _cannot_be_read(
 
 
 def _changes_above(path: str, changed: Collection[str]) -> bool:
-    """Tell whether a change moves the commit of a submodule, or a link, that has the path in it."""
+    """Return whether a change moves the commit of a submodule, or a link, that has the path in it."""
     return any(f"{path}/".startswith(f"{one}/") for one in changed)
 
 
@@ -242,7 +242,7 @@ def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
 
 
 def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool:
-    """Tell whether two readings say different versions or names. Their spelling does not matter."""
+    """Return whether two readings say different versions or names. Their spelling does not matter."""
     if (old.tag, old.digest) != (new.tag, new.digest) or set(old.also) != set(new.also):
         return True
     own = sub.entry.image.identity
@@ -407,7 +407,7 @@ def offer_of(image: Image, memories: Memories) -> Offer:
 
 
 def is_rollback(touched: Touched, image: Image, memories: Memories) -> bool:
-    """Tell whether the change is a rollback: its state file says from where, and to what.
+    """Return whether the change is a rollback: its state file says from where, and to what.
 
     A rollback that is repeated, because somebody had put the other version back, leaves the state
     file as it was.

@@ -299,5 +299,5 @@ def _value_files(sub: Subscription) -> list[str]:
 
 
 def _is_in_repository(sub: Subscription) -> bool:
-    """Tell whether the source is in the repository that is written."""
+    """Return whether the source is in the repository that is written."""
     return not sub.source.chart and normal_url(sub.source.repo) == normal_url(sub.repo)

@@ -66,7 +66,7 @@ def question_about(sub: Subscription, version: Versioned) -> Question:
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
-    """Tell whether a decision about this entry can need a registry."""
+    """Return whether a decision about this entry can need a registry."""
     policy = sub.policy
     curious = policy.pin_digest or policy.platforms or rules_of(policy).needs
     return check != "never" and bool(check == "always" or curious)
@@ -106,7 +106,7 @@ def facts_needed_by_offer(
 
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
-    """Tell whether the tag in Git may be the newer one.
+    """Return whether the tag in Git may be the newer one.
 
     It is not if the rules no longer admit it.
     """
@@ -116,7 +116,7 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
 
 
 def _told_apart(new: Build, old: Build) -> bool:
-    """Tell whether the builds differ by more than the date, or may.
+    """Return whether the builds differ by more than the date, or may.
 
     Git's history is asked before the registry.
     """
@@ -352,7 +352,7 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
 
 
 def _takes_digest(offer: Offer, situation: Situation) -> bool:
-    """Tell whether the digest on offer is written, although no rule needs one."""
+    """Return whether the digest on offer is written, although no rule needs one."""
     if situation.current.digest or offer.pinned:  # the target has one, or the source of a promotion
         return True
     sub = situation.subscription
@@ -466,7 +466,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 
 
 def stops_in_any_mode(error: TaskError) -> bool:
-    """Tell whether an error stops an update whatever `--registry-check` says.
+    """Return whether an error stops an update whatever `--registry-check` says.
 
     A user's unreadable file does, and so does an image whose bytes do not match its digest.
     """
