@@ -160,7 +160,7 @@ def test_the_time_of_the_event_counts_only_for_images_without_a_date() -> None:
     one.events(event("new", A, "2026-11-02T00:00:00Z"), event("old", A, "2026-11-01T00:00:00Z"))
     assert one.value == "new"
     assert [text for level, text in one.log if level == "warning"] == [
-        "the times of events tell which build is newer: the images have no creation date, or the registry was not asked"
+        "builds are ordered by the times of their events: the images have no creation date, or the registry was not queried"
     ]
     assert verdicts(one.events(event("old", A, "2026-11-01T00:00:00Z"))) == [
         ("refuse", "superseded")

@@ -121,7 +121,7 @@ def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> No
     apps = manifest(tmp_path, app)
     (image,) = rows(apps)["a"]["images"]
     assert (image["version"], image["version_from"]) == ("1.4.0", "spec")
-    assert "1.4.0, from the spec of the Application" in compared(apps).stdout
+    assert "1.4.0, from the Application's spec" in compared(apps).stdout
 
 
 @pytest.mark.parametrize("kind", ["values", "kustomization", "base"])
@@ -143,7 +143,7 @@ def test_a_version_found_only_in_the_sources_is_read_from_them(tmp_path: Path, k
     )
     (image,) = rows(apps)["a"]["images"]
     assert (image["version"], image["version_from"]) == ("1.4.0", "sources")
-    assert "1.4.0, from the sources of the Application" in compared(apps).stdout
+    assert "1.4.0, from the Application's sources" in compared(apps).stdout
 
 
 def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
     [
         (
             "pullsecret:argocd/regcred",
-            "registry: pullsecret argocd/regcred, to be given by options",
+            "registry: pullsecret argocd/regcred, which needs options",
         ),
         ("env:CREDS", "registry: the variable CREDS, and --allow-env CREDS"),
         (
             "ext:/scripts/ecr.sh",
-            "registry: the script /scripts/ecr.sh in the image of the step, and --allow-exec",
+            "registry: the script /scripts/ecr.sh in the step's image, and --allow-exec",
         ),
     ],
 )

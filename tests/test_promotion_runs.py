@@ -70,7 +70,7 @@ def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
     [
         (["--to", "web-production"], "--from is missing or empty"),
         (["--from", "web-staging"], "--to is missing or empty"),
-        (["--from", "*", "--to", "{cluster}"], "--to: nothing is known as {cluster}"),
+        (["--from", "*", "--to", "{cluster}"], "--to: unknown placeholder {cluster}"),
         (["--from", "a", "--to", "b", "--healthy"], "--healthy: nothing says which Argo CD to ask"),
         (["--from", "a", "--to", "b", "--sequence", "1"], "promote has no --sequence"),
     ],
@@ -117,7 +117,7 @@ def test_only_what_argo_cd_calls_healthy_continues_even_to_a_live_application(
         behind = promoted("cluster", *words)
         assert (
             behind.json["decisions"][0]["because"]
-            == "argocd/staging does not run 1.1.0: Argo CD says 1.0.0"
+            == "argocd/staging is not running 1.1.0: Argo CD shows 1.0.0"
         )
         assert behind.code == 0
         staging["status"]["summary"] = {"images": [f"{WEB}:1.1.0"]}

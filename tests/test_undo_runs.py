@@ -123,7 +123,7 @@ def test_what_was_never_synced_stays(tmp_path: Path, argo_cd: ArgoCDServer, play
     result = undoing(argo_cd)
     assert result.code == 6
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
-    assert warnings(result) == ["not rolled back: no sync of this change has begun and failed"]
+    assert warnings(result) == ["not rolled back: no sync of this change has failed"]
 
 
 def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -131,9 +131,9 @@ def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: Argo
     result = undoing(argo_cd)
     assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
-    why = "the time of --wait-timeout has run out"
+    why = "--wait-timeout has run out"
     assert warnings(result) == [
-        f"{BACK}cannot tell whether the Application is healthy again: {why}"
+        f"{BACK}it is unknown whether the Application is healthy again: {why}"
     ]
 
 
@@ -153,7 +153,7 @@ def test_an_argo_cd_that_is_only_slow_puts_nothing_back(
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert [one["rollback"] for one in result.json["commits"]] == [False]
     (told,) = warnings(result)
-    assert told.startswith("not rolled back: cannot tell how the rollout is going: Argo CD has not")
+    assert told.startswith("not rolled back: the state of the rollout is unknown: Argo CD has not")
 
 
 def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
@@ -209,7 +209,7 @@ def test_a_version_that_is_back_and_fails_as_well_is_an_error(
     assert (result.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (6, True)
     cause, back = (one["message"] for one in result.json["errors"] if one["severity"] == "error")
     assert "PreSync hook Job migrate" in cause
-    assert back == f"{BACK}the Application is not healthy again: {cause}"
+    assert back == f"{BACK}the Application did not become healthy again: {cause}"
 
 
 def test_a_version_that_is_not_back_in_time(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -235,7 +235,7 @@ def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(
     result = undoing(argo_cd)
     assert result.code == 6
     (told,) = warnings(result)
-    assert told.startswith(f"{BACK}cannot tell whether the Application is healthy again: ")
+    assert told.startswith(f"{BACK}it is unknown whether the Application is healthy again: ")
 
 
 def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -259,7 +259,9 @@ def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDSe
     (told,) = (
         each["message"] for each in json.loads(out)["errors"] if each["severity"] == "warning"
     )
-    assert told == f"{BACK}cannot tell whether the Application is healthy again: stopped by SIGTERM"
+    assert (
+        told == f"{BACK}it is unknown whether the Application is healthy again: stopped by SIGTERM"
+    )
 
 
 def test_it_is_reported_in_text(tmp_path: Path, argo_cd: ArgoCDServer) -> None:

@@ -232,12 +232,12 @@ def test_healthy_means_that_the_image_runs(tmp_path: Path, argo_cd: ArgoCDServer
     assert (result.code, result.json["status"]) == (6, "failed")
     (error,) = result.json["errors"]
     assert error["application"] == "argocd/web"
-    said = f"synced and healthy, but {WEB} runs as 1.0.0 only, not as 1.1.0"
-    assert error["message"] == f"{said}: look at web.kustomize.image-name ({WEB})"
+    said = f"synced and healthy, but {WEB} is running only as 1.0.0, not as 1.1.0"
+    assert error["message"] == f"{said}: check web.kustomize.image-name ({WEB})"
     way_out, page, back = error["hint"].split("; ")
-    assert way_out == f"do the manifests name {WEB}?"
-    assert re.fullmatch(r"look at http://127\.0\.0\.1:\d+/applications/argocd/web", page)
-    assert back == "to go back: image-update rollback argocd/web --to previous"
+    assert way_out == f"do the manifests use {WEB}?"
+    assert re.fullmatch(r"see http://127\.0\.0\.1:\d+/applications/argocd/web", page)
+    assert back == "to roll back: image-update rollback argocd/web --to previous"
 
 
 def test_the_image_need_not_run_if_an_option_says_so(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -251,7 +251,7 @@ def test_an_image_that_does_not_run_is_a_warning(tmp_path: Path, argo_cd: ArgoCD
     assert (result.code, result.json["status"]) == (0, "updated")
     (warning,) = result.json["errors"]
     assert (warning["application"], warning["severity"]) == ("argocd/web", "warning")
-    assert warning["message"].startswith(f"{WEB}:1.1.0 does not run in it: it may have no replicas")
+    assert warning["message"].startswith(f"{WEB}:1.1.0 is not running: it may have no replicas")
 
 
 def test_an_image_that_a_later_commit_replaced(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -278,7 +278,7 @@ def test_an_image_that_a_later_commit_replaced(tmp_path: Path, argo_cd: ArgoCDSe
     result = waiting(argo_cd, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
     assert [one["message"] for one in result.json["errors"]] == [
-        f"{WEB} was set to 1.2.0 meanwhile, instead of 1.1.0"
+        f"{WEB} has since been set to 1.2.0 instead of 1.1.0"
     ]
 
 
@@ -289,7 +289,7 @@ def test_a_time_out_says_who_was_not_ready(tmp_path: Path, argo_cd: ArgoCDServer
     (error,) = result.json["errors"]
     assert (error["application"], error["rule"]) == ("argocd/web", "rollout")
     assert error["message"].startswith("not synced and healthy after 6 s: the sync is running")
-    assert "1 of 2 Applications are not rolled out" in result.stderr
+    assert "1 of 2 Applications did not roll out" in result.stderr
 
 
 @pytest.mark.parametrize("length", [2, 5])
@@ -452,7 +452,7 @@ def test_a_patch_that_its_owner_takes_back_is_6(argo_cd: ArgoCDServer) -> None:
     assert (result.code, result.json["status"]) == (6, "failed"), result.stderr
     (warning, error) = sorted(result.json["errors"], key=lambda found: found["severity"] == "error")
     assert warning["message"].startswith("ApplicationSet gen reverts the patch")
-    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen reverted the patch"
+    gone = f"the live Application no longer uses {WEB}:1.1.0: ApplicationSet gen reverted the patch"
     assert error["message"] == gone
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
 
 from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
-from task.deciding.weigh import Situation, always_counts, deferred, question_about, weigh
+from task.deciding.weigh import Situation, deferred, question_about, stops_in_any_mode, weigh
 from task.errors import TargetError, TaskError, Trouble, UsageError
 from task.image import live_image, split_image_list
 from task.model import (
@@ -41,6 +41,15 @@ MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
 TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
 _NO_END = "release does not end a freeze"
 MOST_SHOWN = 3  # of the versions in Git's history
+
+
+@dataclass(frozen=True)
+class RollbackDestination:
+    """The reading that a rollback writes."""
+
+    reading: Reading
+    passed: tuple[str, ...] = ()  # the versions between it and the one in Git
+    doubt: Trouble | None = None  # the warning that it may not exist
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
@@ -68,9 +77,9 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 def _hold(intent: Intent, situation: Situation) -> Move:
     new = intent.hold
     image = situation.subscription.image_at(situation.current)
-    known = situation.state.hold if intent.whole else situation.memory.hold
-    if new is None or _equal(active(known, situation.terms.now), new):
-        because = hold_text(known) if known else "nothing is held"
+    old = situation.state.hold if intent.whole else situation.memory.hold
+    if new is None or _equal(active(old, situation.terms.now), new):
+        because = hold_text(old) if old else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
     decision = situation.decision(
         image,
@@ -90,9 +99,9 @@ def _held_until_released(hold: Hold, situation: Situation) -> str:
     )
 
 
-def _equal(known: Hold | None, new: Hold) -> bool:
+def _equal(old: Hold | None, new: Hold) -> bool:
     """Compare two holds without their time: a hold that is given twice is one hold."""
-    return known is not None and replace(known, at=new.at) == new
+    return old is not None and replace(old, at=new.at) == new
 
 
 def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
@@ -126,8 +135,8 @@ def _release_without_build(situation: Situation, image: Image, *, lifted: bool) 
     """Return the move that ends a hold, and discards what waits."""
     was = situation.hold
     event = situation.memory.deferred
-    stays = f"released, {situation.in_git.version or 'nothing'} stays"
-    told = f"{stays}: it was {hold_text(was)}" if was else stays
+    told = f"released, {situation.in_git.version or 'nothing'} stays"
+    told = f"{told}: it was {hold_text(was)}" if was else told
     dropped = f"; {event.version} is discarded" if event else ""
     decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
     remember = Remember(released(situation.memory), lifted=lifted)
@@ -165,17 +174,15 @@ def _nothing_to_release(situation: Situation) -> str:
 
 def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     sub = situation.subscription
-    now = situation.in_git
     if intent.failed and not _git_still_has(intent.failed, situation):
-        return _nothing_to_undo(intent.failed, situation, snapshot)
-    to, passed, unchecked = _version_to_write(intent, situation, snapshot)
-    words = intent.to if _steps(intent.to) else ""
-    memory = rolled_back(situation.memory, now, to, passed, words)
-    there = to.version == now.version and now.sound
-    verdict = (
-        _already_there(to, words) if there else _goes_back(to, situation, checked=not unchecked)
-    )
-    decision = replace(situation.decision(sub.image_at(to), verdict), unchecked=unchecked)
+        return _only_record_of_failure(intent.failed, situation, snapshot)
+    destination = _destination(intent, situation, snapshot)
+    to = destination.reading
+    words = intent.to if _steps_back(intent.to) else ""
+    memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, words)
+    is_written = to.version == situation.in_git.version and situation.in_git.sound
+    verdict = _unchanged_verdict(to, words) if is_written else _goes_back(destination, situation)
+    decision = replace(situation.decision(sub.image_at(to), verdict), unchecked=destination.doubt)
     if intent.hold is None:
         own = holding(situation.state, situation.memory, situation.terms.now)
         if own:
@@ -183,28 +190,29 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
             decision = replace(decision, judged=replace(verdict, because=because))
         return Move(
             decision,
-            remember=None if there else Remember(memory),
-            rolled_back=not there,
+            remember=None if is_written else Remember(memory),
+            rolled_back=not is_written,
         )
     hold = _with_reason(intent.hold, intent, sub, to)
-    known = situation.state.hold if intent.whole else memory.hold
+    old = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
     decision = replace(decision, judged=replace(verdict, because=because))
-    if there and _equal(active(known, situation.terms.now), hold):
+    if is_written and _equal(active(old, situation.terms.now), hold):
         return Move(decision)
-    remember = _memory_with_hold(intent, situation.memory if there else memory, hold)
-    return Move(decision, remember=remember, rolled_back=not there)
+    remember = _memory_with_hold(intent, situation.memory if is_written else memory, hold)
+    return Move(decision, remember=remember, rolled_back=not is_written)
 
 
-def _already_there(to: Reading, words: str) -> Verdict:
+def _unchanged_verdict(to: Reading, words: str) -> Verdict:
     meant = f", which {words} meant" if words else ""
     return Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
 
 
-def _goes_back(to: Reading, situation: Situation, *, checked: bool) -> Verdict:
+def _goes_back(destination: RollbackDestination, situation: Situation) -> Verdict:
     because = f"rolled back from {situation.current.version or 'nothing'}"
-    doubt = "" if checked else f"; not checked: {to.version} may not exist"
-    return Verdict("update", "admitted", f"{because}{doubt}")
+    if destination.doubt:
+        because = f"{because}; not checked: {destination.reading.version} may not exist"
+    return Verdict("update", "admitted", because)
 
 
 def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
@@ -219,13 +227,13 @@ def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> 
     return replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
 
 
-def _nothing_to_undo(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
+def _only_record_of_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
     """Leave what Git says now, and note that the version failed if Git had it before."""
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     failed_before = next(
         (
             earlier.version
-            for earlier, _ran in _values(situation, snapshot, TEXTS_FOR_A_TAG)
+            for earlier, _ran in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG)
             if _is_version(image, earlier.tag, earlier.digest)
         ),
         "",
@@ -240,17 +248,17 @@ def _nothing_to_undo(image: Image, situation: Situation, snapshot: Snapshot) -> 
 
 
 def _git_still_has(image: Image, situation: Situation) -> bool:
-    """Tell whether Git still has this version. If both have a digest, it decides."""
-    now = situation.in_git
+    """Return whether Git still has this version. If both have a digest, it decides."""
+    in_git = situation.in_git
     written = situation.memory.written
-    digest = now.digest
-    if not digest and written and written.tag == now.tag:
+    digest = in_git.digest
+    if not digest and written and written.tag == in_git.tag:
         digest = written.digest or written.image_digest
-    return _is_version(image, now.tag, digest)
+    return _is_version(image, in_git.tag, digest)
 
 
 def _is_version(image: Image, tag: str, digest: str) -> bool:
-    """Tell whether an image has this version. If both have a digest, it decides."""
+    """Return whether an image has this version. If both have a digest, it decides."""
     if image.digest and digest:
         return image.digest == digest
     return bool(image.tag) and image.tag == tag
@@ -275,9 +283,9 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
     ours = intent.hold.by if intent.hold else ""
     if hold and hold.by != ours:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
-    before, passed = _before(undone, situation, snapshot)
-    memory = rolled_back(situation.memory, situation.in_git, before, passed, "")
-    wanted = situation.subscription.image_at(before)
+    to = _destination_of_undo(undone, situation, snapshot)
+    memory = rolled_back(situation.memory, situation.in_git, to.reading, to.passed, "")
+    wanted = situation.subscription.image_at(to.reading)
     because = (
         f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
     )
@@ -291,75 +299,69 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
     """Return what tells the rollback of a newer build that this version failed as well."""
-    known = (*situation.memory.failed, *situation.memory.replaced)
-    if version in known or _by_request(situation.subscription):
+    remembered = (*situation.memory.failed, *situation.memory.replaced)
+    if version in remembered or _by_request(situation.subscription):
         return None
     return Remember(noted_failure(situation.memory, version), notes=True)
 
 
 def _warning_if_unrecorded(version: str, situation: Situation) -> str:
     """Return the warning where nothing can remember that this version failed."""
-    known = (*situation.memory.failed, *situation.memory.replaced)
-    if version in known or not _by_request(situation.subscription):
+    remembered = (*situation.memory.failed, *situation.memory.replaced)
+    if version in remembered or not _by_request(situation.subscription):
         return ""
     return f"; nothing remembers that {version} failed: a rollback of a newer one may go back to it"
 
 
 def _by_request(sub: Subscription) -> bool:
-    """Tell whether a commit waits for a merge: nobody merges what changes only a state file."""
+    """Return whether a commit waits for a merge: nobody merges what changes only a state file."""
     return sub.pull_request or bool(sub.head_template)
 
 
-def _steps(to: str) -> int:
-    """Return how many values to go back, or 0 if `to` names a version."""
-    return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
+def _steps_back(to: str) -> int:
+    """Return how many readings to go back, or 0 if `to` names a version."""
+    return 1 if to == "previous" else int(steps[1]) if (steps := BACK.fullmatch(to)) else 0
 
 
-def _before(
-    undone: Decision,
-    situation: Situation,
-    snapshot: Snapshot,
-) -> tuple[Reading, tuple[str, ...]]:
-    """Return the value to restore after a failed update, and the versions in between."""
+def _destination_of_undo(
+    undone: Decision, situation: Situation, snapshot: Snapshot
+) -> RollbackDestination:
+    """Return where to go back to after a failed update."""
     before = undone.current
     bad = (*situation.memory.replaced, *situation.memory.failed)
     if before.version in bad or situation.facts.synced(situation.subscription):
-        with suppress(TargetError):  # the value before it may not be of this file
-            return _last_good(situation, snapshot)
-    return before, ()
+        with suppress(TargetError):  # the reading before it may not be of this file
+            return _last_good_destination(situation, snapshot)
+    return RollbackDestination(before)
 
 
-def _version_to_write(
-    intent: Intent,
-    situation: Situation,
-    snapshot: Snapshot,
-) -> tuple[Reading, tuple[str, ...], Trouble | None]:
-    """Return what `_meant_value` returns, and without a destination, the last good value."""
+def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> RollbackDestination:
+    """Return where `--to` says to go back to; without it, the last good reading."""
     if intent.to:
-        return _meant_value(intent, situation, snapshot)
-    return *_last_good(situation, snapshot), None
+        return _requested_destination(intent, situation, snapshot)
+    return _last_good_destination(situation, snapshot)
 
 
-def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...]]:
-    """Return the value to go back to from one that failed, and the versions in between.
+def _last_good_destination(situation: Situation, snapshot: Snapshot) -> RollbackDestination:
+    """Return where to go back to from a reading that failed.
 
-    It is the last one that nobody went back from, and that Argo CD has synced with success, where
-    its history says so. Raises `TargetError` if there is none.
+    It is the last reading that nobody went back from, and that Argo CD has synced with success,
+    where its history says so. Raises `TargetError` if there is none.
     """
     sub = situation.subscription
     file = situation.in_git.file
     memory = situation.memory
     bad = (situation.in_git.version, *memory.replaced, *memory.failed)
     synced = situation.facts.synced(sub)
-    unsynced: tuple[Reading, tuple[str, ...]] | None = None
+    unsynced: RollbackDestination | None = None
     passed: list[str] = []
-    for earlier, ran in _values(situation, snapshot, MOST_TEXTS, synced):
+    for earlier, ran in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
         named = live_image(earlier.name) if earlier.name else None
         ours = named is None or named.identity == sub.entry.image.identity
         if ours and earlier.version not in bad:
             if ran or not synced:
-                return earlier, tuple(passed)
-            unsynced = unsynced or (earlier, tuple(passed))
+                return RollbackDestination(earlier, tuple(passed))
+            unsynced = unsynced or RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if unsynced:
         return unsynced
@@ -367,54 +369,53 @@ def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple
     raise TargetError(message, hint="name the tag: --to TAG", subject=file)
 
 
-def _meant_value(
+def _requested_destination(
     intent: Intent,
     situation: Situation,
     snapshot: Snapshot,
-) -> tuple[Reading, tuple[str, ...], Trouble | None]:
-    """Return the value to go back to, the versions in between, and the doubt whether it exists.
+) -> RollbackDestination:
+    """Return where `--to` says to go back to.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
     registry knows the tag.
     """
-    back = _steps(intent.to)
-    if _is_back_already(intent, situation):
-        return situation.in_git, (), None
+    back = _steps_back(intent.to)
+    if _is_at_destination(intent, situation):
+        return RollbackDestination(situation.in_git)
     passed: list[str] = []
-    for earlier, _ran in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
+    most = MOST_TEXTS if back else TEXTS_FOR_A_TAG
+    for earlier, _ran in _earlier_readings(situation, snapshot, most):
         if len(passed) == back - 1 if back else intent.to in (earlier.version, earlier.tag):
-            return earlier, tuple(passed), None
+            return RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if back:
-        known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
-        message = f"Git's history has {known} of {situation.subscription.entry.image.name}"
+        history = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
+        message = f"Git's history has {history} of {situation.subscription.entry.image.name}"
         raise TargetError(
             message,
             hint="name the tag: --to TAG",
             subject=situation.in_git.file,
         )
-    reading, doubt = _value_outside_git(intent, situation, passed)
-    return reading, (), doubt
+    return _destination_from_registry(intent, situation, passed)
 
 
-def _is_back_already(intent: Intent, situation: Situation) -> bool:
-    """Tell whether Git has the value to go back to."""
+def _is_at_destination(intent: Intent, situation: Situation) -> bool:
+    """Return whether Git already has the reading to go back to."""
     meant = situation.memory.rollback
     # A job that runs a second time must not go back once more: its value is the one that Git has
     # now.
     if meant and meant.to == intent.to and meant.version == situation.in_git.version:
         return True
     named = (situation.in_git.version, situation.in_git.tag)
-    return not _steps(intent.to) and intent.to in named
+    return not _steps_back(intent.to) and intent.to in named
 
 
-def _value_outside_git(
+def _destination_from_registry(
     intent: Intent,
     situation: Situation,
     passed: Sequence[str],
-) -> tuple[Reading, Trouble | None]:
-    """Return the tag or digest of `--to`, which Git's history lacks,
-    and the doubt whether the registry has it.
+) -> RollbackDestination:
+    """Return the tag or digest of `--to`, which Git's history lacks.
 
     `passed`: the versions in Git's history, one of which may be meant. Raises `UsageError` if the
     registry does not have it.
@@ -423,7 +424,7 @@ def _value_outside_git(
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
     reading = Reading(tag=tag, digest=digest)
     if intent.unknown:
-        return reading, None
+        return RollbackDestination(reading)
     near = get_close_matches(to, passed, 1)
     ask = f"did you mean {near[0]}? " if near else ""
     sub = situation.subscription
@@ -433,12 +434,14 @@ def _value_outside_git(
     answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
     if answer is None:
         why = "the registry is not asked (--registry-check never)"
-        return reading, _doubt_about(to, why, ask, passed)
+        return RollbackDestination(reading, doubt=_doubt_about(to, why, ask, passed))
     if answer.error:
         # The registry may be down, but an unreadable file on our side is a mistake of the user.
-        if situation.terms.check == "always" or always_counts(answer.error):
+        if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
-        return reading, _doubt_about(to, answer.error.message, ask, passed)
+        return RollbackDestination(
+            reading, doubt=_doubt_about(to, answer.error.message, ask, passed)
+        )
     if not answer.exists:
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
@@ -448,7 +451,7 @@ def _value_outside_git(
                 "or go back to the tag anyway with --unknown-tag"
             ),
         )
-    return (replace(reading, digest=answer.digest) if pinned else reading), None
+    return RollbackDestination(replace(reading, digest=answer.digest) if pinned else reading)
 
 
 def _doubt_about(to: str, why: str, ask: str, passed: Sequence[str]) -> Trouble:
@@ -458,18 +461,18 @@ def _doubt_about(to: str, why: str, ask: str, passed: Sequence[str]) -> Trouble:
     return Trouble.warning("registry", message, f"{ask}{hint}")
 
 
-def _values(
+def _earlier_readings(
     situation: Situation,
     snapshot: Snapshot,
     most: int,
     synced: Collection[str] = (),
 ) -> Iterator[tuple[Reading, bool]]:
-    """Yield the values that the target had before, newest first, without repetitions.
+    """Yield the target's readings before the one in Git, newest first, without repetitions.
 
     With each, tell whether one of the `synced` commits had it.
     """
-    readings = _earlier_readings(situation, snapshot, most, synced)
-    groups = groupby(readings, key=lambda found: found[1].version)
+    readings = _readings_of_all_versions(situation, snapshot, most, synced)
+    groups = groupby(readings, key=lambda of_commit: of_commit[1].version)
     for number, (version, group) in enumerate(groups):
         _commit, reading = first = next(group)
         if number == 0 and version == situation.in_git.version:
@@ -478,17 +481,17 @@ def _values(
         yield reading, ran
 
 
-def _earlier_readings(
+def _readings_of_all_versions(
     situation: Situation,
     snapshot: Snapshot,
     most: int,
     marked: Collection[str],
 ) -> Iterator[tuple[str, Reading]]:
-    """Yield (commit, what the target said) for each version of its file, newest first."""
+    """Yield (commit, the target's reading) for each version of its file, newest first."""
     sub = situation.subscription
     path = situation.in_git.file
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
     for commit, text in situation.facts.earlier(path, most, marked):
-        found = earlier_reading(snapshot.files, target, path, text)
-        if found and found.version:
-            yield commit, found
+        reading = earlier_reading(snapshot.files, target, path, text)
+        if reading and reading.version:
+            yield commit, reading

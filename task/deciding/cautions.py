@@ -313,7 +313,7 @@ def taken_back(owner: str) -> tuple[str, str]:
 
 
 def _named(path: str, sources: Iterable[Source]) -> bool:
-    """Tell whether a source reads this values file, as far as its own section says."""
+    """Return whether a source reads this values file, as far as its own section says."""
     for source in sources:
         for name in ("values.yaml", *source.value_files):
             # `$ref/file` begins at the root of the source with that ref

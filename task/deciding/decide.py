@@ -31,9 +31,9 @@ from task.deciding.weigh import (
     Facts,
     Offer,
     Situation,
-    combined,
+    as_questions,
     deferred,
-    facts_of,
+    facts_needed_by_offer,
     key_of,
     may_ask,
     weigh,
@@ -80,8 +80,8 @@ def places(ask: Ask) -> tuple[Place, ...]:
     """Return what a snapshot must contain to decide about `ask`."""
     sub = ask.subscription
     subs = (sub, *ask.siblings) if sub.head_template or sub.pull_request else (sub,)
-    found = (place for subscription in subs for place in target_places(subscription))
-    return (*dict.fromkeys(found), Place(state_path(sub)))
+    of_targets = (place for subscription in subs for place in target_places(subscription))
+    return (*dict.fromkeys(of_targets), Place(state_path(sub)))
 
 
 def state_path(sub: Subscription) -> str:
@@ -115,7 +115,7 @@ def _digest(text: str) -> str:
 
 
 def is_state_path(path: str) -> bool:
-    """Tell whether a path from the repository's root is a state file."""
+    """Return whether a path from the repository's root is a state file."""
     return path.startswith(f"{_STATES}/") and path.endswith(".state")
 
 
@@ -170,12 +170,12 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
             ),
             sub.path,
         )
-    there = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
-    known = next((there[name] for name in names if name in there), "")
-    return known or next((name for name in names if name in snapshot.files), names[0]) or "."
+    by_path = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
+    existing = next((by_path[name] for name in names if name in by_path), "")
+    return existing or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
-def questions(
+def questions_to_ask(
     snapshot: Snapshot,
     asks: Iterable[Ask],
     given: Terms,
@@ -183,8 +183,8 @@ def questions(
     """Return what to ask before deciding: how source commits descend,
     and which facts the rules need.
 
-    `weigh.may_ask` tells whether a registry is asked at all, `facts_needed` leaves out what the
-    rules refuse anyway, and `weigh.facts_of` says which facts an offer needs.
+    `weigh.may_ask` tells whether a registry is asked at all. `facts_needed_by_ask` leaves out what
+    the rules refuse anyway, and `facts_needed_by_offer` says which facts one offer needs.
     """
     ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []
@@ -202,33 +202,33 @@ def questions(
             current = reading(snapshot, ask.subscription, terms)
         except TaskError:
             continue
-        known = [written.build for written in (memory.written, memory.deferred) if written]
-        ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), known))
+        remembered = [written.build for written in (memory.written, memory.deferred) if written]
+        ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), remembered))
         if may_ask(ask.subscription, terms.check):
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
-            needed += facts_needed(
+            needed += facts_needed_by_ask(
                 ask,
                 current,
                 memory if free else replace(memory, deferred=None),
                 terms,
             )
-    return list(ancestry), combined(needed)
+    return list(ancestry), as_questions(needed)
 
 
 MOST_COMPARED = 30  # builds of one image whose commits are all compared; the others by their dates
 
 
-def _pairs(builds: Sequence[Build], known: Sequence[Build]) -> Iterator[Commits]:
+def _pairs(builds: Sequence[Build], remembered: Sequence[Build]) -> Iterator[Commits]:
     """Yield the commits to compare: of each build with those remembered, and with the others."""
     distinct = list(dict.fromkeys(builds))
     for number, build in enumerate(distinct):
-        for other in (*known, *distinct[: min(number, MOST_COMPARED)]):
+        for other in (*remembered, *distinct[: min(number, MOST_COMPARED)]):
             if pair := commits(build, other):
                 yield pair
 
 
-def facts_needed(
+def facts_needed_by_ask(
     ask: Ask,
     current: Reading,
     memory: Memory,
@@ -243,7 +243,9 @@ def facts_needed(
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
     admitted = [offer for offer in offered if objection(offer.image.tag, sub.policy) is None]
     return [
-        fact for offer in admitted for fact in facts_of(sub, offer, current, memory, terms.check)
+        fact
+        for offer in admitted
+        for fact in facts_needed_by_offer(sub, offer, current, memory, terms.check)
     ]
 
 
@@ -413,8 +415,8 @@ def missing_places(
         if not sub.application.live and not reading(snapshot, sub, terms).version:
             needed += own_places(sub, kind)
             needed += overlay_places(snapshot.files, sub, kind)
-        known = set(target_places(sub))
-        return tuple(place for place in dict.fromkeys(needed) if place not in known)
+        already_read = set(target_places(sub))
+        return tuple(place for place in dict.fromkeys(needed) if place not in already_read)
     except TaskError:  # it is told when the decision is made
         return ()
 
@@ -432,34 +434,34 @@ def choose(situation: Situation, ask: Ask) -> Move:
     promoted = situation.terms.promoted
     pinned = bool(promoted and promoted.pinned)
     build = situation.terms.build
-    on_offer = [Offer(event.image, event.build, event=event.origin) for event in ask.events]
+    on_offer = [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
     if not on_offer:
         on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
     tries = MOST_TRIED if ask.events else 0
-    waits = situation.memory.deferred
-    if waits is None or situation.hold:
+    waiting = situation.memory.deferred
+    if waiting is None or situation.hold:
         return _best(on_offer, situation, tries=tries)
     own = _best(on_offer, situation, tries=tries)
     if own.decision.verdict == "error":
         return own  # it is run again, and what was deferred waits until then
-    offer = deferred(situation.subscription, waits)
+    offer = deferred(situation.subscription, waiting)
     deferred_move = weigh(situation, offer)
     if deferred_move.decision.verdict == "error":
-        return _beside_unanswered(own, deferred_move, waits)
+        return _beside_unanswered(own, deferred_move, waiting)
     return _best([*on_offer, offer], situation, tries=MOST_TRIED)
 
 
-def _beside_unanswered(move: Move, waiting: Move, waits: Written) -> Move:
+def _beside_unanswered(move: Move, deferred_move: Move, waiting: Written) -> Move:
     """Return the move of an event beside a deferred build that nobody could check: it waits on."""
     memory = move.remember.memory if move.remember else None
     if not move.updates or memory is None:
         return move
     judged = move.decision.judged
-    because = f"{judged.because}; {waits.version} still waits: {waiting.decision.because}"
+    because = f"{judged.because}; {waiting.version} still waits: {deferred_move.decision.because}"
     return replace(
         move,
         decision=replace(move.decision, judged=replace(judged, because=because)),
-        remember=replace(move.remember or Remember(), memory=replace(memory, deferred=waits)),
+        remember=replace(move.remember or Remember(), memory=replace(memory, deferred=waiting)),
     )
 
 
@@ -479,8 +481,8 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Mov
     others = [offer for offer, move in zip(on_offer, moves, strict=True) if move is not best]
     if not (tries and others and best.updates):
         return best
-    known = situation.memory.deferred
-    was_deferred = known is not None and best.decision.candidate.tag == known.tag
+    waiting = situation.memory.deferred
+    was_deferred = waiting is not None and best.decision.candidate.tag == waiting.tag
     if was_deferred:  # if its proof is refused, it must not compete again
         situation = replace(situation, memory=replace(situation.memory, deferred=None))
     otherwise = _best(others, situation, tries=tries - 1)
@@ -499,11 +501,11 @@ def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move |
     """
     if not best.updates or rules_of(situation.subscription.policy).ordered:
         return None
-    there = situation.in_git
-    known = situation.memory.written
-    digest = there.digest
-    if not digest and known and known.version == there.version:
-        digest = known.image_digest
+    in_git = situation.in_git
+    last_written = situation.memory.written
+    digest = in_git.digest
+    if not digest and last_written and last_written.version == in_git.version:
+        digest = last_written.image_digest
     if not digest or best.decision.built != digest:
         return None
     return next((move for move in moves if move.decision.verdict == "unchanged"), None)
@@ -545,7 +547,7 @@ def holds_of_others(
     groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
         groups.setdefault((sub.target, sub.path), {})[sub.identity] = sub
-    found: dict[Identity, Hold] = {}
+    by_identity: dict[Identity, Hold] = {}
     for group in groups.values():
         if len({sub.application.key for sub in group.values()}) < 2:
             continue
@@ -561,8 +563,10 @@ def holds_of_others(
                             hold,
                             reason=f"{hold.reason} (a hold of {other.application.key})",
                         )
-                        found[identity] = stricter(found.get(identity), because) or because
-    return found
+                        by_identity[identity] = (
+                            stricter(by_identity.get(identity), because) or because
+                        )
+    return by_identity
 
 
 def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:

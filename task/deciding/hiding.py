@@ -70,14 +70,14 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     """Return what a snapshot must contain for `refuse_hidden`, besides the target's own places."""
     if sub.method != "git" or kind not in ("helmvalues", "kustomization", "helm-override"):
         return ()
-    found: list[str] = []
+    paths: list[str] = []
     for source in sub.application.sources:
         if not _in_repository(source, sub):
             continue
-        found += _override_files(sub, source)
+        paths += _override_files(sub, source)
         if kind == "helmvalues":
-            found += [posixpath.join(source.path, _CHART), *_values_files_of(sub, source)]
-    return tuple(map(Place, dict.fromkeys(found)))
+            paths += [posixpath.join(source.path, _CHART), *_values_files_of(sub, source)]
+    return tuple(map(Place, dict.fromkeys(paths)))
 
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
@@ -93,7 +93,7 @@ def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Tar
 
 
 def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
-    """Tell whether no source of the Application reads the written values file.
+    """Return whether no source of the Application reads the written values file.
 
     Where `git-repository` says where the file is, something else may deploy it.
     """
@@ -148,18 +148,18 @@ def _hidden_by(
         steps = _as_written(own, parse_path(key))
         if _visible(way, target.path, steps):
             continue
-        there = (*map(Segment, way.below), *steps)
+        full_steps = (*map(Segment, way.below), *steps)
         layer = next(
-            (item for item in reversed(way.later(target.path)) if _sets(item, there)),
+            (item for item in reversed(way.later(target.path)) if _sets(item, full_steps)),
             None,
         )
         if layer is None:
             layer = _Layer("another value", "helm template shows what the chart gets")
         if layer.path and layer.path in beside:
             continue
-        if key == target.keys.name and _both_ours(own, steps, layer, there, target):
+        if key == target.keys.name and _both_ours(own, steps, layer, full_steps, target):
             continue
-        return _no_effect(steps, layer, there, target)
+        return _no_effect(steps, layer, full_steps, target)
     return None
 
 
@@ -167,13 +167,14 @@ _PROBE = "\0"  # a value that no file has
 
 
 def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
-    """Tell whether Helm uses the value at these steps of the written file: merge as it does."""
-    there = (*map(Segment, way.below), *steps)
-    names = _names_to(there)
+    """Return whether Helm uses the value at these steps of the written file: merge as it does."""
+    full_steps = (*map(Segment, way.below), *steps)
+    names = _names_to(full_steps)
     in_list = path in {layer.path for layer in way.files}
     for layer in way.parameters:
         if any(
-            _sets_too(parse_path(each.name), there, in_list=in_list) for each in layer.parameters
+            _sets_too(parse_path(each.name), full_steps, in_list=in_list)
+            for each in layer.parameters
         ):
             return False
     given: Any = {}
@@ -224,8 +225,8 @@ def _narrow(value: Any, names: Sequence[str]) -> Any:
     """Return what values say on the way down these keys, without all other keys."""
     if not names or not isinstance(value, dict):
         return value
-    found = _with_merge_keys(value)
-    return {names[0]: _narrow(found[names[0]], names[1:])} if names[0] in found else {}
+    merged = _with_merge_keys(value)
+    return {names[0]: _narrow(merged[names[0]], names[1:])} if names[0] in merged else {}
 
 
 def _over(below: Any, above: Any) -> Any:
@@ -234,35 +235,35 @@ def _over(below: Any, above: Any) -> Any:
         return below
     if not isinstance(below, dict):
         return above
-    found = dict(below)
+    merged = dict(below)
     for key, value in above.items():
-        both = isinstance(value, dict) and isinstance(found.get(key), dict)
-        found[key] = _over(found[key], value) if both else value
-    return found
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _over(merged[key], value) if both else value
+    return merged
 
 
 def _over_defaults(given: Any, defaults: Any) -> Any:
     """Return values with a chart's own under them. A null removes the chart's value."""
     if not isinstance(given, dict) or not isinstance(defaults, dict):
         return given
-    found = dict(given)
+    merged = dict(given)
     for key, value in defaults.items():
-        if key not in found:
-            found[key] = value
-        elif found[key] is None:
-            del found[key]
+        if key not in merged:
+            merged[key] = value
+        elif merged[key] is None:
+            del merged[key]
         else:
-            found[key] = _over_defaults(found[key], value)
-    return found
+            merged[key] = _over_defaults(merged[key], value)
+    return merged
 
 
 def _no_effect(
     steps: Sequence[Segment],
     layer: _Layer,
-    there: Sequence[Segment],
+    full_steps: Sequence[Segment],
     target: Target,
 ) -> TargetError:
-    message = f"{layer.where} sets {path_text(there)}, and Helm uses that"
+    message = f"{layer.where} sets {path_text(full_steps)}, and Helm uses that"
     return TargetError(
         f"{path_text(steps)} has no effect here: {message}",
         hint=layer.way_out,
@@ -284,17 +285,17 @@ def _both_ours(
     own: Any,
     steps: Sequence[Segment],
     layer: _Layer,
-    there: Sequence[Segment],
+    full_steps: Sequence[Segment],
     target: Target,
 ) -> bool:
-    """Tell whether file and layer both name the target's image: either may count."""
-    wanted = path_text(there)
+    """Return whether file and layer both name the target's image: either may count."""
+    wanted = path_text(full_steps)
     given = [
         parameter.value
         for parameter in layer.parameters
         if path_text(parse_path(parameter.name)) == wanted
     ]
-    theirs = given[-1] if given else _text_at(layer.values, there)
+    theirs = given[-1] if given else _text_at(layer.values, full_steps)
     return _names_it(_text_at(own, steps), target) and _names_it(theirs, target)
 
 
@@ -337,8 +338,10 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
     for item in mappings(chart, "dependencies"):
         where = text(item, "repository")
         local = where.removeprefix("file://") if where.startswith("file://") else None
-        there = None if local is None else posixpath.normpath(posixpath.join(source.path, local))
-        if there == folder or (charts and text(item, "name") == charts[0]):
+        local_folder = (
+            None if local is None else posixpath.normpath(posixpath.join(source.path, local))
+        )
+        if local_folder == folder or (charts and text(item, "name") == charts[0]):
             aliases.append(text(item, "alias") or text(item, "name"))
     if charts:
         yield from ((first, *charts[1:]) for first in aliases or charts[:1])
@@ -405,7 +408,7 @@ def _spec_layer(
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
-    """Tell whether a layer gives the value at these steps, or replaces something above it."""
+    """Return whether a layer gives the value at these steps, or replaces something above it."""
     if any(
         _sets_too(parse_path(parameter.name), steps, in_list=False)
         for parameter in layer.parameters
@@ -415,7 +418,7 @@ def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
 
 
 def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bool) -> bool:
-    """Tell whether a parameter sets what is at the steps: the same place, or one above it.
+    """Return whether a parameter sets what is at the steps: the same place, or one above it.
 
     For an item of a list, Helm changes a values file's list, but makes a new one over a chart's.
     """
@@ -433,10 +436,10 @@ def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
     for step in steps:
         if not isinstance(value, dict):
             return True  # a scalar, a list or null replaces the whole mapping
-        found = _with_merge_keys(value)
-        if step.name not in found:
+        merged = _with_merge_keys(value)
+        if step.name not in merged:
             return False
-        value = found[step.name]
+        value = merged[step.name]
         if step.brackets:
             return True  # Helm never merges lists
     return True
@@ -448,23 +451,23 @@ def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
     if above is None:
         return value
     brought = above if isinstance(above, list) else [above]
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for item in reversed(brought):
-        found |= _with_merge_keys(item) if isinstance(item, dict) else {}
-    return {**found, **value}
+        merged |= _with_merge_keys(item) if isinstance(item, dict) else {}
+    return {**merged, **value}
 
 
 def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
     """Return the steps with those joined that are one key with dots in the written file."""
     if not steps or not isinstance(own, dict):
         return tuple(steps)
-    found = _with_merge_keys(own)
-    if steps[0].name in found:
-        return (steps[0], *_as_written(found[steps[0].name], steps[1:]))
+    merged = _with_merge_keys(own)
+    if steps[0].name in merged:
+        return (steps[0], *_as_written(merged[steps[0].name], steps[1:]))
     for used in range(2, len(steps) + 1):
         name = ".".join(step.text for step in steps[:used])
-        if name in found:
-            return (Segment(name), *_as_written(found[name], steps[used:]))
+        if name in merged:
+            return (Segment(name), *_as_written(merged[name], steps[used:]))
     return tuple(steps)
 
 
@@ -576,7 +579,7 @@ def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
 
 
 def leads(entry: Replacement, target: Target) -> bool:
-    """Tell whether an entry is for the target's image: by its name, or because it leads to it."""
+    """Return whether an entry is for the target's image: by its name, or because it leads to it."""
     name = identity_of(target.keys.kustomize_name)
     if name and identity_of(entry.name) == name:
         return True
@@ -629,14 +632,14 @@ def _in_repository(source: Source, sub: Subscription) -> bool:
 
 
 def _is_helm(files: Files, source: Source) -> bool:
-    known = source.kind or source.section
-    if known:
-        return known == "Helm"
+    kind = source.kind or source.section
+    if kind:
+        return kind == "Helm"
     return bool(source.chart) or posixpath.join(source.path, _CHART) in files
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Tell whether a source may read the file in a way that only Argo CD knows."""
+    """Return whether a source may read the file in a way that only Argo CD knows."""
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
@@ -648,7 +651,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
 
 
 def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
-    """Tell whether a name with variables or globs may stand for the written file."""
+    """Return whether a name with variables or globs may stand for the written file."""
     start, _, rest = name.partition("/")
     if name.startswith("$") and any(item.ref == start[1:] for item in sub.application.sources):
         name = f"/{rest}"
@@ -667,11 +670,11 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
 
 def _values_files_of(sub: Subscription, source: Source) -> list[str]:
     own = _own_values(sub, source)
-    found = [own] if own is not None else []
+    paths = [own] if own is not None else []
     for name in source.value_files[-_MOST_FILES:]:
         path = _path_of(sub, source, name)
-        found += [path] if path is not None else []
-    return found
+        paths += [path] if path is not None else []
+    return paths
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:

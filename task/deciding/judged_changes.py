@@ -24,7 +24,7 @@ from task.deciding.weigh import (
     by_age,
     by_the_order,
     by_the_rules,
-    facts_of,
+    facts_needed_by_offer,
     key_of,
     question_about,
     registry_error,
@@ -67,12 +67,12 @@ class Pair:
     after: Subscription | None
 
     @property
-    def now(self) -> Subscription:
+    def effective(self) -> Subscription:
         """The subscription whose annotations count: the change's, if it still has one."""
-        found = self.after or self.before
-        if found is None:
+        sub = self.after or self.before
+        if sub is None:
             raise ValueError("a pair without subscriptions")
-        return found
+        return sub
 
 
 @dataclass(frozen=True)
@@ -109,19 +109,19 @@ def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> lis
     left: dict[tuple[str, str], list[Subscription]] = {}
     for sub in before:
         left.setdefault(_entry_key(sub), []).append(sub)
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     new: list[Subscription] = []
     for sub in after:
         same = [one for one in left.get(_entry_key(sub), ()) if _place(one) == _place(sub)]
         if same:
             left[_entry_key(sub)].remove(same[0])
-            found.append(Pair(same[0], sub))
+            pairs.append(Pair(same[0], sub))
         else:
             new.append(sub)
     for sub in new:  # the target may have moved
         others = left.get(_entry_key(sub))
-        found.append(Pair(others.pop(0) if others else None, sub))
-    return found + [Pair(sub, None) for subs in left.values() for sub in subs]
+        pairs.append(Pair(others.pop(0) if others else None, sub))
+    return pairs + [Pair(sub, None) for subs in left.values() for sub in subs]
 
 
 def _entry_key(sub: Subscription) -> tuple[str, str]:
@@ -137,49 +137,51 @@ def said(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 
     Raises `TaskError` if it cannot be read.
     """
-    found = reading(snapshot, sub, terms)
+    in_target = reading(snapshot, sub, terms)
     kind = resolve(sub, snapshot)
-    if found.version:
-        return _with_other_places(found, snapshot, sub, kind)
-    return replace(own_reading(snapshot.files, sub, kind), file=found.file)
+    if in_target.version:
+        return _with_other_places(in_target, snapshot, sub, kind)
+    return replace(own_reading(snapshot.files, sub, kind), file=in_target.file)
 
 
 def _with_other_places(
-    found: Reading,
+    in_target: Reading,
     snapshot: Snapshot,
     sub: Subscription,
     kind: TargetKind,
 ) -> Reading:
     """Return a reading with the versions of all places that an update writes at once."""
     if kind not in ("manifests", "flux"):
-        return found
+        return in_target
     another = replace(sub.entry.image, tag="another", digest="")
     edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), another)[1]
     images = [live_image(edit.old) for edit in edits if ":" in edit.old or "/" in edit.old]
     more = {image.version: None for image in images if image and image.version}
-    return replace(found, also=tuple(text for text in more if text != found.version))
+    return replace(in_target, also=tuple(text for text in more if text != in_target.version))
 
 
 def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
     """Return what a change does to an entry, or None if it leaves its version and name alone."""
-    sub = pair.now
+    sub = pair.effective
     before = pair.before or sub
     old = _read(sides.base, before, terms)
     new = _read(sides.merged, sub, terms)
     if isinstance(new, TaskError):
         return _cannot_be_read(pair, old, new, sides)
-    known = Reading() if isinstance(old, TaskError) else old
+    old_or_nothing = Reading() if isinstance(old, TaskError) else old
     if not new.version:
-        gone = TargetError("its version is removed from Git", subject=new.file or known.file)
-        return NotJudged(pair, gone, broken=False) if known.version else None
+        gone = TargetError(
+            "its version is removed from Git", subject=new.file or old_or_nothing.file
+        )
+        return NotJudged(pair, gone, broken=False) if old_or_nothing.version else None
     hidden = _hidden_error(sides.merged, sub)
     hides = hidden is not None and _hidden_error(sides.base, before) is None
-    if not names_another_version(known, new, sub) and not hides:
+    if not names_another_version(old_or_nothing, new, sub) and not hides:
         return None
     if hidden is not None:
         return NotJudged(pair, hidden, broken=True)
     kind = resolve(sub, sides.merged)
-    return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), known, new)
+    return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), old_or_nothing, new)
 
 
 def _cannot_be_read(
@@ -189,12 +191,12 @@ def _cannot_be_read(
     as_before = isinstance(old, TaskError) and (pair.before is None or str(old) == str(new))
     if not as_before:
         return NotJudged(pair, new, broken=not isinstance(new, SourceError))
-    unseen = pair.before is None or _changes_above(pair.now.path, sides.paths)
+    unseen = pair.before is None or _changes_above(pair.effective.path, sides.paths)
     return NotJudged(pair, new, broken=False) if unseen else None
 
 
 def _changes_above(path: str, changed: Collection[str]) -> bool:
-    """Tell whether a change moves the commit of a submodule, or a link, that has the path in it."""
+    """Return whether a change moves the commit of a submodule, or a link, that has the path in it."""
     return any(f"{path}/".startswith(f"{one}/") for one in changed)
 
 
@@ -206,14 +208,14 @@ def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
-    found = touched_entry(Pair(pair.before, None), sides, terms)
-    if not isinstance(found, Touched):
+    touched = touched_entry(Pair(pair.before, None), sides, terms)
+    if not isinstance(touched, Touched):
         return None
     new = _read(sides.merged, pair.after, terms)
     judged_anyway = isinstance(new, Reading) and not names_another_version(
-        found.new, new, pair.after
+        touched.new, new, pair.after
     )
-    return None if judged_anyway else found
+    return None if judged_anyway else touched
 
 
 def _read(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading | TaskError:
@@ -240,7 +242,7 @@ def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
 
 
 def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool:
-    """Tell whether two readings say different versions or names. Their spelling does not matter."""
+    """Return whether two readings say different versions or names. Their spelling does not matter."""
     if (old.tag, old.digest) != (new.tag, new.digest) or set(old.also) != set(new.also):
         return True
     own = sub.entry.image.identity
@@ -254,7 +256,7 @@ def _more_versions(old: Reading, new: Reading) -> list[str]:
 
 def candidates(touched: Touched) -> list[Image]:
     """Return the versions that the change brings."""
-    sub = touched.pair.now
+    sub = touched.pair.effective
     bare = replace(touched.new, also=())
     more = [
         sub.image_at(Written(*split_tag(text))) for text in _more_versions(touched.old, touched.new)
@@ -315,21 +317,21 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
     A hold counts unless this very change ends it, and a hold that begins with the change does not
     count yet.
     """
-    sub = touched.pair.before or touched.pair.now
+    sub = touched.pair.before or touched.pair.effective
     base, own = _states_with_memory(sides.base, sub)
     with_memory = replace(sides.merged, memory=sides.base.memory)
-    merged, changed = _states_with_memory(with_memory, touched.pair.now)
+    merged, changed = _states_with_memory(with_memory, touched.pair.effective)
     if touched.pair.after and touched.pair.before and not changed.images and not changed.hold:
         merged, changed = _states_with_memory(
             with_memory, touched.pair.before
         )  # the file has not moved with it
     key = key_of(sub)
-    known = base.images.get(key, Memory())
+    memory = base.images.get(key, Memory())
     before = own.images.get(key, Memory())
-    after = changed.images.get(key_of(touched.pair.now), Memory())
-    of_merge = merged.images.get(key_of(touched.pair.now), Memory())
+    after = changed.images.get(key_of(touched.pair.effective), Memory())
+    of_merge = merged.images.get(key_of(touched.pair.effective), Memory())
     images = dict(base.images)
-    images[key] = replace(known, hold=of_merge.hold if before.hold else known.hold)
+    images[key] = replace(memory, hold=of_merge.hold if before.hold else memory.hold)
     state = State(merged.hold if own.hold else base.hold, images)
     hold = active(after.hold, now) or active(changed.hold, now)
     return Memories(state, before, after, hold)
@@ -376,7 +378,7 @@ class Judgement:
 
 def situation_of_change(touched: Touched, memories: Memories, judging: Judging) -> Situation:
     """Return all that the decision about a version depends on."""
-    sub = touched.pair.now
+    sub = touched.pair.effective
     state = memories.state
     memory = state.images.get(key_of(touched.pair.before or sub), Memory())
     branch = judging.sides.base.branch
@@ -395,17 +397,17 @@ def situation_of_change(touched: Touched, memories: Memories, judging: Judging) 
 
 def offer_of(image: Image, memories: Memories) -> Offer:
     """Return a version as an offer, with the build that the change's state file says."""
-    known = memories.after.written
+    last_written = memories.after.written
     build = (
-        known.build
-        if known and known != memories.before.written and alike(known, image)
+        last_written.build
+        if last_written and last_written != memories.before.written and alike(last_written, image)
         else Build()
     )
     return Offer(image, build, pinned=bool(image.digest))
 
 
 def is_rollback(touched: Touched, image: Image, memories: Memories) -> bool:
-    """Tell whether the change is a rollback: its state file says from where, and to what.
+    """Return whether the change is a rollback: its state file says from where, and to what.
 
     A rollback that is repeated, because somebody had put the other version back, leaves the state
     file as it was.
@@ -420,12 +422,12 @@ def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
     return [Version(touched, image, memories) for image in candidates(touched)]
 
 
-def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
+def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
     """Return what a registry has to say about a version: what a run would ask,
     and whether a digest that somebody wrote exists.
     """
     touched, image, memories = version.touched, version.image, version.memories
-    sub = touched.pair.now
+    sub = touched.pair.effective
     check = judging.terms.check
     if (
         check == "never"
@@ -435,12 +437,12 @@ def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fac
         return []
     situation = situation_of_change(touched, memories, judging)
     offer = offer_of(image, memories)
-    found = list(facts_of(sub, offer, touched.in_git, situation.memory, check))
+    needed = list(facts_needed_by_offer(sub, offer, touched.in_git, situation.memory, check))
     if image.digest:
-        found.append((question_about(sub, image), "exists"))
+        needed.append((question_about(sub, image), "exists"))
     if sub.policy.minimum_age and not (offer.build.created or version.promoted):
-        found.append((question_about(sub, image), "created"))
-    return found
+        needed.append((question_about(sub, image), "created"))
+    return needed
 
 
 def judged(version: Version, judging: Judging) -> Judgement:
@@ -450,7 +452,7 @@ def judged(version: Version, judging: Judging) -> Judgement:
     try:
         _refuse_files(touched, judging)
     except TaskError as error:
-        failed = error_decision(touched.pair.now, image, error, judging.sides.base.branch)
+        failed = error_decision(touched.pair.effective, image, error, judging.sides.base.branch)
         return Judgement(touched, Move(replace(failed, current=touched.old, kind=touched.kind)))
     if is_rollback(touched, image, memories):
         return _rolled_back(touched, image, memories, situation, judging)
@@ -486,7 +488,7 @@ def judged(version: Version, judging: Judging) -> Judgement:
 
 def _refuse_files(touched: Touched, judging: Judging) -> None:
     """Raise `NotPermittedError` if the Application may not write a file that the change writes."""
-    sub = touched.pair.now
+    sub = touched.pair.effective
     if not touched.new.file or touched.new.file not in judging.sides.paths:
         return
     refuse_files(sub, {touched.new.file}, judging.sides.base.branch)
@@ -495,7 +497,7 @@ def _refuse_files(touched: Touched, judging: Judging) -> None:
 
 def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
     """Return why a value may not be in Git, whatever its build: its name, rules, or digest."""
-    sub = touched.pair.now
+    sub = touched.pair.effective
     named = live_image(touched.new.name) if touched.new.name else None
     if named and named.repository != sub.entry.image.repository:
         because = f"Git would get {named.name}, but image-list tracks {sub.entry.image.name}"
@@ -585,7 +587,7 @@ def _aged(decision: Decision, offer: Offer, situation: Situation) -> Decision:
 
 def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
     """Return the decision, or an error if a registry had to be asked and gave no answer."""
-    for question, fact in facts_needed(version, judging):
+    for question, fact in facts_needed_by_version(version, judging):
         answer = judging.facts.answers.get(replace(question, facts=()))
         ordering = fact == "created" and not (judging.refused or _ages(version.touched, judging))
         if not ordering and answer and answer.error:
@@ -594,7 +596,7 @@ def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -
 
 
 def _ages(touched: Touched, judging: Judging) -> bool:
-    return bool(touched.pair.now.policy.minimum_age or judging.terms.minimum_age)
+    return bool(touched.pair.effective.policy.minimum_age or judging.terms.minimum_age)
 
 
 def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
@@ -613,7 +615,7 @@ def _rolled_back(
     judging: Judging,
 ) -> Judgement:
     """Return the decision about a rollback. People's holds and the order do not stop it."""
-    freeze = touched.pair.now.freeze
+    freeze = touched.pair.effective.freeze
     because = f"rolled back from {touched.old.version or 'nothing'}"
     decision = situation.decision(image, Verdict("update", "admitted", because))
     if freeze and memories.hold_after is None:
@@ -632,7 +634,7 @@ def _rolled_back(
 
 def _back_again(touched: Touched, image: Image) -> Problem:
     """Return the warning about a rollback that the change's state file does not mention."""
-    sub = touched.pair.now
+    sub = touched.pair.effective
     app = sub.application.key
     message = (
         f"the change rolls {key_of(sub)} of {app} back from {touched.old.version}"
@@ -652,12 +654,12 @@ def _unknown(
     snapshot: Snapshot,
 ) -> Verdict | TaskError | None:
     """Return why a version to go back to may not exist: Git never had it, nor has the registry."""
-    sub = touched.pair.before or touched.pair.now
+    sub = touched.pair.before or touched.pair.effective
     target = target_of(sub, touched.kind, carry=situation.terms.carry)
     try:
         for _, text in situation.facts.earlier(touched.old.file, TEXTS, ()):
-            found = earlier_reading(snapshot.files, target, touched.old.file, text)
-            if found and (found.tag, found.digest) == (image.tag, image.digest):
+            earlier = earlier_reading(snapshot.files, target, touched.old.file, text)
+            if earlier and (earlier.tag, earlier.digest) == (image.tag, image.digest):
                 return None
     except TaskError as error:
         return error
@@ -700,16 +702,16 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
 
 def _looser(before: Subscription, after: Subscription) -> list[str]:
     old, new = before.policy, after.policy
-    found = []
+    whys = []
     if old.pin_digest and not new.pin_digest:
-        found.append("it wants a digest")
+        whys.append("it wants a digest")
     if old.platforms and set(new.platforms) != set(old.platforms):
-        found.append(f"it wants platforms {', '.join(old.platforms)}")
+        whys.append(f"it wants platforms {', '.join(old.platforms)}")
     if before.signed_by and before.signed_by != after.signed_by:
-        found.append(f"it wants a signature by {before.signed_by}")
+        whys.append(f"it wants a signature by {before.signed_by}")
     if before.pull_request and not after.pull_request:
-        found.append("it wants a pull request")
-    return found
+        whys.append("it wants a pull request")
+    return whys
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
@@ -722,7 +724,7 @@ def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
 
     It is the first line that another version would change.
     """
-    sub, path = touched.pair.now, touched.new.file
+    sub, path = touched.pair.effective, touched.new.file
     if path not in snapshot.files:
         return 0
     before = snapshot.files[path].text

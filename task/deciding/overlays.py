@@ -27,15 +27,15 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 
 def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
     """Return the kustomizations and manifests that the one in this folder takes."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for folder in folders_of_tree(files, root):
-        found |= {posixpath.join(folder, name): None for name in NAMES}
+        paths |= {posixpath.join(folder, name): None for name in NAMES}
         for path in _named_paths(files, folder, "resources", "bases", "components"):
             if path.endswith(_MANIFESTS):
-                found[path] = None
+                paths[path] = None
             else:
-                found |= {posixpath.join(path, name): None for name in NAMES}
-    return tuple(map(Place, found))
+                paths |= {posixpath.join(path, name): None for name in NAMES}
+    return tuple(map(Place, paths))
 
 
 def lists_after(files: Files, root: str, target: str) -> list[str] | None:
@@ -74,31 +74,31 @@ def _with_components(files: Files, components: list[str], depth: int) -> Iterato
 
 def folders_of_tree(files: Files, root: str) -> list[str]:
     """Return the folders of the tree, outermost first: components before resources."""
-    found: dict[str, None] = {}
+    seen: dict[str, None] = {}
     waiting = [root]
-    while waiting and len(found) < _MOST_FOLDERS:
+    while waiting and len(seen) < _MOST_FOLDERS:
         folder = waiting.pop(0)
-        if folder in found:
+        if folder in seen:
             continue
-        found[folder] = None
+        seen[folder] = None
         components = reversed(_named_paths(files, folder, "components"))
         folders = [*components, *_named_paths(files, folder, "resources", "bases")]
         waiting += [path for path in folders if not path.endswith(_MANIFESTS)]
-    return list(found)
+    return list(seen)
 
 
 def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
     """Return the paths inside the repository that a kustomization names under these keys."""
     data = _kustomization(files, folder)
-    found = []
+    paths = []
     for key in keys:
         for entry in elements(data, key):
             if not isinstance(entry, str) or "://" in entry or entry.startswith("/"):
                 continue
             path = posixpath.normpath(posixpath.join(folder, entry))
             if not path.startswith(".."):
-                found.append("" if path == "." else path)
-    return found
+                paths.append("" if path == "." else path)
+    return paths
 
 
 def _kustomization(files: Files, folder: str) -> Any:
@@ -122,15 +122,15 @@ def in_manifests(files: Files, root: str, image: Image) -> Reading:
             manifest = files[path].text if path in files else ""
             if image.repository.rpartition("/")[2] not in manifest:
                 continue
-            for found in _images_in(manifest):
-                if found.identity == image.identity and found.version:
-                    return Reading(found.name, found.tag, found.digest)
+            for running in _images_in(manifest):
+                if running.identity == image.identity and running.version:
+                    return Reading(running.name, running.tag, running.digest)
     return Reading()
 
 
 def names_in_tree(files: Files, root: str) -> set[str]:
     """Return the names of images in a whole tree, or an empty set if a part is not here."""
-    found: set[str] = set()
+    names: set[str] = set()
     for folder in folders_of_tree(files, root):
         data = _kustomization(files, folder)
         if not isinstance(data, dict) or set(data) & _GENERATORS:
@@ -139,11 +139,11 @@ def names_in_tree(files: Files, root: str) -> set[str]:
             if path.endswith(_MANIFESTS):
                 if path not in files:
                     return set()
-                found |= {image.name for image in _images_in(files[path].text)}
+                names |= {image.name for image in _images_in(files[path].text)}
         if any("://" in str(element) for element in elements(data, "resources")):
             return set()
-        found |= {text(mapping, "newName") for mapping in mappings(data, "images")}
-    return found - {""}
+        names |= {text(mapping, "newName") for mapping in mappings(data, "images")}
+    return names - {""}
 
 
 _GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "transformers"}
@@ -162,6 +162,6 @@ def _images_in(manifest: str) -> Iterator[Image]:
             waiting += value
         elif isinstance(value, dict):
             image = value.get("image")
-            if isinstance(image, str) and (found := live_image(image)):
-                yield found
+            if isinstance(image, str) and (named := live_image(image)):
+                yield named
             waiting += value.values()

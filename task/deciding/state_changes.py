@@ -24,13 +24,13 @@ def state_changes(
     `called` has the Application's name for the path of a state file. A state file that the change
     makes unreadable is an error: no run could write these images.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for path in sorted(filter(is_state_path, paths)):
         app = called.get(path) or posixpath.basename(path).removesuffix(".state")
         try:
             new = own_states(merged, path)
         except TaskError as error:
-            found.append(
+            problems.append(
                 Problem(
                     error.trouble,
                     application=called.get(path, ""),
@@ -45,8 +45,8 @@ def state_changes(
                 new.get(file, NOTHING),
                 app,
             )
-            found += [_told(called.get(path, ""), sentence, path) for sentence in words]
-    return tuple(found)
+            problems += [_told(called.get(path, ""), sentence, path) for sentence in words]
+    return tuple(problems)
 
 
 def _told(app: str, sentence: str, path: str) -> Problem:
@@ -65,12 +65,12 @@ def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
 
 
 def _of_file(old: State, new: State, app: str) -> list[str]:
-    found = _of_hold(old.hold, new.hold, app)
+    sentences = _of_hold(old.hold, new.hold, app)
     for key in sorted({*old.images, *new.images}):
         before, after = old.images.get(key, Memory()), new.images.get(key, Memory())
-        found += _of_hold(before.hold, after.hold, f"{key} of {app}")
-        found += _of_memory(before, after, f"{key} of {app}")
-    return found
+        sentences += _of_hold(before.hold, after.hold, f"{key} of {app}")
+        sentences += _of_memory(before, after, f"{key} of {app}")
+    return sentences
 
 
 def _of_hold(old: Hold | None, new: Hold | None, what: str) -> list[str]:

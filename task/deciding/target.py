@@ -56,15 +56,15 @@ SIGNS: Mapping[str, Kind] = {
 
 def target_places(sub: Subscription) -> tuple[Place, ...]:
     """Return what a snapshot must contain to read and write the target."""
-    found: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
+    places: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
     if sub.source.kind == "" and sub.target in ("override", "file"):
-        found += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
-        return (*found, *EDITORS["helm-override"].places(target_of(sub, "helm-override")))
+        places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
+        return (*places, *EDITORS["helm-override"].places(target_of(sub, "helm-override")))
     kind = _kind(sub, {})
     if kind is None:
-        return tuple(found)
+        return tuple(places)
     own = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
-    return (*found, *dict.fromkeys(own))
+    return (*places, *dict.fromkeys(own))
 
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
@@ -178,11 +178,11 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
     live = [image for image in map(live_image, sub.application.live) if image is not None]
     names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
     for wanted in (*names, sub.entry.image):
-        found = [
+        matching = [
             image for image in live if wanted is not None and image.identity == wanted.identity
         ]
-        if found:
-            return tuple(found)
+        if matching:
+            return tuple(matching)
     return ()
 
 
@@ -244,14 +244,14 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 
 def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return what Kustomize makes of the image: the outermost list counts, then manifests."""
-    found = override_kustomize.read_below(files, target)
-    if found.version or not _is_in_repository(sub):
-        return found
+    listed = override_kustomize.read_below(files, target)
+    if listed.version or not _is_in_repository(sub):
+        return listed
     for folder in folders_of_tree(files, sub.source.path):
         with suppress(TargetError):  # Kustomize reports a broken file
-            found = kustomization.read(files, replace(target, path=folder))
-            if found.version:
-                return replace(found, file="")
+            listed = kustomization.read(files, replace(target, path=folder))
+            if listed.version:
+                return replace(listed, file="")
     return in_manifests(files, sub.source.path, sub.entry.image)
 
 
@@ -263,8 +263,8 @@ def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
     # Charts may have the registry in a value of its own.
     if image and image.repository != sub.entry.image.repository:
         return Reading()
-    now = next((reading for reading in layers if reading.version), Reading())
-    return Reading(tag=now.tag, digest=now.digest)
+    versioned = next((reading for reading in layers if reading.version), Reading())
+    return Reading(tag=versioned.tag, digest=versioned.digest)
 
 
 def _layers_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
@@ -299,5 +299,5 @@ def _value_files(sub: Subscription) -> list[str]:
 
 
 def _is_in_repository(sub: Subscription) -> bool:
-    """Tell whether the source is in the repository that is written."""
+    """Return whether the source is in the repository that is written."""
     return not sub.source.chart and normal_url(sub.source.repo) == normal_url(sub.repo)

@@ -39,19 +39,19 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     An update is refused without the required proof, and is an error if nobody can check it. If it
     is refused and says what is done otherwise, that is checked and returned.
     """
-    found = _proved(_pinned(moves, last_checks), last_checks)
-    found = [_doubted(move, last_checks) for move in found]
-    found = _labelled(found, last_checks) if last_checks.labels else found
+    checked = _proved(_pinned(moves, last_checks), last_checks)
+    checked = [_doubted(move, last_checks) for move in checked]
+    checked = _labelled(checked, last_checks) if last_checks.labels else checked
     refused = [
         number
-        for number, move in enumerate(found)
+        for number, move in enumerate(checked)
         if move.decision.verdict == "refuse" and moves[number].otherwise
     ]
     others = [_instead_of(moves[number]) for number in refused]
     for number, other in zip(refused, verified(others, last_checks) if others else (), strict=True):
         if other.updates:
-            found[number] = _saying(other, found[number])
-    return found
+            checked[number] = _saying(other, checked[number])
+    return checked
 
 
 def _instead_of(move: Move) -> Move:
@@ -79,7 +79,7 @@ def signed_for_argo(
     Otherwise, the branch would have a tip that stops every Application of the project. The commit
     of a pull request is not what Argo CD sees.
     """
-    found = []
+    checked = []
     for move in moves:
         decision = move.decision
         sources = move.subscription.application.sources
@@ -90,10 +90,10 @@ def signed_for_argo(
         if asked and not accepted(asked, mine := keys()):
             message, hint = only_signed(move.subscription, asked)
             by = f"is signed by {', '.join(mine)}" if mine else "has no OpenPGP signature"
-            found.append(move.failed(RepositoryError(f"{message}; this one {by}", hint=hint)))
+            checked.append(move.failed(RepositoryError(f"{message}; this one {by}", hint=hint)))
         else:
-            found.append(move)
-    return found
+            checked.append(move)
+    return checked
 
 
 def hindered(
@@ -103,17 +103,17 @@ def hindered(
     """Return a warning for each Application that is written,
     and that Argo CD will not deploy now.
     """
-    found: dict[str, Problem] = {}
+    warnings: dict[str, Problem] = {}
     for move in moves:
         decision = move.decision
         app = move.subscription.application
-        if not move.updates or decision.head != decision.branch or app.key in found:
+        if not move.updates or decision.head != decision.branch or app.key in warnings:
             continue
         message, hint = hindrance(move.subscription)
         if message:
             warning = Trouble.warning("rollout", message, hint)
-            found[app.key] = Problem(warning, application=app.key)
-    return list(found.values())
+            warnings[app.key] = Problem(warning, application=app.key)
+    return list(warnings.values())
 
 
 def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class Offer:
     build: Build
     pinned: bool = False  # whether the digest is written even if no rule requires it
     promoted: Promoted | None = None  # of `promote`
-    event: str = ""  # where it came from, if that was an event
+    origin: str = ""  # where the event came from; "" if there was none
 
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
@@ -66,13 +66,13 @@ def question_about(sub: Subscription, version: Versioned) -> Question:
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
-    """Tell whether a decision about this entry can need a registry."""
+    """Return whether a decision about this entry can need a registry."""
     policy = sub.policy
     curious = policy.pin_digest or policy.platforms or rules_of(policy).needs
     return check != "never" and bool(check == "always" or curious)
 
 
-def facts_of(
+def facts_needed_by_offer(
     sub: Subscription,
     offer: Offer,
     current: Reading,
@@ -84,27 +84,29 @@ def facts_of(
     image = offer.image
     build = offer.build
     about = question_about(sub, image)
-    found: list[tuple[Question, Fact]] = []
+    needed: list[tuple[Question, Fact]] = []
     if not image.digest and needs(policy, "digest"):
-        found.append((about, "digest"))
+        needed.append((about, "digest"))
     if policy.platforms:
-        found.append((about, "platforms"))
+        needed.append((about, "platforms"))
     if check == "always":
-        found.append((about, "exists"))
+        needed.append((about, "exists"))
     if not needs(policy, "created") or not _counts(image, current, policy):
-        return tuple(found)
-    known = memory.written
-    old = known.build if known and known.version == current.version else Build()
+        return tuple(needed)
+    last_written = memory.written
+    old = (
+        last_written.build if last_written and last_written.version == current.version else Build()
+    )
     if check != "always" and old == Build() and (build.sequence is not None or build.commit):
-        return tuple(found)  # the first build with an identity; it distinguishes the next one
+        return tuple(needed)  # the first build with an identity; it distinguishes the next one
     if not _told_apart(build, old):
-        found += [] if build.created else [(about, "created")]
-        found += [] if old.created else [(question_about(sub, current), "created")]
-    return tuple(found)
+        needed += [] if build.created else [(about, "created")]
+        needed += [] if old.created else [(question_about(sub, current), "created")]
+    return tuple(needed)
 
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
-    """Tell whether the tag in Git may be the newer one.
+    """Return whether the tag in Git may be the newer one.
 
     It is not if the rules no longer admit it.
     """
@@ -114,7 +116,7 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
 
 
 def _told_apart(new: Build, old: Build) -> bool:
-    """Tell whether the builds differ by more than the date, or may.
+    """Return whether the builds differ by more than the date, or may.
 
     Git's history is asked before the registry.
     """
@@ -122,12 +124,12 @@ def _told_apart(new: Build, old: Build) -> bool:
     return compare(*no_dates, {})[0] != "" or commits(*no_dates) is not None
 
 
-def combined(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
-    """Combine the facts into one question for each image."""
-    found: dict[Question, dict[Fact, None]] = {}
+def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
+    """Return one question for each image, which has all facts needed about it."""
+    by_question: dict[Question, dict[Fact, None]] = {}
     for about, fact in needed:
-        found.setdefault(about, {})[fact] = None
-    return tuple(replace(about, facts=tuple(facts)) for about, facts in found.items())
+        by_question.setdefault(about, {})[fact] = None
+    return tuple(replace(about, facts=tuple(facts)) for about, facts in by_question.items())
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
@@ -158,10 +160,10 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     """Return the memory, with the registry's creation date for the build that Git has now."""
     if answer is None or not answer.created:
         return memory
-    known = memory.written
-    if known is not None and known.version != current.version:
+    last_written = memory.written
+    if last_written is not None and last_written.version != current.version:
         return memory
-    old = known or Written(current.tag, current.digest)
+    old = last_written or Written(current.tag, current.digest)
     return replace(
         memory,
         written=replace(old, build=replace(old.build, created=old.build.created or answer.created)),
@@ -198,7 +200,7 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
 
 @dataclass(frozen=True)
 class Facts:
-    """The answers to `questions`."""
+    """The answers to `questions_to_ask`, and where to look up more."""
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
@@ -281,7 +283,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         decision,
         source=source,
         built=offer.image.digest,
-        event=offer.event,
+        event=offer.origin,
     )
     image = decision.candidate
     created = offer.build.created or (answer.created if answer else "")
@@ -322,7 +324,7 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
         return decision
     no_digest = decision.verdict == "error"  # it is required, and the event does not have it
     error = answer.error if answer else None
-    if error and (no_digest or terms.check == "always" or always_counts(error)):
+    if error and (no_digest or terms.check == "always" or stops_in_any_mode(error)):
         return registry_error(decision, error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
@@ -350,7 +352,7 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
 
 
 def _takes_digest(offer: Offer, situation: Situation) -> bool:
-    """Tell whether the digest on offer is written, although no rule needs one."""
+    """Return whether the digest on offer is written, although no rule needs one."""
     if situation.current.digest or offer.pinned:  # the target has one, or the source of a promotion
         return True
     sub = situation.subscription
@@ -389,11 +391,13 @@ def by_the_order(
     sub = situation.subscription
     facts = situation.facts
     offer = Offer(sub.image_at(event), event.build)
-    needed = facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)
+    needed = facts_needed_by_offer(
+        sub, offer, situation.in_git, situation.memory, situation.terms.check
+    )
     of_git = question_about(sub, situation.in_git)
     before = facts.answers.get(of_git)  # another Application may have asked for it
     of_before = [fact for about, fact in needed if about == of_git]
-    if before and before.error and of_before and always_counts(before.error):
+    if before and before.error and of_before and stops_in_any_mode(before.error):
         return registry_error(decision, before.error)
     of_offer = [fact for about, fact in needed if about != of_git]
     decision = replace(decision, unchecked=unchecked(answer, of_offer, sub))
@@ -414,10 +418,10 @@ def by_the_order(
     return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
 
 
-def _with_counters(doubt: Trouble, event: Written, known: Written | None) -> Trouble:
+def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
     """Return the doubt. If two counters are why, its hint names them, and asks for no number."""
     new = event.build
-    old = known.build if known else Build()
+    old = last_written.build if last_written else Build()
     if None in (new.sequence, old.sequence) or new.counter == old.counter:
         return doubt
     ours = new.counter or "--sequence"
@@ -444,11 +448,11 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 
     The event is remembered if it is newer than the one remembered before.
     """
-    known = situation.memory.deferred
-    if known and known.version != event.version:
-        why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
+    waiting = situation.memory.deferred
+    if waiting and waiting.version != event.version:
+        why = why_older(event, waiting, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{hold_text(hold)}; {known.version} is already waiting, and {why}"
+            because = f"{hold_text(hold)}; {waiting.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     end = (
         f"image-update release {situation.subscription.application.key} ends the hold and writes it"
@@ -461,9 +465,9 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
 
 
-def always_counts(error: TaskError) -> bool:
-    """Tell whether an error stops an update even where a missing answer is only a warning.
+def stops_in_any_mode(error: TaskError) -> bool:
+    """Return whether an error stops an update whatever `--registry-check` says.
 
-    An unreadable file of ours does, and an image whose bytes do not match their digest.
+    A user's unreadable file does, and so does an image whose bytes do not match its digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

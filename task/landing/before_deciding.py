@@ -13,7 +13,13 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from task.deciding.decide import changed_files, holds_of_others, missing_places, places, questions
+from task.deciding.decide import (
+    changed_files,
+    holds_of_others,
+    missing_places,
+    places,
+    questions_to_ask,
+)
 from task.deciding.job import Ask, Job, Terms
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
@@ -244,7 +250,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
         return None if job.terms.check == "never" else world.registry((question,)).get(question)
 
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
-        commits, of_images = questions(snapshot, asks, job.terms)
+        commits, of_images = questions_to_ask(snapshot, asks, job.terms)
         ancestry = {pair: world.ancestry(*pair) for pair in commits}
 
         def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
-from task.deciding.decide import choose, facts_needed, failed_asks, settled_without_git
+from task.deciding.decide import choose, facts_needed_by_ask, failed_asks, settled_without_git
 from task.deciding.job import Ask, Job, Outcome, failed, landed_applications
 from task.deciding.target import live_reading, target_of
 from task.deciding.verify import verified
-from task.deciding.weigh import Facts, Situation, combined, may_ask
+from task.deciding.weigh import Facts, Situation, as_questions, may_ask
 from task.editors.live import place, read, write
 from task.errors import Outpaced, SourceError, TaskError
 from task.landing.before_deciding import answers_to, last_checks
@@ -215,7 +215,9 @@ def _attempt(
     manifest, version, said = said_live(sub, api)
     facts = Facts()
     if may_ask(sub, terms.check):
-        facts = Facts(answers=answers_to(combined(facts_needed(ask, said, Memory(), terms)), world))
+        facts = Facts(
+            answers=answers_to(as_questions(facts_needed_by_ask(ask, said, Memory(), terms)), world)
+        )
     current = said if said.tag or said.digest else live_reading(sub)
     situation = Situation(
         sub,

@@ -621,7 +621,7 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
 
 def _offer(waiting: WaitingBuild) -> Offer:
     pinned = bool(waiting.image.digest and waiting.image.tag)
-    return Offer(waiting.image, waiting.build, pinned=pinned, event=waiting.listed.event)
+    return Offer(waiting.image, waiting.build, pinned=pinned, origin=waiting.listed.event)
 
 
 def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:

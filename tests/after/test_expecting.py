@@ -16,17 +16,17 @@ from task.model import Decision, TargetKind, Verdict
 DIGEST = f"sha256:{'a' * 64}"
 HELM = {"write_back_target": "", "web__helm__image_tag": "img.tag"}
 PLACES: list[tuple[str, dict[str, str], TargetKind, str, str]] = [
-    ("a Helm key", HELM, "helm-override", "web.helm.image-tag (img.tag)", "does a template of the chart read img.tag?"),
+    ("a Helm key", HELM, "helm-override", "web.helm.image-tag (img.tag)", "does a chart template read img.tag?"),
     ("the usual Helm key", {"write_back_target": "helmvalues"}, "helmvalues", "web.helm.image-tag (image.tag)",
-     "does a template of the chart read image.tag?"),
+     "does a chart template read image.tag?"),
     ("a whole reference", {"web__helm__image_spec": "image"}, "helmvalues", "web.helm.image-spec (image)",
-     "does a template of the chart read image?"),
-    ("a kustomization", {}, "kustomization", f"web.kustomize.image-name ({WEB})", f"do the manifests name {WEB}?"),
+     "does a chart template read image?"),
+    ("a kustomization", {}, "kustomization", f"web.kustomize.image-name ({WEB})", f"do the manifests use {WEB}?"),
     ("another name in it", {"web__kustomize__image_name": "web"}, "kustomize-override",
-     "web.kustomize.image-name (web)", "do the manifests name web?"),
+     "web.kustomize.image-name (web)", "do the manifests use web?"),
     ("a plug-in", {"write_back_target": "", "web__plugin__image_tag": "TAG"}, "plugin-override",
      "web.plugin.image-tag (TAG)", "does the plugin read TAG?"),
-    ("manifests", {}, "manifests", "what was written", "does the Application deploy it?"),
+    ("manifests", {}, "manifests", "the written file", "does the Application deploy it?"),
 ]  # fmt: skip
 
 

@@ -143,8 +143,8 @@ def test_where_lines_are_collected_each_change_is_one(environ: dict[str, str]) -
 SENTENCES = [
     ((MANUAL,), "argocd/shop: auto-sync is off: someone must sync it"),
     ((SLOW,), "argocd/web: not synced and healthy after 10:00 min: the sync is running"),
-    ((OK, SLOW, MANUAL), "2 of 3 Applications are not rolled out: argocd/web, argocd/shop"),
-    ((MANUAL,) * 7, f"7 of 7 Applications are not rolled out: {', '.join(['argocd/shop'] * 5)} and 2 more"),
+    ((OK, SLOW, MANUAL), "2 of 3 Applications did not roll out: argocd/web, argocd/shop"),
+    ((MANUAL,) * 7, f"7 of 7 Applications did not roll out: {', '.join(['argocd/shop'] * 5)} and 2 more"),
 ]  # fmt: skip
 
 

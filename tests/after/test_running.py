@@ -64,9 +64,9 @@ def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
     if end == ANOTHER:
         assert (found.sure, found.stale, found.hint) == (False, True, "a hint")
         assert "synced and healthy, but " in found.because
-        assert found.because.endswith(": look at the key")
+        assert found.because.endswith(": check the key")
     if end == NOTHING:
-        assert found.warning.endswith("look at the key")
+        assert found.warning.endswith("check the key")
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,11 @@ def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
         (f"{WEB}:1.1.0", ""),
         (f"{WEB}:1.1.0@{DIGEST}", ""),
         (f"{WEB}@{DIGEST}", ""),
-        (f"{WEB}:1.1.0@{OTHER}", f"runs as 1.1.0@{OTHER} only, not as 1.1.0@{DIGEST}: look at x"),
-        (f"{WEB}:1.0.0@{OTHER}", f"runs as 1.0.0@{OTHER} only, not as 1.1.0: look at x"),
+        (
+            f"{WEB}:1.1.0@{OTHER}",
+            f"is running only as 1.1.0@{OTHER}, not as 1.1.0@{DIGEST}: check x",
+        ),
+        (f"{WEB}:1.0.0@{OTHER}", f"is running only as 1.0.0@{OTHER}, not as 1.1.0: check x"),
     ],
 )
 def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(
@@ -97,7 +100,7 @@ def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
     found = expecting(HEALTHY, item(["web:latest"]), [wanted])
     assert (
         found.because
-        == f"synced and healthy, but {WEB} runs as latest only, not as 1.1.0: look at the key"
+        == f"synced and healthy, but {WEB} is running only as latest, not as 1.1.0: check the key"
     )
 
 
@@ -116,7 +119,7 @@ def test_a_rollout_that_continues_is_not_looked_at() -> None:
 def test_many_versions_are_cut() -> None:
     live = [f"{WEB}:{number}" for number in range(9)]
     found = expecting(HEALTHY, item(live), [Expected(parse_image(f"{WEB}:10"), "x", revision=NEW)])
-    assert found.because.endswith("runs as 0, 1, 2, 3, 4 and 4 more only, not as 10: look at x")
+    assert found.because.endswith("is running only as 0, 1, 2, 3, 4 and 4 more, not as 10: check x")
 
 
 LATER = [
@@ -130,9 +133,9 @@ LATER = [
 @pytest.mark.parametrize(("compared", "says", "state"), LATER)
 def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: str) -> None:
     now = parse_image(says) if says else None
-    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, now=lambda _item: now)
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, current=lambda _item: now)
     found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])
     assert found.state == state
     assert found.warning == (
-        f"{WEB} was set to 1.2.0 meanwhile, instead of 1.1.0" if state != "failed" else ""
+        f"{WEB} has since been set to 1.2.0 instead of 1.1.0" if state != "failed" else ""
     )

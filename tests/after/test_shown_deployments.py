@@ -219,7 +219,7 @@ def test_only_so_many_are_shown() -> None:
     forge = Forge()
     names = [f"app-{number}" for number in range(MOST + 5)]
     (problem,) = play(forge, [landed(name) for name in names], *map(ended, names))
-    assert problem.message == f"deployments are shown for {MOST} of {MOST + 5} Applications"
+    assert problem.message == f"deployments are shown for only {MOST} of {MOST + 5} Applications"
     assert len(forge.told) == 2 * MOST
 
 

@@ -184,7 +184,7 @@ def test_what_this_run_did_not_write_stays() -> None:
     report = waited(failing(scene), "1.1.0")
     assert [one.verdict for one in report.decisions] == ["unchanged"]
     assert scene.value == "1.1.0"
-    assert notes(report)[1] == ("warning", "not rolled back: this run wrote nothing there")
+    assert notes(report)[1] == ("warning", "not rolled back: this run did not update it")
 
 
 def test_what_had_no_version_before_stays() -> None:
@@ -194,7 +194,7 @@ def test_what_had_no_version_before_stays() -> None:
     assert scene.value == "1.1.0"
     assert notes(report)[1] == (
         "warning",
-        f"not rolled back: {WEB}: there was no version before it",
+        f"not rolled back: {WEB}: there is no previous version",
     )
 
 

@@ -558,7 +558,7 @@ def test_another_version_must_run_alone_for_a_minute(argo_cd: ArgoCDServer) -> N
     row, seconds = ended(*states(range(14, 50), "1.0.0"))
     assert (row.state, row.because) == (
         "failed",
-        "synced and healthy, but ghcr.io/acme/web runs as 1.0.0 only, not as 1.1.0: look at the key",
+        "synced and healthy, but ghcr.io/acme/web is running only as 1.0.0, not as 1.1.0: check the key",
     )
     assert seconds >= 60
     row, _ = ended(*states(range(14, 20), "1.0.0"), *states(range(20, 22), "1.1.0"))

@@ -195,7 +195,7 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
         now_there = new.values.get(app.folder)
         if name in new.apps or now_there == old.values[app.folder]:
             continue
-        if now_there is None and "web is not judged" not in words:
+        if now_there is None and "web is not checked" not in words:
             found.append(f"{name} is removed without a word")
         if now_there is not None:
             found += _broken_holds(name, app, App(app.folder), words)

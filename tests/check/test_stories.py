@@ -476,7 +476,7 @@ def test_a_source_that_nobody_reads_is_named() -> None:
     judge = Judge(messages=("Promote\n\nPromoted-From: argocd/staging\n",))
     report = said(tagged("1.1.0"), judge=judge)
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "argocd/staging, which --applications does not read" in warnings(report)
+    assert "argocd/staging, but --applications does not" in warnings(report)
 
 
 # --- Applications that the change alters ---
@@ -517,8 +517,8 @@ def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken
     base = tree(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"), state(HOLD))
     report = said(manifest_file(**annotations), tagged("1.0.1"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
-    assert "web is judged by the base's annotations: the change" in warnings(report)
-    assert "web is not judged" not in warnings(report)
+    assert "web is checked against the base's annotations: the change" in warnings(report)
+    assert "web is not checked" not in warnings(report)
     refused = said(manifest_file(**annotations), tagged("2.0.0"), base=tree(base, {STATE: None}))
     assert told(refused) == [("web", "refuse", "constraint")]
 
@@ -526,7 +526,7 @@ def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken
 def test_an_application_that_is_removed_is_not_judged_and_told() -> None:
     report = said({"clusters/a.json": None, target("a"): None})
     assert (report.exit, told(report)) == (0, [])
-    assert "web is not judged: the change removes the Application" in warnings(report)
+    assert "web is not checked: the change removes the Application" in warnings(report)
 
 
 def test_a_renamed_application_takes_its_hold_along_only_in_words() -> None:
@@ -543,7 +543,7 @@ def test_a_renamed_application_takes_its_hold_along_only_in_words() -> None:
 def test_a_version_that_is_removed_from_git_is_not_judged_and_told() -> None:
     report = said({target("a"): "resources: []\n"})
     assert (report.exit, told(report)) == (0, [])
-    assert "web is not judged" in warnings(report)
+    assert "web is not checked" in warnings(report)
 
 
 def test_a_target_that_the_change_makes_unreadable_is_an_error() -> None:
@@ -560,7 +560,7 @@ def test_a_target_that_was_unreadable_can_be_repaired() -> None:
 def test_an_application_with_a_wrong_annotation_is_not_judged_and_told() -> None:
     report = said(manifest_file("b", image_list="web=ghcr.io/acme/web:~x~"), tagged("1.0.0", "b"))
     assert (report.exit, told(report)) == (0, [])
-    assert "is not judged" in warnings(report)
+    assert "is not checked" in warnings(report)
 
 
 def test_a_manifest_that_the_change_breaks_is_told_and_its_entries_follow_the_base() -> None:
@@ -696,14 +696,14 @@ def test_an_application_of_another_repository_or_branch_is_not_judged() -> None:
         report = said(tagged("9.9.9-x"), base=base)
         assert (told(report), report.exit) == ([], 0)
         (problem,) = report.problems
-        assert "no Application that was read writes to" in problem.message
+        assert "none of the Applications write to" in problem.message
 
 
 def test_without_applications_a_warning_says_that_every_change_passes() -> None:
     report = said(tagged("9.9.9-x"), base=tagged("1.0.0"))
     (problem,) = report.problems
     assert (report.exit, report.decisions, problem.severity) == (0, (), "warning")
-    assert "no Application with an image-list was read" in problem.message
+    assert "no Application with an image-list was found" in problem.message
 
 
 def test_two_applications_on_one_entry_follow_the_rule_of_a_run() -> None:

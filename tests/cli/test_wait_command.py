@@ -214,7 +214,7 @@ def test_the_error_is_about_those_that_failed() -> None:
     error = rollout_error([good, bad])
     assert error is not None
     assert (error.message, error.hint) == (
-        "1 of 2 Applications are not rolled out: argocd/b",
+        "1 of 2 Applications did not roll out: argocd/b",
         "argocd app sync",
     )
     alone = rollout_error([bad])

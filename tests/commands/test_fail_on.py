@@ -68,8 +68,8 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
     [
         ("behind", f"web={IMAGE} is behind: Git has 1.0.0, the registry 1.1.0, since 2026-11-19 12:00 UTC"),
         ("held", f"web={IMAGE} is on hold: load test, since 2026-11-19 12:00 UTC"),
-        ("differs", f"web={IMAGE} differs: Git has 1.0.0, but 1.1.0 runs, since 2026-11-19 12:00 UTC"),
-        ("proposed", f"web={IMAGE} waits: 1.1.0 is proposed, and not merged"),
+        ("differs", f"web={IMAGE} differs: Git has 1.0.0, but 1.1.0 is running, since 2026-11-19 12:00 UTC"),
+        ("proposed", f"web={IMAGE} is waiting: 1.1.0 is proposed but not merged"),
     ],
 )  # fmt: skip
 def test_what_is_reported(name: str, words: str) -> None:

@@ -201,7 +201,7 @@ def test_two_versions_for_one_target_are_a_usage_error(given_to: str) -> None:
     tip = scene.branch.tip
     with pytest.raises(UsageError) as caught:
         scene.promote("staging/*", given_to)
-    said = "would get two versions of ghcr.io/acme/web: b8 of staging/api and b7 of staging/web"
+    said = "would get two versions of ghcr.io/acme/web: b8 from staging/api and b7 from staging/web"
     assert said in caught.value.message
     assert scene.branch.tip == tip
 
@@ -484,7 +484,9 @@ def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
     scene.build("staging/web", "b7")
     nothing = scene.promote("staging/web", "production/web")
     assert (nothing.exit, rules(nothing)) == (0, {})
-    assert [one.message for one in nothing.problems] == ["no target tracks an image of its source"]
+    assert [one.message for one in nothing.problems] == [
+        "no target tracks an image that its source tracks"
+    ]
     assert rules(scene.promote("staging/web", "production/web", images=("web",))) == {
         "production/web": "admitted"
     }
@@ -505,7 +507,7 @@ def test_of_several_images_one_may_be_named() -> None:
     assert [one.candidate.name for one in report.decisions] == [DB]
     assert scene.says("production/web") == "1.0.0"
     unknown = scene.promote("staging/web", "production/web", images=("cache",))
-    assert (unknown.exit, errors(unknown)) == (3, ["--alias cache: no source has it"])
+    assert (unknown.exit, errors(unknown)) == (3, ["--alias cache: not found in any source"])
 
 
 def test_a_broken_entry_of_a_target_is_an_error() -> None:
@@ -528,29 +530,29 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
         (
             status("OutOfSync", "Healthy", "b7"),
             "not-healthy",
-            "staging/web is not synced: Argo CD says OutOfSync",
+            "staging/web is not synced: its sync status is OutOfSync",
         ),
         (
             status("Synced", "Suspended", "b7"),
             "not-healthy",
-            "staging/web is not healthy: Argo CD says Suspended",
+            "staging/web is not healthy: its health status is Suspended",
         ),
         (
             status("Synced", "Degraded", "b7"),
             "not-healthy",
-            "staging/web is not healthy: Argo CD says Degraded",
+            "staging/web is not healthy: its health status is Degraded",
         ),
         (
             status("Synced", "Healthy", "b6"),
             "not-healthy",
-            "staging/web does not run b7: Argo CD says b6",
+            "staging/web is not running b7: Argo CD shows b6",
         ),
         (
             status("Synced", "Healthy"),
             "not-healthy",
-            "staging/web does not run b7: Argo CD says nothing of it",
+            "staging/web is not running b7: Argo CD shows no version of it",
         ),
-        (None, "not-healthy", "staging/web has no status of Argo CD"),
+        (None, "not-healthy", "staging/web has no Argo CD status"),
     ],
 )
 def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because: str) -> None:
@@ -628,15 +630,15 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     [
         (
             Promotion(("a",), ("{cluster}/a",)),
-            "--to: nothing is known as {cluster} in '{cluster}/a'",
+            "--to: unknown placeholder {cluster} in '{cluster}/a'",
         ),
         (
             Promotion(("a",), ("b/{name",)),
-            "--to: a brace is missing, or one too many, in 'b/{name'",
+            "--to: unbalanced braces in 'b/{name'",
         ),
         (
             Promotion(("a",), ("b/{{name}}",)),
-            "--to: a brace is missing, or one too many, in 'b/{{name}}'",
+            "--to: unbalanced braces in 'b/{{name}}'",
         ),
         (Promotion(source_selector="a in b"), "--from-selector: cannot read 'a in b'"),
         (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),

@@ -28,7 +28,7 @@ def test_one_comment_for_each_set_of_images(scene: Scene, server: GitHub) -> Non
             result.stderr
         )
         assert (
-            "the plan is in a comment: https://github.example.com/acme/deploy/pull/1#issuecomment-"
+            "posted the plan as a comment: https://github.example.com/acme/deploy/pull/1#issuecomment-"
             in result.stderr
         )
     (note,) = server.notes
@@ -73,7 +73,7 @@ def test_check_writes_one_comment_for_each_request(scene: Scene, server: GitHub)
     for tag, code, word in (("1.2.0", 0, "admitted"), ("latest", 5, "refused")):
         commit(scene.repo, {target("a"): KUSTOMIZATION.replace("1.0.0", tag)}, "change")
         result = scene.call("check", env=environ(server))
-        assert (result.code, "the result is in a comment: https://" in result.stderr) == (
+        assert (result.code, "posted the result as a comment: https://" in result.stderr) == (
             code,
             True,
         ), result.stderr

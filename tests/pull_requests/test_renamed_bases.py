@@ -143,7 +143,8 @@ def test_what_a_person_has_closed_stays_closed(seen: bool, scene: Scene) -> None
     report = scene.event(f"{WEB}:1.1.0")
     assert verdict(report) == ("refuse", "superseded")
     assert (
-        f"/{old.number}: a person closed the request for this build" in report["decisions"][0]["because"]
+        f"/{old.number}: a person closed the request for this build"
+        in report["decisions"][0]["because"]
     )
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("refuse", "superseded")
     assert scene.server.open == []
