@@ -66,8 +66,7 @@ def most(folder: Path, method: str, output: str, count: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["argocd", "git"])
-@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize(("method", "output"), [("argocd", "text"), ("git", "json")])
 def test_two_thousand_applications_need_little_more_than_one(
     tmp_path: Path, method: str, output: str
 ) -> None:
