@@ -452,7 +452,7 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical, OnSomebodysBranch])
-def test_histories_in_memory(machine: type[RuleBasedStateMachine]) -> None:
+def test_random_histories_in_memory_match_the_model(machine: type[RuleBasedStateMachine]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -480,7 +480,7 @@ class InGitByBuilds(InGit):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
-def test_histories_in_git(machine: type[Histories]) -> None:
+def test_random_histories_in_git_match_the_model(machine: type[Histories]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(max_examples=8, stateful_step_count=12, derandomize=True, deadline=None),

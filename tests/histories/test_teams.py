@@ -412,7 +412,7 @@ class Teams(RuleBasedStateMachine):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_teams_in_memory() -> None:
+def test_random_histories_of_teams_in_memory_match_the_model() -> None:
     run_state_machine_as_test(
         Teams,
         settings=settings(
@@ -435,7 +435,7 @@ class TeamsInGit(Teams):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_teams_in_git() -> None:
+def test_random_histories_of_teams_in_git_match_the_model() -> None:
     run_state_machine_as_test(
         TeamsInGit,
         settings=settings(max_examples=8, stateful_step_count=15, derandomize=True, deadline=None),
