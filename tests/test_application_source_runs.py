@@ -42,7 +42,7 @@ def test_reads_an_application_list_whose_items_have_no_kind(tmp_path: Path) -> N
     assert run("--applications", "-", stdin=json.dumps(listed)).json["counts"]["updated"] == 1
 
 
-def test_reports_empty_input_without_applications() -> None:
+def test_empty_standard_input_is_reported_as_no_applications() -> None:
     result = run("--applications", "-")
     assert (result.code, result.json["status"]) == (0, "unchanged")
     assert "no Application" in result.stderr

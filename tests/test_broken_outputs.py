@@ -139,7 +139,7 @@ def test_a_closed_stdin_counts_as_empty() -> None:
 
 @pytest.mark.parametrize(("broken", "code"), [(full, 2), (gone, 0)])
 @pytest.mark.parametrize("what", ["plan", "lint", "report"])
-def test_a_broken_pipe_is_not_an_error_for_commands_that_only_print(
+def test_plan_lint_and_report_ignore_a_broken_pipe_but_not_a_full_disk(
     tmp_path: Path, what: str, broken: Broken, code: int
 ) -> None:
     apps = manifest(tmp_path, application("web", f"file://{repository(tmp_path, 'web')}"))

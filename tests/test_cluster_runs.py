@@ -634,7 +634,7 @@ def test_empty_credential_folders_and_the_workflow_token_do_not_hide_secrets(
     assert result.code == 0, result.stderr
 
 
-def test_git_works_without_the_secrets_of_argo_cd_if_they_cannot_be_read(
+def test_a_run_continues_without_repository_secrets_that_it_may_not_read(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "web")

@@ -50,7 +50,9 @@ def test_each_build_updates_the_open_pull_request(server: CommittingGitHub, tmp_
     assert (there["through"], there["commit"]) == (None, git(scene.repo, "rev-parse", scene.head))
 
 
-def test_a_pull_request_passes_a_week_of_reviews(server: CommittingGitHub, tmp_path: Path) -> None:
+def test_changes_by_a_reviewer_survive_later_builds(
+    server: CommittingGitHub, tmp_path: Path
+) -> None:
     a_reviewers_week(scene_of(server, tmp_path, "--pull-request"))
 
 

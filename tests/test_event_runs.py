@@ -82,7 +82,7 @@ def test_the_registry_is_not_queried_if_the_check_is_off() -> None:
     assert (one.asked, one.value) == ([], "1.1.0")
 
 
-def test_events_from_our_own_lines_are_trusted_without_a_check() -> None:
+def test_event_lines_from_our_pipeline_are_trusted_without_a_check() -> None:
     one = story("semver")
     one.answer = Answer(exists=False)
     one.events(line("1.1.0", 1, A))
@@ -123,7 +123,7 @@ def dated(one: Story, **dates: str) -> None:
     one.answers = {tag: Answer(digest=A, created=created) for tag, created in dates.items()}
 
 
-def test_builds_are_ordered_by_the_creation_date_of_the_image() -> None:
+def test_builds_are_ordered_by_the_image_creation_date() -> None:
     one = story("newest-build")
     dated(
         one,
@@ -154,7 +154,7 @@ def test_an_event_with_two_tags_makes_one_commit(pinned: str) -> None:
     assert len(one.branch.commits) == 3
 
 
-def test_event_times_order_only_images_without_a_creation_date() -> None:
+def test_event_times_are_used_only_for_images_without_a_creation_date() -> None:
     one = story("newest-build")
     dated(one, new="1980-01-01T00:00:01Z", old="1970-01-01T00:00:00Z")
     one.events(event("new", A, "2026-11-02T00:00:00Z"), event("old", A, "2026-11-01T00:00:00Z"))
@@ -248,7 +248,7 @@ SENT = [
 
 
 @pytest.mark.parametrize(("form", "case"), SENT)
-def test_a_registry_payload_becomes_a_single_commit_or_none(
+def test_each_registry_payload_produces_exactly_one_commit_or_none(
     form: str, case: dict[str, Any]
 ) -> None:
     registry = "registry.example:5000" if form == "nexus" else ""
@@ -336,7 +336,7 @@ def made(
 
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_any_order_and_any_split_of_events_gives_the_same_tree(
+def test_the_order_and_grouping_of_events_do_not_affect_the_tree(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
     order = data.draw(st.permutations(range(1, data.draw(st.integers(2, 6)) + 1)))
@@ -361,7 +361,7 @@ OTHER = "ghcr.io/acme/other"
 
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_any_order_and_any_split_of_events_gives_the_same_head_branch(
+def test_the_order_and_grouping_of_events_do_not_affect_the_head_branch(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
     """Two Applications share a head branch. The base stays as it is, until somebody merges the head."""

@@ -119,7 +119,7 @@ def test_parameters_of_the_spec_still_take_effect(tmp_path: Path) -> None:
     }
 
 
-def test_a_constraint_of_the_strategy_limits_updates(tmp_path: Path) -> None:
+def test_a_constraint_in_the_update_strategy_is_enforced(tmp_path: Path) -> None:
     play = Play(
         "umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"}
     )
@@ -196,7 +196,7 @@ def test_applications_are_found_in_a_list_with_other_resources(tmp_path: Path) -
     assert "ApplicationSet argocd/?: the ApplicationSet has no generators" in result.stderr
 
 
-def test_a_flux_release_changes_only_in_its_tag(tmp_path: Path) -> None:
+def test_only_the_tag_of_a_flux_release_is_changed(tmp_path: Path) -> None:
     text = (EXAMPLES / "flux-helmrelease.yaml").read_text()
     repo = bare_repo(tmp_path, {"releases/frontend.yaml": text}, "master")
     work = tmp_path / "work"

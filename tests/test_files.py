@@ -130,7 +130,7 @@ def test_every_option_that_reads_a_file_is_in_the_table() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_pipe_as_an_option_value_is_an_error(option: str, tmp_path: Path) -> None:
+def test_a_pipe_given_to_an_option_is_an_error(option: str, tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     more = OPTIONS[option]
     given = () if "--applications" in (option, *more) else ("--applications", apps)
@@ -196,7 +196,7 @@ def test_a_pipe_or_device_among_the_manifests_is_a_warning(
         (ValueError("x"), ""),
     ],
 )
-def test_running_out_of_files_memory_or_threads_gets_a_clear_message(
+def test_running_out_of_files_memory_or_threads_is_reported_clearly(
     error: Exception, says: str
 ) -> None:
     try:

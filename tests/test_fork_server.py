@@ -75,7 +75,7 @@ def test_a_fork_prints_the_same_output_as_a_process(
     assert fork(args, env, folder, stdin) == real
 
 
-def test_child_programs_see_the_same_environment_in_a_fork(folder: Path) -> None:
+def test_child_programs_see_the_same_environment_in_a_fork_and_a_process(folder: Path) -> None:
     env = {**program(folder, SPY), "HOME": str(folder), "TZ": "Asia/Tokyo", "LC_PAPER": "here"}
     seen = []
     for way in (process, fork):
@@ -133,7 +133,7 @@ def test_a_fork_measures_its_coverage_on_request(tmp_path: Path) -> None:
     assert any(path.endswith("/task/cli/app.py") for path in data.measured_files())
 
 
-def test_a_command_other_than_ours_runs_as_a_normal_process(tmp_path: Path) -> None:
+def test_other_commands_run_as_normal_processes(tmp_path: Path) -> None:
     running = fork_server.start(
         ["sh", "-c", "cat"], env={**os.environ, "LD_LIBRARY_PATH": "x"}, cwd=tmp_path
     )

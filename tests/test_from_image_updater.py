@@ -68,7 +68,7 @@ def rows(apps: Path) -> dict[str, dict[str, Any]]:
         ({**GIT, "image_list": "web"}, "git", "git", False),
     ],
 )
-def test_each_write_back_setting_is_compared_before_and_after(
+def test_the_write_back_method_is_shown_before_and_after_the_migration(
     tmp_path: Path, annotations: dict[str, str], now: str, here: str, changes: bool
 ) -> None:
     apps = manifest(tmp_path, application("a", repository(tmp_path, "a"), **annotations))
@@ -76,7 +76,9 @@ def test_each_write_back_setting_is_compared_before_and_after(
     assert (row["now"]["how"], row["here"]["how"], row["changes"]) == (now, here, changes), row
 
 
-def test_the_report_shows_how_an_application_is_selected_and_its_version(tmp_path: Path) -> None:
+def test_the_report_shows_the_selection_and_version_source_of_each_application(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path, "named", "own", "left")
     images = [
         {
@@ -234,7 +236,7 @@ def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
     assert "argocd-image-updater-config" in compared(manifest(tmp_path, *silent)).stdout
 
 
-def test_without_the_option_lint_only_remarks_on_the_config_map(tmp_path: Path) -> None:
+def test_without_the_option_lint_only_mentions_the_config_map(tmp_path: Path) -> None:
     apps = manifest(
         tmp_path, application("a", "https://git.example/x.git", **GIT), config(interval="2m")
     )

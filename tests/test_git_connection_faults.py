@@ -37,7 +37,7 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_truncated_pack_is_retried_and_then_a_temporary_failure(
+def test_a_pack_that_stays_truncated_after_retries_is_a_temporary_failure(
     ground: Ground, way: Wire, reset: bool
 ) -> None:
     ground.lengthen()
@@ -51,7 +51,7 @@ def test_a_truncated_pack_is_retried_and_then_a_temporary_failure(
 
 
 @pytest.mark.parametrize("after", [0, 200, 100_000])
-def test_a_broken_connection_is_opened_again(ground: Ground, way: Wire, after: int) -> None:
+def test_a_broken_connection_is_retried(ground: Ground, way: Wire, after: int) -> None:
     ground.lengthen()
     way.cut_after, way.cuts, way.reset = after, 2, after == 0
     result = ground.by_http(way.port)
@@ -77,7 +77,7 @@ def test_a_503_response_is_retried(ground: Ground, repos: Path) -> None:
     assert (result.code, ground.landed()) == (0, True), result.stderr
 
 
-def test_a_run_continues_after_a_server_restart(ground: Ground, web: Nginx) -> None:
+def test_a_run_survives_a_restart_of_the_server(ground: Ground, web: Nginx) -> None:
     with wire(free_port()) as way:
         threading.Timer(0.6, setattr, (way, "target", web.plain)).start()
         result = ground.by_http(way.port)

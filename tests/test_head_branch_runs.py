@@ -91,7 +91,7 @@ def test_an_older_build_does_not_replace_a_newer_waiting_build(
     assert "newTag: 1.3.0" in scene.text()
 
 
-def test_a_merged_head_branch_that_was_not_deleted_does_not_bring_back_its_update(
+def test_an_undeleted_merged_head_branch_does_not_bring_back_its_update(
     tmp_path: Path,
 ) -> None:
     scene = Scene(tmp_path)
@@ -102,7 +102,7 @@ def test_a_merged_head_branch_that_was_not_deleted_does_not_bring_back_its_updat
     assert "newTag: 1.4.0" in scene.text()
 
 
-def test_a_hold_with_a_head_branch_takes_effect_at_once(tmp_path: Path) -> None:
+def test_a_hold_takes_effect_before_the_head_branch_is_merged(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.call("hold", "a", "--reason", "freeze")
     (memory,) = scene.memories()

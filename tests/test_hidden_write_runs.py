@@ -20,7 +20,9 @@ def call(command: str, apps: Path) -> Result:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "lint", "status"])
-def test_every_command_names_the_hiding_place_and_fails(tmp_path: Path, command: str) -> None:
+def test_every_command_fails_and_names_the_value_that_hides_the_update(
+    tmp_path: Path, command: str
+) -> None:
     repo = bare_repo(tmp_path, FILES)
     app = application("a", repo, image_list=f"web={WEB}", write_back_target="helmvalues")
     app["spec"]["source"]["helm"] = {"parameters": [{"name": "image.tag", "value": "0.9.0"}]}

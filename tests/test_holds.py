@@ -101,7 +101,7 @@ def test_a_hold_records_its_reason_author_and_end(tmp_path: Path) -> None:
     assert "jane" in git(scene.repo, "log", "-1", "--format=%B", "main")
 
 
-def test_a_new_hold_has_the_status_updated(tmp_path: Path) -> None:
+def test_placing_a_hold_sets_the_status_to_updated(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert scene.call("hold", "a", "--reason", "x").json["status"] == "updated"
     assert scene.call("hold", "a", "--reason", "x").json["status"] != "updated"
@@ -240,7 +240,7 @@ def test_plan_and_lint_show_holds(tmp_path: Path) -> None:
         (("release",), "APP"),
     ],
 )
-def test_invalid_combinations_of_options_are_usage_errors(
+def test_missing_or_invalid_options_are_usage_errors(
     tmp_path: Path, args: tuple[str, ...], named: str
 ) -> None:
     scene = Scene(tmp_path)

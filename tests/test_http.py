@@ -78,7 +78,7 @@ def raw(start_with: bytes, drip: bytes = b"", pause: float = 0.05) -> tuple[sock
 
 
 @pytest.mark.parametrize("status", [200, 201, 301, 400, 401, 404, 418, 500])
-def test_every_status_code_is_returned_as_an_answer(server: Server, status: int) -> None:
+def test_every_status_code_is_returned_to_the_caller(server: Server, status: int) -> None:
     server.reply = lambda _: (status, {"X-A": "b"}, b'{"a": 1}')
     answer = http(server).ask("GET", "/x")
     assert (answer.status, answer.json(), answer.headers["x-a"]) == (status, {"a": 1}, "b")
@@ -419,7 +419,7 @@ def test_the_text_of_an_error_body_is_printable_and_short() -> None:
     assert len(answer.text()) == 300
 
 
-def test_a_server_that_always_answers_late_is_not_asked_again(
+def test_a_consistently_slow_server_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

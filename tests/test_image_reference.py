@@ -429,7 +429,7 @@ def test_parsing_a_printed_entry_returns_the_same_entry(
 
 
 @given(NAME)
-def test_the_identity_of_an_image_is_its_own_identity(name: str) -> None:
+def test_parsing_an_identity_returns_the_same_identity(name: str) -> None:
     image = parse_image(name)
     assert parse_image(image.identity).identity == image.identity
 

@@ -556,7 +556,7 @@ def test_no_message_blames_a_comma_if_there_is_none(value: str) -> None:
     assert "comma" not in found[0].message
 
 
-def test_the_hint_says_which_keys_of_an_alias_to_keep() -> None:
+def test_the_hint_names_the_keys_of_an_alias_to_keep() -> None:
     both = {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"}
     assert [(one.key, one.hint) for one in lint(both, kind="Helm")] == [
         ("web.kustomize.image-name", "keep the helm.… keys")
@@ -1048,7 +1048,7 @@ def test_a_mistake_in_a_list_item_is_reported_at_the_start_of_the_list(tmp_path:
     assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(str(path), 1)}
 
 
-def test_findings_about_a_resource_with_countless_unknown_fields_are_limited(
+def test_a_resource_with_countless_unknown_fields_causes_a_limited_number_of_findings(
     tmp_path: Path,
 ) -> None:
     fields = ", ".join(f"f{n}: 1" for n in range(100_000))

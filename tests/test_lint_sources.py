@@ -67,7 +67,7 @@ def test_sources_may_be_given_as_arguments(
     ]
 
 
-def test_a_finding_in_a_git_repository_has_its_line(tmp_path: Path) -> None:
+def test_a_finding_in_a_git_repository_has_a_line_number(tmp_path: Path) -> None:
     second = WRONG.replace("NAME", "two").replace("stratgy", "strategi")
     repo = bare_repo(
         tmp_path, {"apps/both.yaml": f"# two\n{WRONG.replace('NAME', 'one')}---\n{second}"}

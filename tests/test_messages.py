@@ -222,7 +222,7 @@ def test_each_error_names_the_cause_and_a_remedy(raised: object, message: str, h
     assert "s3cret" not in str(caught.value) + caught.value.hint
 
 
-def test_a_misspelt_annotation_is_reported_once() -> None:
+def test_a_misspelt_annotation_is_named_once() -> None:
     found = doubt("web.alow-tags", "web=acme/web")
     assert found is not None
     assert (found.message, found.hint) == (

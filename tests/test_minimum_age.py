@@ -113,7 +113,7 @@ FUTURE = "Mon, 2 Nov 2099 12:00:00 +0100"
         ),  # went back
     ],
 )
-def test_a_promotion_waits_until_the_source_has_the_minimum_age(
+def test_a_promotion_waits_until_the_source_has_had_the_version_long_enough(
     tmp_path: Path, history: list[tuple[str, str]], config: str, more: tuple[str, ...], rule: str
 ) -> None:
     files = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}

@@ -154,7 +154,7 @@ def test_annotations_without_effect_are_warnings(tmp_path: Path) -> None:
         assert all(message in result.stderr for message in found)
 
 
-def test_an_untracked_image_is_reported_in_every_place_the_ci_host_shows(tmp_path: Path) -> None:
+def test_an_untracked_image_is_reported_in_every_output_of_the_ci_host(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     summary = tmp_path / "summary.md"
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
@@ -189,7 +189,7 @@ def test_an_untracked_image_is_reported_in_every_place_the_ci_host_shows(tmp_pat
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_only_repository_is_a_warning_if_it_excludes_every_application(
+def test_the_only_repository_option_warns_if_it_excludes_every_application(
     tmp_path: Path, command: list[str], what: str, names: list[str]
 ) -> None:
     repos = {name: repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api")}
@@ -218,7 +218,9 @@ def test_only_repository_is_a_warning_if_it_excludes_every_application(
         )
 
 
-def test_only_repository_causes_no_warning_if_it_excludes_some_applications(tmp_path: Path) -> None:
+def test_the_only_repository_option_does_not_warn_if_some_applications_remain(
+    tmp_path: Path,
+) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api")]
     apps = manifest(tmp_path, *(application(repo.stem, repo) for repo in repos))
     result = run("--applications", apps, "--only-repository", str(repos[0]))
@@ -234,7 +236,7 @@ def test_only_repository_causes_no_warning_if_it_excludes_some_applications(tmp_
         ("plan", "acme/typo:1", 5),
     ],
 )
-def test_require_match_fails_the_run_if_an_image_is_untracked(
+def test_the_require_match_option_fails_the_run_if_an_image_is_untracked(
     tmp_path: Path, command: str, image: str, code: int
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -247,7 +249,7 @@ def test_require_match_fails_the_run_if_an_image_is_untracked(
     assert ("\nerror: no Application tracks acme/typo" in f"\n{result.stderr}") == (code == 5)
 
 
-def test_scan_rejects_require_match(tmp_path: Path) -> None:
+def test_scan_rejects_the_require_match_option(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = image_update(
         "scan",
@@ -465,7 +467,7 @@ def test_at_most_five_broken_files_are_named(tmp_path: Path) -> None:
         (["--kubeconfig", "/nowhere"], "the kubeconfig '/nowhere' does not exist"),
     ],
 )
-def test_plan_also_fails_if_wait_has_no_argo_cd_to_ask(
+def test_plan_also_fails_if_the_wait_option_has_no_argo_cd_server(
     tmp_path: Path, command: list[str], given: list[str], message: str
 ) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
@@ -487,7 +489,7 @@ NOWHERE = "/no/such/file"
         (["--verify", NOWHERE], "--verify: cannot read"),
     ],
 )
-def test_a_missing_file_of_an_option_is_a_usage_error(
+def test_an_option_that_names_a_missing_file_is_a_usage_error(
     tmp_path: Path, more: list[str], words: str
 ) -> None:
     repo = repository(tmp_path, "web")

@@ -63,7 +63,7 @@ def test_json_at_the_depth_limit_is_parsed() -> None:
 
 
 @given(st.text(alphabet='[]{}",:0a\\ud8eE-.') | st.binary(max_size=50))
-def test_any_other_input_raises_only_value_errors(text: str | bytes) -> None:
+def test_any_text_is_parsed_or_raises_a_value_error(text: str | bytes) -> None:
     with suppress(ValueError):
         parsed_json(text)
 

@@ -95,7 +95,7 @@ def test_an_unreadable_source_repository_is_reported_for_the_target(
     assert git(production, "rev-list", "--count", "main") == "1"
 
 
-def test_only_a_healthy_version_is_promoted_even_to_a_live_application(
+def test_only_healthy_versions_are_promoted_even_to_live_applications(
     tmp_path: Path,
 ) -> None:
     repo = repository(tmp_path, "staging")

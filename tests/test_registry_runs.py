@@ -88,7 +88,7 @@ NEWEST = {"update_strategy": "newest-build"}
         ),  # when what Git says was created is not known
     ],
 )
-def test_each_setting_causes_a_known_number_of_requests(
+def test_each_combination_of_settings_makes_the_expected_number_of_requests(
     tmp_path: Path,
     server: RegistryApi,
     annotations: dict[str, str],
@@ -168,7 +168,7 @@ def test_the_pin_digest_annotation_writes_the_digest(tmp_path: Path, server: Reg
         ),
     ],
 )
-def test_the_answer_of_the_registry_decides(
+def test_the_answer_of_the_registry_decides_about_the_update(
     tmp_path: Path,
     server: RegistryApi,
     annotations: dict[str, str],

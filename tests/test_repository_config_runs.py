@@ -102,7 +102,7 @@ def test_a_broken_config_is_an_error_for_every_application_and_blocks_all_writes
     }
 
 
-def test_the_config_sets_the_commit_message_and_options_win(tmp_path: Path) -> None:
+def test_the_config_sets_the_commit_message_but_options_win(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     config = (
         "version: 1\ncommit:\n  authorName: Deploy Bot\n  authorEmail: bot@example.com\n"
@@ -132,7 +132,7 @@ def test_reading_the_config_needs_no_extra_fetch(tmp_path: Path) -> None:
     assert "Signed-off-by: image-update" in git(repo, "log", "-1", "--format=%B", "main")
 
 
-def test_lint_reports_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
+def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     """At the root of the work tree, wherever in it the Applications are."""
     git(tmp_path, "init", "--quiet", "work")
     apps = tmp_path / "work" / "applications"
@@ -249,9 +249,7 @@ def test_lint_warns_about_a_rule_that_matches_no_application(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("ending", [".yaml", ".yml", ".json"])
-def test_a_config_with_a_file_extension_is_an_error(
-    tmp_path: Path, ending: str, beside: bool
-) -> None:
+def test_a_config_with_an_extension_is_an_error(tmp_path: Path, ending: str, beside: bool) -> None:
     repo = repository(tmp_path, "a")
     commit(repo, {f"{CONFIG}{ending}": NOW, **({CONFIG: "version: 1\n"} if beside else {})})
     tip = git(repo, "rev-parse", "main")

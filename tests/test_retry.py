@@ -71,7 +71,9 @@ def test_the_last_pause_ends_at_the_deadline(naps: list[float]) -> None:
     assert naps == [5.0]
 
 
-def test_a_signal_stops_the_waiting(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
+def test_a_signal_skips_the_remaining_pauses(
+    monkeypatch: pytest.MonkeyPatch, naps: list[float]
+) -> None:
     monkeypatch.setattr("task.shutdown.code", lambda: 143)
     assert until(lambda _: False, 1, lambda: 2, (30.0,)) == 1
     assert naps == []
@@ -117,7 +119,7 @@ ENDS: list[tuple[list[Answer], list[Answer], Answer]] = [
 
 
 @pytest.mark.parametrize(("sent", "seen", "end"), ENDS)
-def test_each_combination_of_send_and_look_up_has_a_defined_outcome(
+def test_each_combination_of_sending_and_checking_has_a_defined_outcome(
     sent: list[Answer], seen: list[Answer], end: Answer
 ) -> None:
     send, look = giving(sent), giving(seen)
@@ -133,7 +135,7 @@ def test_each_combination_of_send_and_look_up_has_a_defined_outcome(
 
 
 @pytest.mark.parametrize(("sent", "seen"), [([LOST], [BLIND]), ([LOST, RACE], ["", BLIND])])
-def test_an_outcome_that_cannot_be_looked_up_is_reported_as_unknown(
+def test_an_outcome_that_cannot_be_checked_is_reported_as_unknown(
     sent: list[Answer], seen: list[Answer]
 ) -> None:
     with pytest.raises(UnreachableError) as caught:

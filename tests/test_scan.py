@@ -203,7 +203,7 @@ def test_a_failing_registry_affects_only_its_own_entries(
     assert scene.scan().code == 3
 
 
-def test_a_missing_date_does_not_lead_to_another_choice(
+def test_a_missing_date_is_an_error_and_no_other_tag_is_chosen(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "a", image(created=DAY.format(1), seed="a"))
@@ -230,7 +230,7 @@ def test_a_missing_date_does_not_lead_to_another_choice(
         ),
     ],
 )
-def test_a_scan_without_an_admitted_tag_explains_why(
+def test_a_scan_explains_why_no_tag_is_admitted(
     tmp_path: Path,
     oci_registry: RegistryApi,
     tags: list[str],
@@ -291,7 +291,7 @@ def test_a_rolled_back_version_does_not_return(tmp_path: Path, oci_registry: Reg
     assert scene.value("a") == "main-3"
 
 
-def test_a_broken_entry_is_an_error_and_the_others_continue(
+def test_a_broken_entry_is_an_error_and_the_other_entries_are_updated(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.0.0", image())

@@ -69,7 +69,7 @@ def test_a_type_shared_by_several_schemas_is_stored_once_and_without_description
     assert "a value, no schema" in text
 
 
-def test_an_unknown_kind_of_a_known_group_is_reported() -> None:
+def test_an_unknown_kind_in_a_known_api_group_is_reported() -> None:
     assert schema_of({"apiVersion": "tekton.dev/v1", "kind": "Task"}) == "tekton-task-v1"
     assert schema_of({"apiVersion": "triggers.tekton.dev/v1beta1", "kind": "EventListener"}) == ""
     with pytest.raises(ValueError, match="not enough values"):

@@ -105,7 +105,7 @@ def test_a_signal_during_the_first_fetch_stops_the_run(tmp_path: Path, trap: str
     wait_until(lambda: not alive(int(scene.marker.read_text())))
 
 
-def test_a_rerun_completes_a_stopped_run(tmp_path: Path) -> None:
+def test_a_rerun_finishes_the_job(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     running = scene.start()
     running.send_signal(signal.SIGTERM)
@@ -117,7 +117,7 @@ def test_a_rerun_completes_a_stopped_run(tmp_path: Path) -> None:
     assert git(scene.repo, "rev-list", "--count", "main") == "2"
 
 
-def test_a_second_signal_does_not_stop_the_cleanup(tmp_path: Path) -> None:
+def test_a_second_signal_does_not_stop_the_clean_up(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     running = scene.start()
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGTERM):
@@ -156,7 +156,7 @@ def unshare() -> list[str]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signals_work_if_the_process_is_pid_1_of_a_container(
+def test_signals_work_for_the_first_process_of_a_container(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     scene = Scene(tmp_path, *unshare())

@@ -145,7 +145,7 @@ def test_the_search_shows_the_expected_answer_first(
 @pytest.mark.parametrize(
     "name", ["index", "reference", "troubleshooting", "how-to/rollback", "figures"]
 )
-def test_no_page_is_wider_than_a_phone_screen(page: Page, address: str, name: str) -> None:
+def test_no_page_is_wider_than_a_phone(page: Page, address: str, name: str) -> None:
     page.reader(390, 844)
     page.open(f"{address}{name}.html")
     assert page.run("document.documentElement.scrollWidth") <= 390

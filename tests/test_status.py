@@ -176,7 +176,7 @@ def test_the_html_page_is_written_to_the_given_file(
         (["a", "b", "--application", "b"], ["argocd/b"], 3),
     ],
 )
-def test_names_are_looked_up_within_the_application_option(
+def test_the_application_option_limits_which_names_are_found(
     scene: Scene, words: list[str], shown: list[str], code: int
 ) -> None:
     found = scene.status(*words, code=code)
@@ -490,7 +490,9 @@ def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.parametrize("tag", ["1.0.5", "1.2.0"])
-def test_an_update_on_a_head_branch_is_considered_as_in_a_plan(tmp_path: Path, tag: str) -> None:
+def test_the_predicted_decision_considers_an_update_on_the_head_branch(
+    tmp_path: Path, tag: str
+) -> None:
     with serving(GitHub()) as server:
         scene = RequestScene(tmp_path, server)
         scene.event(f"{WEB}:1.1.0")
@@ -508,7 +510,7 @@ def test_an_update_on_a_branch_without_a_pull_request_is_shown(tmp_path: Path) -
     assert "1.1.0 on the branch bump" in scene.call("status", "a").stdout
 
 
-def test_a_hold_by_another_application_of_the_same_file_is_shown(tmp_path: Path) -> None:
+def test_a_hold_by_another_application_on_the_same_file_is_shown(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "ab", b={"write_back_target": "kustomization:/apps/a"})
     scene.do("hold", "a", "--reason", "incident 42")
     rows = {one["application"]: one["hold"] for one in scene.status()["images"]}

@@ -84,7 +84,7 @@ def test_an_empty_revision_means_the_default_branch(tmp_path: Path, revision: st
     assert changed_paths(repo, "trunk") == ["apps/a/.argocd-source-a.yaml"]
 
 
-def test_the_default_branch_and_its_name_share_one_commit(tmp_path: Path) -> None:
+def test_applications_that_name_the_default_branch_or_head_share_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     result = run(
         "--applications",
@@ -113,7 +113,9 @@ def test_a_failing_application_does_not_affect_the_others(tmp_path: Path) -> Non
     assert changed_paths(repo) == ["apps/a/.argocd-source-a.yaml"]
 
 
-def test_atomic_cancels_the_whole_commit_if_one_application_fails(tmp_path: Path) -> None:
+def test_the_atomic_option_cancels_the_whole_commit_if_one_application_fails(
+    tmp_path: Path,
+) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
         "--applications",
@@ -125,7 +127,7 @@ def test_atomic_cancels_the_whole_commit_if_one_application_fails(tmp_path: Path
 
 
 @pytest.mark.measured
-def test_atomic_also_cancels_the_commit_for_a_broken_annotation(tmp_path: Path) -> None:
+def test_the_atomic_option_also_cancels_the_commit_for_a_broken_annotation(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     other = bare_repo(tmp_path, files("c"), name="other.git")
     broken = application("b", repo, write_back_method="svn")
@@ -371,7 +373,7 @@ def test_results_are_written_for_every_ci_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "args", [["run"], ["run", "--image", "a b c"], ["run", "--image", "a:1", "--deadline", "soon"]]
 )
-def test_results_are_written_even_if_the_run_fails(tmp_path: Path, args: list[str]) -> None:
+def test_results_are_written_when_the_run_fails(tmp_path: Path, args: list[str]) -> None:
     result = image_update(*args, "--results-dir", tmp_path / "results")
     assert result.code == 2
     assert (tmp_path / "results" / "status").read_text() == "failed"

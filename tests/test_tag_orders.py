@@ -32,7 +32,7 @@ def in_config(order: str) -> str:
     ("config", "annotations"),
     [("", {"web.tag-order": BUILDS}), ("", {"tag-order": BUILDS}), (in_config(BUILDS), {})],
 )
-def test_a_tag_order_from_each_source_orders_events_and_scans(
+def test_a_tag_order_in_annotations_or_the_config_applies_to_events_and_scans(
     config: str, annotations: dict[str, str]
 ) -> None:
     one = tracking(OLD, config=config, **annotations)

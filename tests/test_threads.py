@@ -10,7 +10,7 @@ from task.threads import in_threads, once
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_all_work_is_done_before_the_first_error_is_raised(at_once: int) -> None:
+def test_all_work_is_done_before_the_first_error_is_reported(at_once: int) -> None:
     done: list[int] = []
 
     def work(number: int) -> None:
@@ -33,7 +33,7 @@ def test_results_are_in_the_order_of_their_items() -> None:
     assert in_threads(work, [], 5) == []
 
 
-def test_a_single_item_starts_no_thread() -> None:
+def test_a_single_item_needs_no_thread() -> None:
     assert in_threads(lambda _item: threading.current_thread(), [1], 8) == [
         threading.current_thread()
     ]

@@ -108,7 +108,7 @@ def never_synced(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [old(one), at(one, "OutOfSync", "Healthy", revision=tip, operation=before)]
 
 
-def test_a_paused_canary_is_not_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_paused_canary_is_left_alone(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=paused, api=good)
     result = undoing(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr

@@ -335,7 +335,9 @@ def test_a_wait_without_refresh_sends_no_refresh_requests(
     assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
 
 
-def test_a_later_commit_that_contains_ours_counts(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_rollout_of_a_later_commit_that_contains_ours_is_a_success(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=good)
 
     class Moved(Played):
@@ -351,7 +353,7 @@ def test_a_later_commit_that_contains_ours_counts(tmp_path: Path, argo_cd: ArgoC
 
 
 @pytest.mark.measured
-def test_a_commit_that_does_not_contain_ours_never_counts(
+def test_a_rollout_of_a_commit_without_ours_is_never_a_success(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -572,7 +574,7 @@ class Controller:
 
 
 @pytest.mark.parametrize(("play", "code"), [(good, 0), (hook_fails, 6)])
-def test_a_run_waits_through_the_cluster_without_the_argo_cd_api(
+def test_a_run_waits_for_the_rollout_through_the_cluster_without_the_argo_cd_api(
     tmp_path: Path, play: Play, code: int
 ) -> None:
     repo = repository(tmp_path, "web")

@@ -182,7 +182,7 @@ def test_parsing_dumped_strings_returns_the_same_strings(value: object) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_yields_documents_or_problems(text: str) -> None:
+def test_any_text_gives_documents_or_problems(text: str) -> None:
     for one in documents("argoproj.io\n" + text):
         assert isinstance(one.problem, str)
         assert one.line >= 1

@@ -81,7 +81,9 @@ def test_a_rollout_succeeds_only_if_the_image_is_running(
         (f"{WEB}:1.0.0@{OTHER}", f"runs as 1.0.0@{OTHER} only, not as 1.1.0: look at x"),
     ],
 )
-def test_a_running_image_with_another_digest_than_the_build_fails(live: str, because: str) -> None:
+def test_a_running_image_with_a_different_digest_than_the_build_fails_the_wait(
+    live: str, because: str
+) -> None:
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, digest=DIGEST)
     found = expecting(HEALTHY, item([live]), [wanted])
     assert (found.state, found.because.endswith(because)) == (

@@ -193,7 +193,7 @@ def test_a_name_in_two_namespaces_is_shown_with_its_namespace() -> None:
 @pytest.mark.parametrize(
     "error", [CredentialsError("no token", hint="give one"), RepositoryError("forbidden")]
 )
-def test_a_forge_that_refuses_deployments_is_not_asked_for_each_application(
+def test_a_forge_that_refuses_deployments_is_contacted_only_twice(
     error: TaskError,
 ) -> None:
     forge = Forge(error)

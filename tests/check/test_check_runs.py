@@ -135,7 +135,7 @@ def test_a_merge_conflict_is_reported_with_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["merged", "shallow", "url", "url-ref", "commit"])
-def test_each_way_to_name_both_sides_gives_the_same_result(tmp_path: Path, way: str) -> None:
+def test_each_way_to_name_base_and_head_gives_the_same_result(tmp_path: Path, way: str) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     for number in range(3):
         commit(scene.repo, {f"old-{number}.yaml": "a: b\n"})
@@ -175,7 +175,7 @@ def test_a_memory_branch_that_exists_only_on_the_server_counts(tmp_path: Path) -
     assert (result.code, told(result)) == (5, [("web", "defer", "held")]), result.stderr
 
 
-def test_applications_in_the_checkout_are_read_on_both_sides(tmp_path: Path) -> None:
+def test_applications_in_the_checkout_are_read_at_base_and_head(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     folder = {"clusters/a.json": (tmp_path / "applications.json").read_text()}
     commit(scene.repo, folder)
@@ -309,7 +309,7 @@ def _children_seconds() -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["docs/words.md", "many/7/7.yaml"])
-def test_a_change_without_tracked_versions_in_20_000_files_takes_two_seconds(
+def test_a_change_without_tracked_versions_among_20_000_files_passes_in_two_seconds(
     tmp_path: Path, path: str
 ) -> None:
     scene = Scene(tmp_path)
@@ -328,7 +328,7 @@ def test_a_change_without_tracked_versions_in_20_000_files_takes_two_seconds(
     assert used < 2
 
 
-def test_files_in_a_submodule_are_not_checked_and_a_warning_names_it(tmp_path: Path) -> None:
+def test_files_in_a_submodule_are_not_checked_and_the_submodule_is_named(tmp_path: Path) -> None:
     """Nobody can see its files. Elsewhere in the repository, its commit may move without a word."""
     scene = Scene(tmp_path)
     scene.apps = manifest(tmp_path, application("sub", scene.repo, path="lib/web"))

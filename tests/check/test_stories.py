@@ -138,7 +138,7 @@ def test_removing_a_digest_is_a_change() -> None:
     assert (report.exit, told(report)) == (5, HELD)
 
 
-def test_versions_of_two_applications_are_checked_separately() -> None:
+def test_a_hold_on_one_application_does_not_block_another_application() -> None:
     base = tree(
         manifest_file("a"), manifest_file("b"), tagged("1.0.0"), tagged("1.0.0", "b"), state(HOLD)
     )
@@ -248,7 +248,7 @@ def test_a_broken_state_file_in_the_base_can_be_repaired() -> None:
 BACK = 'replaced: ["1.1.0"]\nrollback: {tag: "1.0.0", was: "1.1.0"}'
 
 
-def test_our_own_rollback_passes_despite_a_hold_and_the_order() -> None:
+def test_our_own_rollback_passes_despite_a_hold_and_the_older_version() -> None:
     base = tree(
         manifest_file(), tagged("1.1.0"), state(HOLD), config("check: {refuse: [not-newer]}")
     )
@@ -271,7 +271,7 @@ def test_a_rollback_to_a_tag_unknown_to_git_and_the_registry_is_refused() -> Non
     assert (report.exit, told(report)) == (5, [("web", "refuse", "not-in-registry")])
 
 
-def test_a_state_file_about_another_version_does_not_make_a_rollback() -> None:
+def test_a_state_file_about_another_version_does_not_justify_a_rollback() -> None:
     base = tree(manifest_file(), tagged("1.1.0"), state(HOLD))
     lie = state(HOLD, memory='rollback: {tag: "0.8.0", was: "1.1.0"}')
     assert told(said(tagged("1.0.0"), lie, base=base)) == HELD
@@ -307,7 +307,7 @@ def test_a_freeze_for_another_application_does_not_block() -> None:
     assert told(said(tagged("1.1.0"), base=tree(START, {CONFIG: text}))) == PASSES
 
 
-def test_a_renamed_application_is_frozen_under_either_name() -> None:
+def test_a_renamed_application_is_frozen_by_either_name() -> None:
     text = FREEZE[CONFIG].replace("reason: sale", "reason: sale, match: {applications: [a]}")
 
     def renamed(item: dict[str, Any]) -> None:
@@ -470,7 +470,7 @@ def test_the_age_of_a_promoted_version_is_its_age_at_the_source() -> None:
     assert judge.asked == []
 
 
-def test_an_unread_promotion_source_is_named_in_a_warning() -> None:
+def test_a_promotion_source_that_was_not_read_is_named_in_a_warning() -> None:
     judge = Judge(messages=("Promote\n\nPromoted-From: argocd/staging\n",))
     report = said(tagged("1.1.0"), judge=judge)
     assert (report.exit, told(report)) == (0, PASSES)
@@ -521,7 +521,7 @@ def test_an_entry_removed_or_broken_by_the_change_is_checked_against_the_base(br
     assert told(refused) == [("web", "refuse", "constraint")]
 
 
-def test_a_removed_application_is_not_checked_and_a_warning_says_so() -> None:
+def test_a_removed_application_is_reported_as_not_checked() -> None:
     report = said({"clusters/a.json": None, target("a"): None})
     assert (report.exit, told(report)) == (0, [])
     assert "web is not judged: the change removes the Application" in warnings(report)
@@ -538,7 +538,7 @@ def test_a_renamed_application_is_still_held() -> None:
     )
 
 
-def test_a_version_removed_from_git_is_not_checked_and_a_warning_says_so() -> None:
+def test_a_version_removed_from_git_is_reported_as_not_checked() -> None:
     report = said({target("a"): "resources: []\n"})
     assert (report.exit, told(report)) == (0, [])
     assert "web is not judged" in warnings(report)
@@ -555,7 +555,7 @@ def test_an_unreadable_target_can_be_repaired() -> None:
     assert told(said(tagged("1.1.0"), base=base)) == PASSES
 
 
-def test_an_application_with_an_invalid_annotation_is_not_checked_and_a_warning_says_so() -> None:
+def test_an_application_with_an_invalid_annotation_is_reported_as_not_checked() -> None:
     report = said(manifest_file("b", image_list="web=ghcr.io/acme/web:~x~"), tagged("1.0.0", "b"))
     assert (report.exit, told(report)) == (0, [])
     assert "is not judged" in warnings(report)
@@ -627,7 +627,7 @@ def test_a_value_hidden_by_the_change_is_an_error() -> None:
     assert (report.exit, told(report)) == (3, [("web", "error", "target")])
 
 
-def test_replacing_kustomize_with_helm_keeps_the_entry() -> None:
+def test_replacing_kustomize_with_helm_is_compared_as_the_same_entry() -> None:
     base = tree(START, state(HOLD))
     same = said(helm(), CHART, values("image:\n  tag: 1.0.0\n"), {target("a"): None}, base=base)
     assert (same.exit, told(same)) == (0, [])
@@ -697,14 +697,14 @@ def test_applications_of_other_repositories_or_branches_are_not_checked() -> Non
         assert "no Application that was read writes to" in problem.message
 
 
-def test_a_warning_says_that_every_change_passes_without_applications() -> None:
+def test_a_change_passes_with_a_warning_if_no_applications_were_read() -> None:
     report = said(tagged("9.9.9-x"), base=tagged("1.0.0"))
     (problem,) = report.problems
     assert (report.exit, report.decisions, problem.severity) == (0, (), "warning")
     assert "no Application with an image-list was read" in problem.message
 
 
-def test_two_applications_that_share_an_entry_follow_the_rules_of_a_run() -> None:
+def test_a_change_passes_if_one_of_two_applications_on_the_entry_admits_it() -> None:
     shared = manifest_of(
         "b",
         lambda item: item["spec"]["source"].update(path="apps/a"),

@@ -109,7 +109,7 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize(("environ", "compared"), SYSTEMS.values(), ids=SYSTEMS)
-def test_a_pull_request_job_of_each_ci_system_determines_both_sides(
+def test_a_pull_request_job_of_each_ci_system_determines_base_and_head(
     environ: Mapping[str, str], compared: Compared
 ) -> None:
     assert compared_of(CheckOptions(), environ) == compared
@@ -154,7 +154,7 @@ PUSHES = {
 
 
 @pytest.mark.parametrize("environ", PUSHES.values(), ids=PUSHES)
-def test_a_push_job_is_told_to_give_the_base_option(environ: Mapping[str, str]) -> None:
+def test_the_error_in_a_push_job_suggests_the_base_option(environ: Mapping[str, str]) -> None:
     """To compare a branch with itself would be green for every change."""
     with pytest.raises(UsageError, match=r"^--base is missing") as refused:
         compared_of(CheckOptions(), environ)
@@ -187,7 +187,7 @@ REQUEST = {"pull_request": {"base": {"ref": "main", "sha": BASE}, "head": {"sha"
 GROUP = {"merge_group": {"base_sha": BASE, "base_ref": "refs/heads/main", "head_sha": HEAD}}
 
 
-def test_the_event_file_of_actions_names_both_sides(tmp_path: Path) -> None:
+def test_the_event_file_of_github_actions_names_base_and_head(tmp_path: Path) -> None:
     # Of pull_request_target, GITHUB_SHA is the base. It is no merge of both, and does not count.
     found = compared_of(CheckOptions(), actions(tmp_path, REQUEST, GITHUB_BASE_REF="main"))
     assert found == Compared("main", HEAD, branch="main", merge=MERGE)

@@ -41,7 +41,7 @@ def read(form: str, payload: object, given: str = "auto") -> Events:
     return found
 
 
-def test_there_are_enough_samples_of_push_events_and_other_events() -> None:
+def test_there_are_at_least_thirty_samples_of_each_kind_of_event() -> None:
     assert len(PUSHES) >= 30
     assert len(OTHERS) >= 30
     assert set(RECORDED) == set(REGISTRIES)
@@ -101,7 +101,7 @@ LINE: dict[str, Any] = {
 }
 
 
-def test_an_event_line_of_our_own_identifies_its_build() -> None:
+def test_an_event_line_from_our_pipeline_identifies_its_build() -> None:
     found = events_in(json.dumps(LINE))
     assert found is not None
     (event,) = found.pushes

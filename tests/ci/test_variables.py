@@ -319,7 +319,7 @@ EVENTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("event", "number"), EVENTS)
-def test_finds_the_pull_request_in_the_event_file_of_actions(
+def test_finds_the_pull_request_in_the_event_file_of_github_actions(
     tmp_path: Path, event: Any, number: str
 ) -> None:
     path = tmp_path / "event.json"

@@ -98,7 +98,7 @@ def test_another_command_in_the_same_job_uses_only_the_parameters_it_knows() -> 
 
 
 @pytest.mark.parametrize("command", HOSTED)
-def test_a_variable_of_the_pipeline_is_never_rejected(command: str) -> None:
+def test_a_variable_of_the_pipeline_is_never_refused(command: str) -> None:
     taken = {one.envvar for one in options_of(command)}
     others = {
         str(one.envvar): "x"
@@ -249,7 +249,7 @@ def test_the_options_parameter_accepts_options_that_name_files() -> None:
     assert adopt(env, "run", group.commands).words == ["--ssh-key-file=x", "--ca-file=y"]
 
 
-def test_options_of_a_step_win_over_variables_of_the_pipeline() -> None:
+def test_options_of_a_step_win_over_the_variables_of_the_pipeline() -> None:
     env = {
         "IMAGE_UPDATE_PARAMETER_IMAGE": "web:1",
         "IMAGE_UPDATE_PARAMETER_APPLICATIONS": "/nowhere",
@@ -294,7 +294,7 @@ def test_an_unknown_variable_is_a_warning_with_a_suggestion(name: str, near: str
         "IMAGE_UPDATER_X",
     ],
 )  # fmt: skip
-def test_known_variables_and_those_set_by_kubernetes_cause_no_warning(name: str) -> None:
+def test_known_variables_and_kubernetes_service_variables_cause_no_warning(name: str) -> None:
     assert strange_variables({name: "x"}) == ()
 
 

@@ -213,7 +213,7 @@ def test_exit_codes_have_their_own_help_page(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("short", "long"), [("-o", "--output"), ("-n", "--namespace"), ("-l", "--selector")]
 )
-def test_short_options_match_those_of_kubectl(short: str, long: str) -> None:
+def test_short_options_match_kubectl(short: str, long: str) -> None:
     found = {
         name: [one.opts for one in params.params if long in one.opts]
         for name, params in group.commands.items()
@@ -273,7 +273,7 @@ def test_an_invalid_boolean_variable_is_a_usage_error(
     assert "IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false" in capsys.readouterr().err
 
 
-def test_an_invalid_boolean_option_is_explained_in_our_words() -> None:
+def test_the_error_for_an_invalid_boolean_option_uses_our_wording() -> None:
     atomic = next(one for one in options_of("run") if one.name == "atomic")
     error = typer.BadParameter(
         "Input should be a valid boolean, unable to interpret input", param=atomic

@@ -43,7 +43,7 @@ def test_the_deployed_source_comes_from_options_or_ci_variables(
     assert deployed(environ, commit, repository) == expected
 
 
-def test_a_run_with_wait_reports_the_end_of_the_deployment() -> None:
+def test_the_wait_option_also_applies_to_deployments() -> None:
     settings = Settings("run", deployments=True, rollout=RolloutOptions(wait=True))
     found = job_of(settings, (), GITLAB).deployed
     assert found is not None
@@ -64,5 +64,5 @@ def test_an_unknown_commit_or_repository_is_a_usage_error(missing: str, option: 
     assert missing in caught.value.hint
 
 
-def test_a_plan_reports_no_deployment() -> None:
+def test_a_plan_shows_no_deployment() -> None:
     assert deployed({}, command="plan") is None

@@ -81,7 +81,7 @@ def test_every_command_named_by_an_option_has_the_option() -> None:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_each_option_is_named_like_its_variable(command: str) -> None:
+def test_each_option_has_the_same_name_as_its_variable(command: str) -> None:
     for one in options_of(command):
         name = name_of(one)
         assert one.envvar == "IMAGE_UPDATE_" + name.upper().replace("-", "_")

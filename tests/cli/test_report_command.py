@@ -85,7 +85,7 @@ def test_the_page_shows_decisions_and_diffs(planned: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("order", ["FILE --html", "--html FILE", "FILE --html -", "FILE --html=-"])
-def test_without_a_file_name_the_page_is_printed_to_stdout(planned: Path, order: str) -> None:
+def test_without_a_file_the_page_goes_to_stdout(planned: Path, order: str) -> None:
     done = image_update("report", *(planned if word == "FILE" else word for word in order.split()))
     assert done.code == 0
     assert done.stdout.startswith("<!DOCTYPE html>")

@@ -171,7 +171,7 @@ def test_each_typical_mistake_gets_the_right_hint(
          "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
     ],
 )  # fmt: skip
-def test_a_git_error_of_an_unexpected_server_gets_a_hint(
+def test_git_errors_that_name_a_server_get_a_hint(
     stderr: str, logins: tuple[str, ...], hint: str
 ) -> None:
     error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)

@@ -146,7 +146,7 @@ def test_repeating_a_rollback_does_not_go_back_further(
     assert state["images"]["web"]["rollback"] == {"to": to, "tag": value, "was": "1.3.0"}
 
 
-def test_after_a_release_or_an_update_previous_is_determined_again() -> None:
+def test_the_previous_version_is_determined_again_after_a_release_or_an_update() -> None:
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)

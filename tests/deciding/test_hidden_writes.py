@@ -292,7 +292,9 @@ LAYOUTS: dict[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", LAYOUTS)
-def test_an_update_changes_the_rendered_image_or_is_an_error(tmp_path: Path, tool: str) -> None:
+def test_an_update_either_changes_the_rendered_image_or_is_an_error(
+    tmp_path: Path, tool: str
+) -> None:
     layouts, image = LAYOUTS[tool]
     verdicts: dict[str, int] = {}
     judged = 0  # errors about files that could be written, whose image could be rendered
@@ -396,7 +398,7 @@ def hidden_app(target: str, section: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_error_names_the_hiding_place_and_the_remedy(place: str) -> None:
+def test_the_error_names_the_hiding_value_and_the_remedy(place: str) -> None:
     target, section, texts, where, way_out = PLACES[place]
     texts = texts if "apps/a/kustomization.yaml" in texts else {**VALUES, **texts}
     one, _ = decided(hidden_app(target, section), texts)
@@ -445,7 +447,7 @@ def test_a_value_that_hides_both_targets_is_an_error_for_both() -> None:
     assert verdicts_of(target, section, texts) == [("error", "target")] * 2
 
 
-def test_a_values_file_of_a_parent_folder_counts_only_in_the_same_repository() -> None:
+def test_a_values_file_outside_the_application_needs_the_repository_annotation() -> None:
     app = hidden_app("helmvalues:/apps/values.yaml", {"helm": {"valueFiles": ["values.yaml"]}})
     texts = {**VALUES, "apps/values.yaml": "image: {tag: 1.0.0}\n"}
     assert decided(app, texts)[0].rule == "target"

@@ -107,7 +107,7 @@ def test_every_path_of_a_state_file_is_valid_on_every_file_system() -> None:
     assert ".image-update/Config-folder/argocd_web.state" in found
 
 
-def test_one_state_file_covers_each_values_file() -> None:
+def test_one_state_file_remembers_several_values_files() -> None:
     staging, prod = chart()
     staging.event("main-2", 2)
     prod.event("main-3", 3)

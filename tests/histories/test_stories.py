@@ -357,7 +357,7 @@ def test_a_waiting_digest_stays_with_its_tag() -> None:
     assert verdicts(scene.event(f"web:1.1.0@{digests['web']}")) == ["unchanged"]
 
 
-def test_atomic_changes_no_head_branch_if_one_application_fails() -> None:
+def test_the_atomic_option_changes_no_head_branch_if_one_application_fails() -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     broken = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")

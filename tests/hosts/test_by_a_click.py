@@ -183,7 +183,7 @@ def test_typed_names_are_never_read_as_options(scene: Scene, names: str) -> None
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_field_of_another_command_is_rejected(scene: Scene) -> None:
+def test_a_field_of_another_command_is_refused(scene: Scene) -> None:
     ran = (
         scene.click("hold", names="web", reason="x", discard="true")
         if scene.host != "gitlab"

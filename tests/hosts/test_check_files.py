@@ -254,7 +254,7 @@ def argo(scene: Scene, head: str) -> Ran:
 
 
 @pytest.mark.parametrize("host", [tekton, argo])
-def test_pipelines_without_ci_variables_pass_both_commits(
+def test_tekton_and_argo_pipelines_name_both_commits_explicitly(
     scene: Scene, host: Callable[[Scene, str], Ran]
 ) -> None:
     assert ended(host(scene, scene.change(AGREED))) == (0, "updated", "false")

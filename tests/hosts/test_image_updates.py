@@ -193,7 +193,7 @@ def made_for(step: Step) -> str:
 @real
 @pytest.mark.parametrize("way", ["ssh", "https"])
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_image_updates_over_ssh_and_https_on_each_host(
+def test_the_image_makes_an_update_over_ssh_and_https_on_each_host(
     built: Callable[[str], str], scene: Scene, tmp_path: Path, host: str, way: str
 ) -> None:
     step = HOSTS[host].start(scene, way)

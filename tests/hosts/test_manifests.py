@@ -319,7 +319,7 @@ def test_a_pod_starts_on_a_default_installation_without_privileges(host: str) ->
     assert effective(completed)["main"]["readOnlyRootFilesystem"] is True
 
 
-def test_an_argo_pod_starts_under_restricted_with_the_settings_of_the_guide() -> None:
+def test_an_argo_pod_meets_the_restricted_policy_with_the_settings_of_the_guide() -> None:
     guide = (ROOT / "docs/how-to/argo-workflows.md").read_text(encoding="utf-8")
     (shown,) = re.findall(
         r"^```yaml\n(apiVersion: v1\nkind: ConfigMap\n.*?)^```", guide, re.MULTILINE | re.DOTALL
@@ -384,7 +384,7 @@ def test_the_argo_template_needs_no_fields_that_templateref_drops() -> None:
     assert {one["name"] for one in spec["arguments"]["parameters"]} <= set(parameters("argo"))
 
 
-def test_the_tekton_task_is_named_like_its_file() -> None:
+def test_the_tekton_task_has_the_name_of_its_file() -> None:
     metadata = load(TASK)["metadata"]
     assert metadata["name"] == TASK.stem == TASK.parent.name
     assert metadata["labels"]["app.kubernetes.io/version"] == __version__

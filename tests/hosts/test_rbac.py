@@ -149,7 +149,7 @@ def pods(api: KubernetesApi) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_whole_run_needs_no_more_than_the_shipped_roles(
+def test_a_whole_run_needs_only_the_shipped_roles(
     api: KubernetesApi, tmp_path: Path, host: str
 ) -> None:
     """Finding, credentials, live write-back, Events and a refresh, by the command itself."""

@@ -106,7 +106,7 @@ FILES = {
         ("", True),
     ],
 )
-def test_the_paths_in_writes_limit_which_files_are_written(where: str, allowed: bool) -> None:
+def test_the_config_limits_which_files_an_application_may_write(where: str, allowed: bool) -> None:
     files = FILES | {"apps/b/kustomization.yaml": KUSTOMIZATION}
     one = Story(helm("a", where), Branch(files))
     if allowed:
@@ -152,7 +152,7 @@ def test_an_application_without_a_matching_rule_may_write_anywhere() -> None:
     assert one.event("1.1.0") == ("update", "admitted")
 
 
-def test_the_first_matching_rule_with_the_key_decides() -> None:
+def test_the_first_matching_rule_with_the_writes_key_decides() -> None:
     config = (
         "version: 1\nrules:\n- match: {applications: [a]}\n  pinDigest: false\n"
         "- match: {applications: [a]}\n  writes: {paths: [apps/b/*]}\n"
@@ -211,7 +211,7 @@ def test_an_application_with_one_forbidden_target_writes_no_target(order: tuple[
         ("main:{{.AppName}}/x/y", ["a/**"], True),
     ],
 )
-def test_the_branches_in_writes_limit_which_branches_are_written(
+def test_the_config_limits_which_branches_an_application_may_write(
     annotation: str, branches: list[str], allowed: bool
 ) -> None:
     config = f"version: 1\nwrites: {{branches: {json.dumps(branches)}}}\n"

@@ -29,7 +29,7 @@ def ranges(written: Written | None, *, rollback: bool = False) -> list[tuple[str
     return [(each.old.commit, each.new.commit) for each in found]
 
 
-def test_the_range_spans_the_recorded_builds() -> None:
+def test_the_range_spans_the_commits_of_the_recorded_builds() -> None:
     assert ranges(Written("main-1", "", OLD)) == [("a" * 40, "b" * 40)]
 
 

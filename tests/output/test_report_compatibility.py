@@ -34,7 +34,7 @@ def as_0_1(report: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def test_the_required_fields_of_a_report_are_those_of_version_0_1() -> None:
+def test_the_required_fields_of_a_report_match_version_0_1() -> None:
     schema = load("report.v1")
     for part, names in REQUIRED.items():
         of = schema["properties"][part] if part else schema

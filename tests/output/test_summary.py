@@ -83,7 +83,7 @@ def test_a_dry_run_of_a_live_update_is_reported_as_would_update() -> None:
     assert "| would update |" in shown(replace(report(decision(kind="live")), dry=True))
 
 
-def test_an_untracked_image_is_the_headline() -> None:
+def test_an_untracked_image_is_reported_in_the_headline() -> None:
     assert shown(report()).startswith("### Image Update: no Application tracks it (1 read)\n")
     assert "(7 read)" in shown(replace(report(), considered=7))
 

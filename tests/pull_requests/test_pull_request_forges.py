@@ -108,7 +108,7 @@ def merged_between_push_and_text(scene: Scene) -> None:
 
 @pytest.mark.parametrize("scene", KINDS, indirect=True)
 @pytest.mark.parametrize("play", [story, a_reviewers_week], ids=lambda play: play.__name__)
-def test_the_life_of_a_pull_request_works_on_every_forge(
+def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(
     play: Callable[[Scene], None], scene: Scene
 ) -> None:
     play(scene)

@@ -34,7 +34,7 @@ ROWS = [("gitea", "main", 7, 9), ("azure", "main", 7, 10), ("gitea", "HEAD", 9, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "branch", "first", "newer"), ROWS)
-def test_each_run_with_a_pull_request_makes_a_known_number_of_requests(
+def test_each_run_with_a_pull_request_makes_the_expected_number_of_requests(
     tmp_path: Path, kind: str, branch: str, first: int, newer: int
 ) -> None:
     with serving(KINDS[kind].fake()) as forge, git_server(tmp_path) as server:

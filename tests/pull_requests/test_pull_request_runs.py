@@ -138,7 +138,7 @@ def test_the_token_is_never_sent_to_a_host_named_by_an_annotation(
         assert not [one for one in other.seen if "authorization" in one.headers]
 
 
-def test_an_immediate_merge_is_reported_as_the_commit(scene: Scene, server: GitHub) -> None:
+def test_an_immediate_merge_is_reported_as_the_landed_commit(scene: Scene, server: GitHub) -> None:
     """Nothing has to pass: the merge is what the run tells of, and what Argo CD will see."""
     server.auto_merge = "clean"
     report = scene.event(f"{WEB}:1.1.0", "--auto-merge")

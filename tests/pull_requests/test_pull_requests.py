@@ -24,7 +24,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
         ("false", True, False),
     ],
 )
-def test_the_annotation_and_the_option_decide_about_a_pull_request(
+def test_the_annotation_and_the_option_decide_whether_to_open_a_pull_request(
     annotation: str, flag: bool, wanted: bool, server: GitHub, tmp_path: Path
 ) -> None:
     given: dict[str, Any] = {"pull_request": annotation} if annotation else {}

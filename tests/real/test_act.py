@@ -264,7 +264,7 @@ def of_queue(scene: Scene, docker: str, head: str) -> "subprocess.CompletedProce
 
 
 @pytest.mark.parametrize("event", [of_request, of_queue])
-def test_the_ready_made_check_judges_pull_requests_and_merge_queues(
+def test_the_ready_made_check_covers_pull_requests_and_merge_queues(
     docker: str, gitops: Scene, event: Any
 ) -> None:
     agreed = event(gitops, docker, gitops.change(AGREED))

@@ -312,7 +312,7 @@ def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
     assert "newTag: 1.1.0" in scene.main()
 
 
-def test_rollbacks_and_holds_survive_a_week_of_reviews(scene: Scene) -> None:
+def test_declining_or_releasing_a_proposed_rollback_ends_its_hold(scene: Scene) -> None:
     """A rollback waits with its hold. Declined, it holds nothing; released, it stays. What is held leaves a request."""
     scene.run(image=f"{WEB}:1.5.0")
     scene.by_hand("rollback", "--to", "1.0.0")

@@ -194,7 +194,7 @@ def test_each_command_of_the_manual_pipeline_works(tmp_path: Path) -> None:
     ],
     ids=["status", "scan", "wait", "image", "names"],
 )
-def test_status_scan_and_wait_work_in_the_component(
+def test_each_other_command_ends_with_the_expected_code_and_message(
     tmp_path: Path, inputs: dict[str, str], code: int, said: str
 ) -> None:
     project = Project(tmp_path, **inputs)
@@ -208,7 +208,7 @@ def test_status_scan_and_wait_work_in_the_component(
 
 
 @pytest.mark.parametrize("kind", ["detached", "merged_result"])
-def test_the_ready_made_check_judges_merge_requests(tmp_path: Path, kind: str) -> None:
+def test_the_ready_made_check_covers_merge_requests(tmp_path: Path, kind: str) -> None:
     """The file as it is, but for the component, which comes from here."""
     needs("rsync")
     text = (ROOT / "examples/gitlab/check.yml").read_text()
