@@ -340,7 +340,7 @@ def test_a_token_without_update_permission_is_an_error_for_that_application(
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_live_updates_are_an_error_for_applications_from_files(tmp_path: Path) -> None:
+def test_patching_a_live_application_from_a_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "apps.json"
     path.write_text(json.dumps(live_app("web")))
     result = run("--applications", path)

@@ -888,7 +888,7 @@ def test_parent_applications_are_refreshed_on_request(
     assert sorted(refreshed(api)) == ["argocd/root", "argocd/web"]
 
 
-def test_pull_secrets_of_other_namespaces_are_refused(
+def test_pull_secrets_must_be_in_the_same_namespace_and_contain_the_login(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web", "far")

@@ -236,7 +236,7 @@ def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
     assert "argocd-image-updater-config" in compared(manifest(tmp_path, *silent)).stdout
 
 
-def test_without_the_option_lint_only_mentions_the_config_map(tmp_path: Path) -> None:
+def test_lint_only_mentions_the_config_map_without_the_image_updater_option(tmp_path: Path) -> None:
     apps = manifest(
         tmp_path, application("a", "https://git.example/x.git", **GIT), config(interval="2m")
     )
@@ -284,7 +284,9 @@ def test_a_malformed_config_map_is_not_an_error(item: dict[str, Any]) -> None:
     assert [one.option for one in options_of(item)] in ([], [""])
 
 
-def test_versions_in_a_cluster_come_from_the_status_of_live_applications(tmp_path: Path) -> None:
+def test_versions_in_a_cluster_come_from_git_or_the_status_of_live_applications(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path, "git")
     with running() as api:
         api.add(APPLICATIONS, live_app("live"))

@@ -205,7 +205,7 @@ def test_an_update_on_a_head_branch_is_not_rolled_back() -> None:
     assert notes(report)[1] == ("warning", told)
 
 
-def test_without_the_option_no_version_is_rolled_back() -> None:
+def test_without_the_on_failure_option_no_version_is_rolled_back() -> None:
     scene = failing(story("semver"))
     terms = Terms(now=NOW)
     report = scene.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, terms, WORDING))

@@ -89,7 +89,7 @@ def test_each_finding_has_a_unique_and_stable_fingerprint() -> None:
     assert prints(moved) == first
 
 
-def test_locations_are_relative_to_the_repository() -> None:
+def test_locations_are_relative_paths_or_the_application_name() -> None:
     def places(name: str) -> list[str]:
         return [one["location"]["path"] for one in json.loads(lint_views.gitlab(FOUND[name]))]
 

@@ -224,7 +224,9 @@ def test_a_waiting_build_is_reported_as_one_commit() -> None:
 @pytest.mark.parametrize(
     ("verb", "held"), [("hold", True), ("rollback", True), ("rollback", False)]
 )
-def test_a_hold_or_rollback_removes_every_versioned_head_branch(verb: str, held: bool) -> None:
+def test_a_hold_or_rollback_removes_every_versioned_head_branch_of_the_image(
+    verb: str, held: bool
+) -> None:
     scene = Scene(branch=VERSIONED)
     scene.event("web:1.1.0")
     scene.event("web:1.2.0")

@@ -536,7 +536,7 @@ def test_a_waiting_build_is_kept_if_the_base_only_reformatted_the_file() -> None
     assert scene.branch.files[target("b")] == head
 
 
-def test_a_waiting_build_is_suspended_if_the_base_has_another_version() -> None:
+def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> None:
     """Which of both is newer, only its annotations say: neither is lost, and neither wins."""
     scene = Scene()
     story = team(scene)

@@ -74,7 +74,7 @@ def test_a_push_to_the_package_registry_becomes_a_commit(
     assert [report["images_passed_over"] for report in reports] == [1, 1, 1, 0]
 
 
-def test_other_webhook_events_are_skipped(
+def test_tag_moves_are_updates_and_other_webhook_events_are_skipped(
     gitea: GiteaServer, listener: Listener, tmp_path: Path
 ) -> None:
     scene = Scene(gitea, tmp_path)
