@@ -386,7 +386,7 @@ def test_a_version_must_have_the_minimum_age_of_the_config(created: str, verdict
     assert [one.verdict for one in report.decisions] == [verdict]
 
 
-def test_an_age_that_could_not_be_looked_up_never_passes() -> None:
+def test_a_version_of_unknown_age_never_passes() -> None:
     judge = Judge(answer=Answer(error=UnreachableError("the registry is down")))
     assert said(tagged("1.1.0"), base=tree(START, config("minimumAge: 3d")), judge=judge).exit == 75
 

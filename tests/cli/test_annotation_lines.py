@@ -61,7 +61,7 @@ def test_applications_in_a_list_are_distinguished_by_their_values(tmp_path: Path
     assert [line_of(str(file), 1, "p/image-list", value) for value in ("web=a", "web=b")] == [3, 5]
 
 
-def test_an_unreadable_file_keeps_the_given_line(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_change_the_given_line_number(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
     assert [
         line_of(str(path), 4, "p/a", "b") for path in (tmp_path / "x", tmp_path / "none", "cluster")

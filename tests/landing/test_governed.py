@@ -116,7 +116,7 @@ def test_an_event_for_the_current_version_is_unchanged_during_a_freeze() -> None
     assert one.event("1.0.0") == ("unchanged", "same")
 
 
-def test_removing_a_freeze_ends_it() -> None:
+def test_a_freeze_ends_when_it_is_removed_from_the_config() -> None:
     one = frozen()
     one.event("b", 2)
     one.branch.commit({PATH: "version: 1\n"})
