@@ -68,7 +68,7 @@ def warnings(result: Result) -> list[str]:
     return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
 
 
-def test_only_the_application_that_fails_goes_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_only_the_failing_application_is_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails, api=good)
     results, report = tmp_path / "results", tmp_path / "report.json"
     result = undoing(argo_cd, "--results-dir", results, "--report", report)
@@ -118,7 +118,9 @@ def test_a_paused_canary_is_left_alone(tmp_path: Path, argo_cd: ArgoCDServer) ->
 
 
 @pytest.mark.parametrize("play", [by_hand, never_synced])
-def test_what_was_never_synced_stays(tmp_path: Path, argo_cd: ArgoCDServer, play: Play) -> None:
+def test_a_change_that_was_never_synced_is_not_rolled_back(
+    tmp_path: Path, argo_cd: ArgoCDServer, play: Play
+) -> None:
     repo = played(argo_cd, tmp_path, web=play)
     result = undoing(argo_cd)
     assert result.code == 6
@@ -144,7 +146,7 @@ def uncompared(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("play", [unseen, uncompared])
-def test_an_argo_cd_that_is_only_slow_puts_nothing_back(
+def test_a_slow_argo_cd_does_not_cause_a_rollback(
     tmp_path: Path, argo_cd: ArgoCDServer, play: Play
 ) -> None:
     repo = played(argo_cd, tmp_path, web=play)
@@ -168,7 +170,7 @@ def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> 
     argo_cd.plays = Busy(repo, {"web": hook_fails}, [versioned(full_application("web", repo))])
 
 
-def test_a_newer_build_stays(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_newer_build_is_not_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails)
     newer = {target("web"): KUSTOMIZATION.replace("1.0.0", "1.2.0")}
     during(argo_cd, repo, lambda: commit(repo, newer, message="A newer build"))
@@ -181,7 +183,7 @@ def test_a_newer_build_stays(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     assert "is not what Git says now: 1.2.0" in warnings(result)[0]
 
 
-def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(
+def test_an_unavailable_argo_cd_does_not_cause_a_rollback(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails)
@@ -192,7 +194,7 @@ def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(
 
 
 @pytest.mark.parametrize("again", [nothing_to_sync, synced_again])
-def test_a_version_that_is_back_is_healthy_again(
+def test_the_report_confirms_that_a_restored_version_is_healthy(
     tmp_path: Path, argo_cd: ArgoCDServer, again: Play
 ) -> None:
     played(argo_cd, tmp_path, web=then(hook_fails, again))
@@ -201,7 +203,7 @@ def test_a_version_that_is_back_is_healthy_again(
     assert warnings(result) == [BACK + "the Application is healthy again"]
 
 
-def test_a_version_that_is_back_and_fails_as_well_is_an_error(
+def test_a_restored_version_that_fails_as_well_is_an_error(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails)
@@ -212,7 +214,9 @@ def test_a_version_that_is_back_and_fails_as_well_is_an_error(
     assert back == f"{BACK}the Application did not become healthy again: {cause}"
 
 
-def test_a_version_that_is_not_back_in_time(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_restored_version_that_is_not_healthy_in_time_is_a_warning(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=then(hook_fails, stuck))
     result = undoing(argo_cd)
     assert result.code == 6
@@ -224,7 +228,7 @@ def test_a_version_that_is_not_back_in_time(tmp_path: Path, argo_cd: ArgoCDServe
     )
 
 
-def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(
+def test_losing_argo_cd_after_the_rollback_keeps_the_exit_code(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     def gone(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
@@ -238,7 +242,9 @@ def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(
     assert told.startswith(f"{BACK}it is unknown whether the Application is healthy again: ")
 
 
-def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_sigterm_after_the_rollback_still_reports_the_rollback(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     looked: list[str] = []
 
     def looking(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
@@ -264,7 +270,7 @@ def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDSe
     )
 
 
-def test_it_is_reported_in_text(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_rollback_is_reported_as_text(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=hook_fails)
     told = undoing(argo_cd, "--output", "text")
     assert told.code == 6

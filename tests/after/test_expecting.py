@@ -48,7 +48,7 @@ def landed(
     [row[1:] for row in PLACES],
     ids=[row[0] for row in PLACES],
 )
-def test_the_key_to_look_at(
+def test_the_hint_names_the_key_to_look_at(
     annotations: dict[str, str], kind: TargetKind, key: str, hint: str
 ) -> None:
     (found,) = expected(
@@ -62,7 +62,7 @@ def test_the_key_to_look_at(
     )
 
 
-def test_what_kustomize_misreads_is_reported_where_it_may_be_the_reason() -> None:
+def test_a_hint_warns_that_old_kustomize_versions_misread_a_tag_with_a_digest() -> None:
     given = landed("kustomization", image=f"{WEB}:1.1.0@{DIGEST}")
     (found,) = expected([given], lambda _repo, _sub: pytest.fail("nothing is asked yet"))
     assert found.hint.endswith("Kustomize before 5 misreads tag@digest")
@@ -71,7 +71,7 @@ def test_what_kustomize_misreads_is_reported_where_it_may_be_the_reason() -> Non
 @pytest.mark.parametrize(
     ("verdict", "count"), [("update", 1), ("unchanged", 1), ("refuse", 0), ("defer", 0)]
 )
-def test_only_what_is_in_git_is_expected(verdict: str, count: int) -> None:
+def test_only_images_written_to_git_are_expected(verdict: str, count: int) -> None:
     given = landed("kustomization", verdict=verdict)
     assert len(expected([given], lambda _repo, _sub: pytest.fail("nothing is asked yet"))) == count
     nothing = landed("kustomization", image=WEB)

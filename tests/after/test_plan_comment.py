@@ -44,7 +44,7 @@ def world(comments: Callable[[str], Page]) -> World:
     )  # fmt: skip
 
 
-def test_it_is_put_where_the_job_says() -> None:
+def test_the_comment_is_posted_to_the_pull_request_of_the_job() -> None:
     page = Page()
     plan = report(decision(), command="plan")
     assert commented(plan, JOB, world(lambda _repo: page)) == plan
@@ -53,13 +53,13 @@ def test_it_is_put_where_the_job_says() -> None:
     assert body == f"{summary(as_json(plan), 60_000)}\n{MARK}\n"
 
 
-def test_the_mark_where_html_is_shown_as_text() -> None:
+def test_the_comment_marker_is_plain_markdown_on_bitbucket() -> None:
     page = Page("bitbucket")
     commented(report(decision(), command="plan"), JOB, world(lambda _repo: page))
     assert page.given[0][1] == f"[//]: # (image-update-plan: {'ab' * 32})"
 
 
-def test_a_comment_that_fails_is_a_warning() -> None:
+def test_a_comment_that_cannot_be_posted_is_a_warning() -> None:
     def fails(_repo: str) -> Page:
         raise error
 

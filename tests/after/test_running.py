@@ -55,7 +55,9 @@ def item(images: object, revision: str = NEW) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("written", "live", "end"), LIVE)
-def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
+def test_a_rollout_succeeds_only_if_the_image_is_running(
+    written: str, live: object, end: str
+) -> None:
     found = expecting(
         HEALTHY, item(live), [Expected(parse_image(written), "the key", "a hint", NEW)]
     )
@@ -82,7 +84,7 @@ def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
         (f"{WEB}:1.0.0@{OTHER}", f"is running only as 1.0.0@{OTHER}, not as 1.1.0: check x"),
     ],
 )
-def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(
+def test_a_running_image_with_a_different_digest_than_the_build_fails_the_wait(
     live: str, because: str
 ) -> None:
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, digest=DIGEST)
@@ -93,7 +95,7 @@ def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(
     )
 
 
-def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
+def test_an_image_replaced_by_kustomize_counts_as_the_original_image() -> None:
     wanted = Expected(
         parse_image(f"{WEB}:1.1.0"), "the key", revision=NEW, replaced="docker.io/library/web"
     )
@@ -104,7 +106,7 @@ def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
     )
 
 
-def test_a_rollout_that_continues_is_not_looked_at() -> None:
+def test_a_rollout_in_progress_is_not_judged() -> None:
     going = Rollout("progressing", "the sync is running")
     assert (
         expecting(
@@ -116,7 +118,7 @@ def test_a_rollout_that_continues_is_not_looked_at() -> None:
     )
 
 
-def test_many_versions_are_cut() -> None:
+def test_a_long_list_of_running_versions_is_shortened() -> None:
     live = [f"{WEB}:{number}" for number in range(9)]
     found = expecting(HEALTHY, item(live), [Expected(parse_image(f"{WEB}:10"), "x", revision=NEW)])
     assert found.because.endswith("is running only as 0, 1, 2, 3, 4 and 4 more, not as 10: check x")
@@ -131,7 +133,9 @@ LATER = [
 
 
 @pytest.mark.parametrize(("compared", "says", "state"), LATER)
-def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: str) -> None:
+def test_an_image_replaced_by_a_later_commit_is_a_warning(
+    compared: str, says: str, state: str
+) -> None:
     now = parse_image(says) if says else None
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, current=lambda _item: now)
     found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])

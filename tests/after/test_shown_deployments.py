@@ -142,7 +142,7 @@ ROWS: list[
 
 
 @pytest.mark.parametrize(("of", "ends", "told", "statuses"), ROWS)
-def test_a_run_that_waits(
+def test_a_waiting_run_reports_each_deployment_from_start_to_end(
     of: Sequence[LandedApplication],
     ends: Sequence[RolloutEnd],
     told: list[tuple[str, str]],
@@ -154,7 +154,7 @@ def test_a_run_that_waits(
     assert [one.state for one in forge.statuses] == statuses
 
 
-def test_a_run_that_does_not_wait_sees_no_success() -> None:
+def test_a_run_that_does_not_wait_reports_no_success() -> None:
     forge = Forge()
     of = [
         landed("a"),
@@ -166,7 +166,7 @@ def test_a_run_that_does_not_wait_sees_no_success() -> None:
     assert (forge.told, forge.statuses) == ([("a", "queued")], [])
 
 
-def test_what_a_deployment_says() -> None:
+def test_a_deployment_has_its_commit_state_page_and_run() -> None:
     forge = Forge()
     play(forge, [landed()], ended(succeeded=False))
     page = "https://argocd.example.com/applications/argocd/web"
@@ -178,7 +178,7 @@ def test_what_a_deployment_says() -> None:
     )
 
 
-def test_a_name_in_two_namespaces_is_reported_with_its_namespace() -> None:
+def test_a_name_in_two_namespaces_is_shown_with_its_namespace() -> None:
     forge = Forge()
     other = landed(space="team").application
     play(
@@ -193,7 +193,9 @@ def test_a_name_in_two_namespaces_is_reported_with_its_namespace() -> None:
 @pytest.mark.parametrize(
     "error", [CredentialsError("no token", hint="give one"), RepositoryError("forbidden")]
 )
-def test_a_forge_that_refuses_is_not_asked_for_all(error: TaskError) -> None:
+def test_a_forge_that_refuses_deployments_is_contacted_only_twice(
+    error: TaskError,
+) -> None:
     forge = Forge(error)
     names = [f"app-{number}" for number in range(20)]
     problems = play(forge, [landed(name) for name in names], *map(ended, names))
@@ -203,7 +205,7 @@ def test_a_forge_that_refuses_is_not_asked_for_all(error: TaskError) -> None:
     assert forge.calls == 2  # at the beginning, and once more after the wait
 
 
-def test_what_is_refused_of_one_is_shown_of_the_others() -> None:
+def test_a_deployment_refused_for_one_application_is_shown_for_the_others() -> None:
     class Picky(Forge):
         def begin(self, deployment: Deployment) -> None:
             self.error = ForgeError("invalid name") if deployment.environment == "a" else None
@@ -215,7 +217,7 @@ def test_what_is_refused_of_one_is_shown_of_the_others() -> None:
     assert forge.told == [("b", "in_progress"), ("b", "success")]
 
 
-def test_only_so_many_are_shown() -> None:
+def test_the_number_of_shown_deployments_is_limited() -> None:
     forge = Forge()
     names = [f"app-{number}" for number in range(MOST + 5)]
     (problem,) = play(forge, [landed(name) for name in names], *map(ended, names))
@@ -223,7 +225,7 @@ def test_only_so_many_are_shown() -> None:
     assert len(forge.told) == 2 * MOST
 
 
-def test_the_status_of_several() -> None:
+def test_one_commit_status_summarizes_several_deployments() -> None:
     one = Deployment("b", COMMIT, "success", "")
     for states, state, said in (
         (("success", "success"), "success", "2 synced and healthy"),

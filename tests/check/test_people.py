@@ -248,7 +248,7 @@ def _proofs(questions: Collection[Question]) -> Mapping[Question, Proof | Verdic
     }
 
 
-def test_what_passes_breaks_no_rule_without_a_word() -> None:
+def test_a_change_that_passes_breaks_no_rule_without_a_warning() -> None:
     tried = seed = merged = 0
     while tried < CHANGES:
         person = Person(seed)

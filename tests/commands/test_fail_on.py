@@ -51,7 +51,9 @@ ROWS = {
         ("waits", {"proposed"}, {"proposed"}),
     ],
 )
-def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str]) -> None:
+def test_each_reason_finds_the_images_that_need_attention(
+    word: str, found: set[str], for_three_days: set[str]
+) -> None:
     def named(older_than: int) -> set[str]:
         return {
             name
@@ -72,7 +74,7 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
         ("proposed", f"web={IMAGE} is waiting: 1.1.0 is proposed but not merged"),
     ],
 )  # fmt: skip
-def test_what_is_reported(name: str, words: str) -> None:
+def test_each_reason_is_reported_with_its_message(name: str, words: str) -> None:
     (problem,) = late_images(Status((ROWS[name],), (), 1, NOW), REASONS, 0)
     assert problem.message == words
     assert (problem.severity, problem.exit, bool(problem.hint)) == ("error", 5, True)

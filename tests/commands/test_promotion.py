@@ -97,7 +97,7 @@ def errors(report: Report) -> list[str]:
     return [one.message for one in report.problems if one.severity == "error"]
 
 
-def test_what_one_runs_is_put_to_another() -> None:
+def test_a_promotion_writes_the_version_of_the_source_to_the_target() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
     report = scene.promote("staging/web", "production/web")
@@ -109,7 +109,7 @@ def test_what_one_runs_is_put_to_another() -> None:
     assert scene.build("production/web", "b6", 6).rule == "superseded"
 
 
-def test_the_second_time_there_is_nothing_to_do() -> None:
+def test_repeating_a_promotion_changes_nothing() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
     scene.promote("staging/web", "production/web")
@@ -160,7 +160,9 @@ def four() -> Stages:
         ("staging/web", "{namespace}/api", {"staging/api": "staging/web"}),
     ],
 )
-def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -> None:
+def test_name_patterns_select_sources_and_targets(
+    given_from: str, given_to: str, expected: Mapping[str, str]
+) -> None:
     scene = four()
     scene.build("staging/web", "b7")
     scene.build("staging/api", "b8")
@@ -170,7 +172,7 @@ def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -
         assert scene.says(key) == {"staging/web": "b7", "staging/api": "b8"}[source]
 
 
-def test_the_project_of_the_source_may_name_the_target() -> None:
+def test_the_target_may_be_named_by_the_project_of_the_source() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/of-web"))
     scene.build("staging/web", "b7")
     assert sources(scene.promote("staging/web", "production/{project}")) == {
@@ -178,7 +180,7 @@ def test_the_project_of_the_source_may_name_the_target() -> None:
     }
 
 
-def test_labels_on_both_sides() -> None:
+def test_label_selectors_select_sources_and_targets() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     report = scene.promote(
@@ -187,7 +189,7 @@ def test_labels_on_both_sides() -> None:
     assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
 
 
-def test_the_name_of_a_source_is_not_a_pattern() -> None:
+def test_wildcards_in_the_name_of_a_source_are_not_expanded() -> None:
     scene = Stages(of_stage("staging/w*"), of_stage("production/web"))
     scene.build("staging/w*", "b7")
     assert rules(scene.promote("staging/*", "production/{name}")) == {}
@@ -206,7 +208,7 @@ def test_two_versions_for_one_target_are_a_usage_error(given_to: str) -> None:
     assert scene.branch.tip == tip
 
 
-def test_two_sources_with_one_version_are_one() -> None:
+def test_two_sources_with_the_same_version_count_as_one() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     scene.build("staging/api", "b7", 7)  # the one that knows its build says more
@@ -230,7 +232,9 @@ def test_two_sources_with_one_version_are_one() -> None:
         ("staging/web", "{name}/nowhere", "--to: no Application matches '{name}/nowhere'"),
     ],
 )
-def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message: str) -> None:
+def test_a_missing_source_or_target_is_an_error(
+    given_from: str, given_to: str, message: str
+) -> None:
     report = four().promote(given_from, given_to)
     assert (report.exit, errors(report)) == (3, [message])
 
@@ -256,7 +260,7 @@ def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message:
         ),
     ],
 )
-def test_the_option_that_leaves_no_target_is_named(
+def test_the_error_names_the_option_that_excludes_every_target(
     given_to: str, selector: str, message: str
 ) -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
@@ -273,7 +277,7 @@ def test_a_source_without_a_version_is_an_error() -> None:
     assert scene.says("production/web") == "1.0.0"
 
 
-def test_a_source_whose_file_cannot_be_read_is_an_error() -> None:
+def test_an_unreadable_source_file_is_an_error() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.branch.commit({path("staging/web"): "images: {"})
     assert scene.promote("staging/web", "production/web").exit == 3
@@ -288,14 +292,14 @@ def test_a_source_whose_file_cannot_be_read_is_an_error() -> None:
         ({"web.ignore_tags": "1.*"}, "ignore-tags"),
     ],
 )
-def test_the_targets_rules_decide(annotations: dict[str, str], rule: str) -> None:
+def test_the_rules_of_the_target_decide(annotations: dict[str, str], rule: str) -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web", **annotations))
     scene.build("staging/web", "1.1.0")
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": rule}
     assert scene.says("production/web") == "1.0.0"
 
 
-def test_a_hold_defers_and_the_release_writes_it() -> None:
+def test_a_hold_defers_a_promotion_and_its_release_applies_it() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.by_hand("production/web", Intent("hold", Hold("freeze", "jane", NOW)))
     scene.build("staging/web", "b7", 7)
@@ -307,7 +311,7 @@ def test_a_hold_defers_and_the_release_writes_it() -> None:
     assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build came along
 
 
-def test_after_a_rollback_what_git_says_counts() -> None:
+def test_after_a_rollback_of_the_source_its_version_in_git_is_promoted() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b7", 7), ("b8", 8)):
         scene.build("staging/web", tag, number)
@@ -326,7 +330,7 @@ def test_after_a_rollback_what_git_says_counts() -> None:
     ],
 )
 @pytest.mark.parametrize("numbered", [True, False])
-def test_a_source_that_went_back_takes_no_target_along(
+def test_a_rolled_back_source_does_not_downgrade_the_target(
     strategy: str, rule: str, numbered: bool
 ) -> None:
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
@@ -351,7 +355,7 @@ def test_a_source_that_went_back_takes_no_target_along(
     assert tags[0].rpartition(":")[2] in scene.branch.files[path("production/web")]
 
 
-def test_what_arrives_after_a_rollback_is_newer() -> None:
+def test_a_build_that_arrives_after_a_rollback_is_promoted() -> None:
     """Builds without a number: what came last is the newest."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
@@ -364,7 +368,9 @@ def test_what_arrives_after_a_rollback_is_newer() -> None:
 
 @pytest.mark.parametrize("strategy", ["newest-build", "digest"])
 @pytest.mark.parametrize("rolled_back", [False, True])
-def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_back: bool) -> None:
+def test_a_latest_build_without_a_number_does_not_count_as_rolled_back(
+    strategy: str, rolled_back: bool
+) -> None:
     """As an event would: what arrived later is newer, although a number is remembered of a build before."""
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
     both = {"update_strategy": strategy, **follows}
@@ -385,7 +391,7 @@ def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_b
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool) -> None:
+def test_a_version_older_than_the_newest_build_counts_as_rolled_back(by_hand: bool) -> None:
     """Also after the release, which ends the rollback, and if a person edits the file."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b6", 6), ("b7", 7)):
@@ -401,7 +407,7 @@ def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool)
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "not-newer"}
 
 
-def test_what_was_deferred_in_the_target_is_not_a_promotion() -> None:
+def test_a_build_deferred_in_the_target_does_not_count_as_promoted() -> None:
     """The source went back, and a build waits in the target whose hold has ended."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
@@ -418,7 +424,7 @@ def test_what_was_deferred_in_the_target_is_not_a_promotion() -> None:
     assert scene.says("production/web") == "b8"
 
 
-def test_allow_downgrade_promotes_what_was_replaced_in_the_target() -> None:
+def test_allow_downgrade_promotes_a_version_that_the_target_replaced() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key in ("staging/web", "production/web"):
         scene.build(key, "b7", 7)
@@ -431,7 +437,7 @@ def test_allow_downgrade_promotes_what_was_replaced_in_the_target() -> None:
 DIGEST = f"sha256:{'a' * 64}"
 
 
-def test_a_digest_in_the_sources_file_is_promoted_whatever_the_target_pins() -> None:
+def test_a_digest_in_the_file_of_the_source_is_always_promoted() -> None:
     scene = Stages(of_stage("staging/web", pin_digest="true"), of_stage("production/web"))
     scene.build("staging/web", f"b7@{DIGEST}", 7)
     for rule in ("admitted", "same"):
@@ -440,7 +446,7 @@ def test_a_digest_in_the_sources_file_is_promoted_whatever_the_target_pins() -> 
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
+def test_the_digest_of_the_original_event_is_kept(pinned: bool) -> None:
     annotations = {"pin_digest": "true"} if pinned else {}
     targets = (
         of_stage("production/web", **annotations),
@@ -458,7 +464,7 @@ def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
         assert f"digest: {DIGEST}" in scene.branch.files[path("production/pinned")]
 
 
-def test_a_digest_that_nobody_knows_is_reported_with_options_that_promote_has() -> None:
+def test_the_hint_about_an_unknown_digest_names_only_options_of_promote() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web", pin_digest="true"))
     scene.build("staging/web", "b7", 7)
     (decision,) = scene.promote(
@@ -468,7 +474,7 @@ def test_a_digest_that_nobody_knows_is_reported_with_options_that_promote_has() 
     assert "--image-digest" not in decision.hint
 
 
-def test_a_digest_that_only_the_state_has_comes_along() -> None:
+def test_a_digest_that_only_the_state_file_has_is_promoted() -> None:
     digest = f"sha256:{'a' * 64}"
     pinned = {"image_list": f"web={WEB}:live", "update_strategy": "digest"}
     scene = Stages(of_stage("staging/web", **pinned), of_stage("production/web", **pinned))
@@ -477,7 +483,7 @@ def test_a_digest_that_only_the_state_has_comes_along() -> None:
     assert f"digest: {digest}" in scene.branch.files[path("production/web")]
 
 
-def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
+def test_a_different_image_with_the_same_alias_is_promoted_only_if_named() -> None:
     mirror = "registry.example.com/prod/web"
     scene = Stages(of_stage("staging/web"), of_stage("production/web", image_list=f"web={mirror}"))
     scene.branch.commit({path("production/web"): KUSTOMIZATION.replace(WEB, mirror)})
@@ -496,7 +502,7 @@ def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
     )
 
 
-def test_of_several_images_one_may_be_named() -> None:
+def test_a_single_image_of_several_may_be_promoted() -> None:
     both = {"image_list": f"web={WEB},db={DB}"}
     scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
     two = KUSTOMIZATION + f"- name: {DB}\n  newTag: 1.0.0\n"
@@ -555,7 +561,9 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
         (None, "not-healthy", "staging/web has no Argo CD status"),
     ],
 )
-def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because: str) -> None:
+def test_the_healthy_option_promotes_only_healthy_versions(
+    said: Mapping[str, Any] | None, rule: str, because: str
+) -> None:
     scene = Stages(
         of_stage("staging/web") | ({"status": said} if said else {}), of_stage("production/web")
     )
@@ -588,7 +596,7 @@ def with_commits(repository: str) -> Stages:
         ("https://evil.example/steal", OURS, "admitted"),
     ],
 )
-def test_only_the_repository_that_is_named_is_asked_about_commits(
+def test_commits_are_compared_only_in_the_repository_named_by_the_user(
     written: str, named: str, rule: str
 ) -> None:
     scene = with_commits(written)
@@ -605,7 +613,7 @@ def test_only_the_repository_that_is_named_is_asked_about_commits(
     assert asked == ([named] if rule == "superseded" else [])
 
 
-def test_the_source_commit_of_the_build_is_the_commits() -> None:
+def test_the_commit_names_the_source_commit_of_the_promoted_build() -> None:
     scene = with_commits(OURS)
     commit = NEW
     messages: list[str] = []
@@ -644,7 +652,7 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
         (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),
     ],
 )
-def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
+def test_invalid_promotion_arguments_are_usage_errors(promotion: Promotion, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_promotion(promotion)
     assert caught.value.message == message
@@ -662,7 +670,7 @@ def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
         max_size=8,
     ),
 )
-def test_promote_is_an_event_like_the_sources_own(
+def test_a_promotion_gives_the_same_decision_as_an_event_for_the_build(
     strategy: str, steps: Sequence[tuple[str, int, bool]]
 ) -> None:
     """Whatever happened before: it decides as the source's build would, and the second time it changes nothing."""
@@ -706,7 +714,7 @@ def test_promote_is_an_event_like_the_sources_own(
         assert scene.branch.tip == tip
 
 
-def test_a_promotion_whose_rollout_fails_is_rolled_back() -> None:
+def test_a_promotion_with_a_failed_rollout_is_rolled_back() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
 
@@ -729,7 +737,9 @@ def test_a_promotion_whose_rollout_fails_is_rolled_back() -> None:
 @pytest.mark.parametrize(
     ("repository", "shown"), [(OURS, NEW), ("https://git.example/acme/other", "")]
 )
-def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: str) -> None:
+def test_the_deployment_is_reported_for_the_commit_of_the_source(
+    repository: str, shown: str
+) -> None:
     scene = with_commits(OURS)
     apps = [subscribe(parse_application(one), Defaults()) for one in (scene.app, *scene.others)]
     promotion = Promotion(("staging/web",), ("production/web",), repository=repository)
@@ -763,9 +773,7 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
         ("staging/api", "{name}", "'api' matches Applications of several namespaces: prod"),
     ],
 )
-def test_a_name_of_several_namespaces_is_a_usage_error(
-    given_from: str, given_to: str, several: str
-) -> None:
+def test_an_ambiguous_name_is_a_usage_error(given_from: str, given_to: str, several: str) -> None:
     scene = Stages(
         *(
             of_stage(f"{stage}/{name}")
@@ -780,7 +788,7 @@ def test_a_name_of_several_namespaces_is_a_usage_error(
     assert scene.branch.tip == tip
 
 
-def test_a_glob_for_all_namespaces_and_a_selector_are_not_mistake() -> None:
+def test_a_glob_or_a_selector_makes_an_ambiguous_name_valid() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     report = scene.promote("web", "production/*", source_selector="stage=staging")
@@ -792,7 +800,7 @@ def test_a_glob_for_all_namespaces_and_a_selector_are_not_mistake() -> None:
 
 
 @pytest.mark.parametrize("verb", ["hold", "release", "rollback"])
-def test_a_command_by_hand_takes_a_name_of_one_namespace_only(verb: str) -> None:
+def test_hold_release_and_rollback_reject_ambiguous_names(verb: str) -> None:
     scene = four()
     tip = scene.branch.tip
     intent = Intent(verb, Hold("load test"), to="previous")

@@ -90,7 +90,7 @@ def test_the_newest_of_five_builds_wins_in_all_120_orders(strategy: str, kind: s
 
 
 @pytest.mark.parametrize("strategy", VERSIONS)
-def test_replays_change_nothing_whatever_came_before(strategy: str) -> None:
+def test_replays_never_change_anything(strategy: str) -> None:
     sub, chance = subscription(strategy), random.Random(7)  # noqa: S311 - the same plays each time
     for _ in range(50):
         files = start()
@@ -104,7 +104,7 @@ def test_replays_change_nothing_whatever_came_before(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["newest-build", "digest"])
-def test_without_an_identity_what_arrives_last_wins(strategy: str) -> None:
+def test_without_an_identity_the_last_build_to_arrive_wins(strategy: str) -> None:
     sub = subscription(strategy)
     for order in itertools.permutations(range(1, 5)):
         files = start()
@@ -114,7 +114,7 @@ def test_without_an_identity_what_arrives_last_wins(strategy: str) -> None:
         assert len(files) == len(start())  # nothing is there to be remembered
 
 
-def test_one_tag_built_twice_is_told_apart_by_the_build() -> None:
+def test_two_builds_of_one_tag_are_distinguished_by_their_sequence() -> None:
     sub = subscription("semver")
     sub = replace(sub, policy=replace(sub.policy, pin_digest=True))
     digests = [f"1.2.3@sha256:{number:064x}" for number in range(4)]

@@ -292,7 +292,7 @@ LAYOUTS: dict[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", LAYOUTS)
-def test_an_update_changes_the_rendered_image_and_an_error_would_change_nothing(
+def test_an_update_either_changes_the_rendered_image_or_is_an_error(
     tmp_path: Path, tool: str
 ) -> None:
     layouts, image = LAYOUTS[tool]
@@ -398,7 +398,7 @@ def hidden_app(target: str, section: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_error_names_the_place_and_the_way_out(place: str) -> None:
+def test_the_error_names_the_hiding_value_and_the_remedy(place: str) -> None:
     target, section, texts, where, way_out = PLACES[place]
     texts = texts if "apps/a/kustomization.yaml" in texts else {**VALUES, **texts}
     one, _ = decided(hidden_app(target, section), texts)
@@ -432,7 +432,7 @@ def verdicts_of(target: str, section: dict[str, Any], texts: Texts) -> list[tupl
 
 
 @pytest.mark.parametrize("target", HIDDEN_TWICE)
-def test_a_target_may_hide_another_one_of_the_same_image(target: str) -> None:
+def test_a_target_may_be_hidden_by_another_target_of_the_same_image(target: str) -> None:
     """Both get the version. The hidden one alone has no effect."""
     section, texts = HIDDEN_TWICE[target]
     assert verdicts_of(target, section, texts) == [("update", "admitted")] * 2
@@ -440,14 +440,14 @@ def test_a_target_may_hide_another_one_of_the_same_image(target: str) -> None:
     assert verdicts_of(hidden, section, texts) == [("error", "target")]
 
 
-def test_what_hides_both_targets_is_an_error_of_both() -> None:
+def test_a_value_that_hides_both_targets_is_an_error_for_both() -> None:
     target = "helmvalues:values.yaml, helmvalues:prod.yaml"
     _section, texts = HIDDEN_TWICE[target]
     section = {"helm": {**TWO_FILES, "values": "image: {tag: 0.9.0}"}}
     assert verdicts_of(target, section, texts) == [("error", "target")] * 2
 
 
-def test_a_file_that_the_parent_reads_is_named_with_its_repository() -> None:
+def test_a_values_file_outside_the_application_needs_the_repository_annotation() -> None:
     app = hidden_app("helmvalues:/apps/values.yaml", {"helm": {"valueFiles": ["values.yaml"]}})
     texts = {**VALUES, "apps/values.yaml": "image: {tag: 1.0.0}\n"}
     assert decided(app, texts)[0].rule == "target"
@@ -480,7 +480,7 @@ def test_a_file_that_the_parent_reads_is_named_with_its_repository() -> None:
         ),
     ],
 )
-def test_what_hides_nothing_is_not_an_error(
+def test_values_that_hide_nothing_are_not_errors(
     target: str, section: dict[str, Any], texts: Texts
 ) -> None:
     one, _ = decided(hidden_app(target, section), {**VALUES, **texts})
@@ -510,7 +510,7 @@ FIRST_TAGS: dict[str, Texts] = {
 
 @pytest.mark.parametrize("target", ["", "kustomization"])
 @pytest.mark.parametrize("where", FIRST_TAGS)
-def test_what_kustomize_would_show_is_newer_than_a_first_tag(where: str, target: str) -> None:
+def test_a_tag_rendered_by_kustomize_counts_as_the_current_version(where: str, target: str) -> None:
     one, _ = decided(hidden_app(target, {}), FIRST_TAGS[where])
     assert (one.verdict, one.rule, one.current.tag) == ("refuse", "not-newer", "10.0.0")
 
@@ -524,7 +524,7 @@ def test_what_kustomize_would_show_is_newer_than_a_first_tag(where: str, target:
         (f"images:\n- name: {IMAGE}\n  newTag: 1.0.0\n  Digest: ''\n", "line 4: 'Digest'"),
     ],
 )
-def test_a_key_in_another_spelling_is_an_error(lines: str, key: str) -> None:
+def test_a_misspelt_kustomize_key_is_an_error(lines: str, key: str) -> None:
     one, _ = decided(hidden_app("kustomization", {}), {"apps/a/kustomization.yaml": lines})
     assert (one.verdict, one.rule) == ("error", "target")
     assert key in one.because
@@ -542,7 +542,7 @@ def test_an_entry_that_matches_no_image_is_a_warning() -> None:
         assert len([one for one in found if "changes nothing" in one.message]) == expected
 
 
-def test_an_alias_that_is_written_out_is_a_warning() -> None:
+def test_replacing_a_yaml_alias_with_its_value_is_a_warning() -> None:
     lines = f"x-version: &v 1.0.0\nimages:\n- name: {IMAGE}\n  newTag: *v\n"
     story = Story(hidden_app("kustomization", {}), Branch({"apps/a/kustomization.yaml": lines}))
     job = Job("run", (parse_image(f"{IMAGE}:{NEW}"),), SCOPE, Terms(), WORDING)

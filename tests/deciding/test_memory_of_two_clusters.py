@@ -78,7 +78,7 @@ def test_a_hold_on_staging_does_not_hold_production(scene: Callable[[], Pair]) -
     assert prod.event("main-4", 4) == ("defer", "held")
 
 
-def test_where_the_memory_is() -> None:
+def test_each_cluster_has_its_own_state_file() -> None:
     staging, prod = folders()
     for one in (staging, prod):
         one.event("main-2", 2)
@@ -87,7 +87,7 @@ def test_where_the_memory_is() -> None:
     ]
 
 
-def test_every_file_system_holds_the_memory() -> None:
+def test_every_path_of_a_state_file_is_valid_on_every_file_system() -> None:
     deep = "/".join(["folder"] * 580)
     longest = "n" * 240
     branch = Branch(
@@ -107,7 +107,7 @@ def test_every_file_system_holds_the_memory() -> None:
     assert ".image-update/Config-folder/argocd_web.state" in found
 
 
-def test_one_file_remembers_for_each_values_file() -> None:
+def test_one_state_file_remembers_several_values_files() -> None:
     staging, prod = chart()
     staging.event("main-2", 2)
     prod.event("main-3", 3)
@@ -116,7 +116,7 @@ def test_one_file_remembers_for_each_values_file() -> None:
     assert text.index("  web/prod.yaml:") < text.index("main-3") < text.index("  web/staging.yaml:")
 
 
-def test_an_application_at_the_root_of_its_repository() -> None:
+def test_an_application_at_the_root_has_a_state_file_at_the_root() -> None:
     story = Story(web(".", "kustomization"), Branch({"kustomization.yaml": KUSTOMIZATION}))
     story.event("main-2", 2)
     assert states(story) == [".image-update/argocd_web.state"]
@@ -126,7 +126,7 @@ def test_an_application_at_the_root_of_its_repository() -> None:
 @pytest.mark.parametrize(
     "name", ["web/kustomization.yaml", "web", "./web/", "/web/kustomization.yml"]
 )
-def test_a_hold_that_a_person_wrote_names_the_file_or_its_folder(name: str) -> None:
+def test_a_hold_written_by_hand_may_name_the_file_or_its_folder(name: str) -> None:
     state = f"files:\n  {name}:\n    hold:\n      reason: by hand\n"
     files = {"web/kustomization.yml": KUSTOMIZATION, ".image-update/web/argocd_web.state": state}
     story = Story(web("web", "kustomization"), Branch(files))
@@ -134,7 +134,7 @@ def test_a_hold_that_a_person_wrote_names_the_file_or_its_folder(name: str) -> N
     assert story.branch.files[states(story)[0]].startswith(state)
 
 
-def test_a_key_of_a_newer_version_stops_no_run() -> None:
+def test_an_unknown_key_from_a_newer_version_does_not_stop_a_run() -> None:
     _, prod = folders()
     prod.event("main-2", 2)
     (path,) = states(prod)
@@ -149,7 +149,7 @@ def test_a_key_of_a_newer_version_stops_no_run() -> None:
     assert "main-3" in text
 
 
-def test_what_version_0_1_remembered_is_not_read() -> None:
+def test_state_files_of_version_0_1_are_ignored() -> None:
     _, prod = folders()
     prod.branch.commit({".image-update/argocd_web.state": "hold:\n  reason: of 0.1\n"})
     assert prod.event("main-2", 2) == ("update", "admitted")

@@ -58,7 +58,7 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
         ),
     ],
 )
-def test_it_says_what_is_unknown_and_never_to_run_again(
+def test_a_warning_names_the_unknown_fact_and_a_remedy(
     answer: Answer, needed: list[Fact], message: str, hint: str
 ) -> None:
     found = unchecked(answer, needed, SUB)
@@ -68,7 +68,7 @@ def test_it_says_what_is_unknown_and_never_to_run_again(
     assert "run it again" not in found.hint
 
 
-def test_only_those_are_warned_who_needed_the_answer() -> None:
+def test_only_decisions_that_needed_the_answer_get_a_warning() -> None:
     """Each decision finds the answers to all questions of the run."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))
@@ -81,7 +81,7 @@ def test_only_those_are_warned_who_needed_the_answer() -> None:
 @pytest.mark.parametrize(
     "annotations", [{"update_strategy": "newest-build"}, {"web.platforms": "linux/amd64"}]
 )
-def test_bytes_that_do_not_match_their_digest_are_not_a_missing_answer(
+def test_content_that_does_not_match_its_digest_is_an_error(
     annotations: dict[str, str],
 ) -> None:
     """It counted as unknown which build is newer, and the image was written."""
@@ -93,12 +93,12 @@ def test_bytes_that_do_not_match_their_digest_are_not_a_missing_answer(
     assert report.commits == ()
 
 
-def test_an_answer_leaves_nothing_to_say() -> None:
+def test_a_complete_answer_causes_no_warning() -> None:
     assert unchecked(Answer(), ["platforms"], SUB) is None
     assert unchecked(None, ["platforms"], SUB) is None
 
 
-def test_numbers_of_two_counters_are_named_as_such() -> None:
+def test_a_comparison_across_two_counters_is_explained() -> None:
     """ "Give --sequence" was the advice, though both builds had one."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target("web"): KUSTOMIZATION}))

@@ -448,7 +448,7 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 @pytest.mark.slow
 @LIMIT
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical, OnSomebodysBranch])
-def test_histories_in_memory(machine: type[RuleBasedStateMachine]) -> None:
+def test_random_histories_in_memory_match_the_model(machine: type[RuleBasedStateMachine]) -> None:
     play(machine, histories=60, steps=20)
 
 
@@ -463,5 +463,5 @@ class InGitByBuilds(InGit):
 @pytest.mark.slow
 @LIMIT
 @pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
-def test_histories_in_git(machine: type[Histories]) -> None:
+def test_random_histories_in_git_match_the_model(machine: type[Histories]) -> None:
     play(machine, histories=8, steps=12)

@@ -408,7 +408,7 @@ class Teams(RuleBasedStateMachine):
 
 @pytest.mark.slow
 @LIMIT
-def test_teams_in_memory() -> None:
+def test_random_histories_of_teams_in_memory_match_the_model() -> None:
     play(Teams, histories=60, steps=25)
 
 
@@ -418,5 +418,5 @@ class TeamsInGit(OnGit, Teams):
 
 @pytest.mark.slow
 @LIMIT
-def test_teams_in_git() -> None:
+def test_random_histories_of_teams_in_git_match_the_model() -> None:
     play(TeamsInGit, histories=8, steps=15)

@@ -6,7 +6,7 @@ from support.history_scenes import HEAD, Scene, verdicts
 from task.errors import RepositoryError, UnreachableError
 
 
-def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_once(
+def test_a_head_branch_that_the_server_refuses_to_delete_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """GitLab and Gitea let nobody delete a protected branch by git. It is not a failure of the build."""
@@ -31,7 +31,7 @@ def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_onc
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["at once", "after a run"])
-def test_a_branch_that_cannot_be_reached_now_is_deleted_by_the_next_run(
+def test_a_head_branch_that_could_not_be_deleted_is_deleted_by_the_next_run(
     monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     scene = Scene()

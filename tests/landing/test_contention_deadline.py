@@ -37,7 +37,7 @@ def attempts(clock: ClockOfRun, contention: Contention, took: float) -> Iterator
         contention.pause("somebody was faster")
 
 
-def test_a_contended_branch_ends_at_the_deadline_and_names_it() -> None:
+def test_a_run_gives_up_on_a_contended_branch_at_the_deadline_and_names_it() -> None:
     clock = ClockOfRun()
     contention = Contention("moving main", 10.0, clock.world())
     with pytest.raises(ContendedError) as raised:
@@ -52,7 +52,7 @@ def test_a_contended_branch_ends_at_the_deadline_and_names_it() -> None:
     assert clock.said == ["info: somebody was faster"] * (count - 1)
 
 
-def test_no_attempt_follows_a_deadline_that_is_over() -> None:
+def test_no_attempt_is_made_after_the_deadline() -> None:
     clock = ClockOfRun()
     contention = Contention("changing argocd/web", 5.0, clock.world())
     contention.begin()
@@ -64,7 +64,7 @@ def test_no_attempt_follows_a_deadline_that_is_over() -> None:
     assert clock.slept == []
 
 
-def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() -> None:
+def test_time_spent_on_verifying_signatures_does_not_count_towards_the_deadline() -> None:
     clock = ClockOfRun()
     contention = Contention("moving main", 10.0, clock.world())
     contention.begin()
@@ -91,7 +91,7 @@ def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() 
         (4, 1.0, 8.0, 2.0),  # time for more attempts is left
     ],
 )
-def test_it_grows_with_the_losses_and_leaves_time(
+def test_the_pause_grows_with_each_lost_race_and_leaves_time_for_more_attempts(
     attempts: int, took: float, left: float, pause: float
 ) -> None:
     assert longest_pause(attempts, took, left) == pytest.approx(pause)

@@ -85,7 +85,7 @@ def forbidden(path: str) -> bool:
     recurse=st.booleans(),
     section=st.sampled_from(("helm", "kustomize", "directory")),
 )
-def test_nothing_else_is_ever_written(
+def test_annotations_never_write_outside_the_permitted_files(
     source: str,
     kind: str,
     where: str,
@@ -138,7 +138,7 @@ def test_nothing_else_is_ever_written(
     assert not changed & set(files) & {path for path in files if path.startswith(STATES)}
 
 
-def test_a_folder_of_manifests_with_a_file_of_the_ci_is_left_alone() -> None:
+def test_a_folder_of_manifests_that_contains_a_ci_file_is_not_changed() -> None:
     files = {"apps/a/pod.yaml": TEXTS["pod.yaml"], ".github/pod.yaml": TEXTS["pod.yaml"]}
     story = Story(application("a", URL, write_back_target="manifests:/"), Branch(files))
     assert story.event("1.1.0") == ("error", "not-permitted")

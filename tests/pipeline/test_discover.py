@@ -33,12 +33,12 @@ LOOKS = [
 @pytest.mark.parametrize(
     ("listed", "images", "expected"), [row[1:] for row in LOOKS], ids=[row[0] for row in LOOKS]
 )
-def test_whole_names_are_compared(listed: str, images: str, expected: bool) -> None:
+def test_image_names_are_compared_as_a_whole(listed: str, images: str, expected: bool) -> None:
     item: dict[str, Any] = {"metadata": {"annotations": {f"{PREFIX}image-list": listed}}}
     assert concerns(parse_images([images] if images else []), PREFIX)(item) is expected
 
 
-def test_of_2_000_applications_one_is_read() -> None:
+def test_only_one_of_2_000_applications_is_read() -> None:
     items = [
         {
             "metadata": {
@@ -60,7 +60,9 @@ def test_of_2_000_applications_one_is_read() -> None:
         ("https://git.example/prod.git", "argocd/set", 0),  # the manifest itself says more
     ],
 )
-def test_two_applications_of_one_name(other: str, generated_by: str, told: int) -> None:
+def test_two_applications_with_the_same_name_are_reported(
+    other: str, generated_by: str, told: int
+) -> None:
     """Those of two clusters, whose manifests are in one folder: only one of them would be updated, without a word."""
     staging = application("web", "https://git.example/staging.git")
     found = [

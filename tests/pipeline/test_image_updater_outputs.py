@@ -86,7 +86,7 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["id"] not in OURS], ids=lambda case: case["id"]
 )
-def test_the_same_files_with_the_same_meaning(case: dict[str, Any]) -> None:
+def test_files_have_the_same_content_as_with_image_updater(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     changed, decisions = outcome(case["input"])
     assert changed == {
@@ -94,7 +94,7 @@ def test_the_same_files_with_the_same_meaning(case: dict[str, Any]) -> None:
     }, decisions
 
 
-def test_two_images_on_one_port_both_land() -> None:
+def test_two_images_on_a_registry_with_a_port_are_both_written() -> None:
     case = next(case for case in CASES if case["id"] == "flow-hostport-existing-file")
     changed, _ = outcome(case["input"])
     assert changed["apps/web/.argocd-source-web.yaml"] == {
@@ -102,5 +102,5 @@ def test_two_images_on_one_port_both_land() -> None:
     }
 
 
-def test_what_differs_is_still_in_the_sample() -> None:
+def test_every_known_difference_is_in_the_samples() -> None:
     assert {case["id"] for case in CASES} >= set(OURS)

@@ -43,7 +43,7 @@ def matched(*rows: tuple[str, str, str, str]) -> Matched:
         ("https://git.example/other", 0),
     ],
 )
-def test_a_login_in_a_url_is_not_a_part_of_the_repository(only: str, found: int) -> None:
+def test_a_login_in_a_url_is_not_part_of_the_repository(only: str, found: int) -> None:
     app = parse_application(application("a", "https://ci:s3cret@git.example/gitops.git"), PREFIX)
     job = Job(
         "run",
@@ -69,7 +69,7 @@ def test_a_login_in_a_url_is_not_a_part_of_the_repository(only: str, found: int)
         ),
     ],
 )
-def test_two_applications_share_no_login(
+def test_applications_with_different_logins_are_not_written_together(
     second: tuple[str, str, str, str], groups: list[str]
 ) -> None:
     def login(sub: Subscription) -> str:

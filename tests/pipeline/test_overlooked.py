@@ -55,7 +55,7 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated(f"a{n}", **OTHER) for n in range(9)], []),
     ],
 )  # fmt: skip
-def test_annotations_that_are_not_read(
+def test_annotations_without_effect_are_reported(
     apps: list[Application], told: list[tuple[str, str]]
 ) -> None:
     problems = unread_keys(seen(*apps), [WEB])
@@ -66,7 +66,7 @@ def test_annotations_that_are_not_read(
         assert one.hint
 
 
-def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
+def test_only_five_other_applications_are_named_and_the_rest_is_counted() -> None:
     read = [annotated(f"a{number}", **OTHER, colour="blue") for number in range(4)]
     passed = tuple(annotated(f"b{number}", **OTHER, colour="blue") for number in range(300))
     (problem,) = unread_keys(seen(*read, skipped=passed), [WEB])
@@ -74,7 +74,7 @@ def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
     assert "image-update lint" in problem.hint
 
 
-def test_a_scan_is_about_all_of_them() -> None:
+def test_a_scan_reports_mistakes_in_all_applications() -> None:
     problems = unread_keys(
         seen(
             annotated("a", **OTHER, colour="blue"),
@@ -98,7 +98,7 @@ OLD = {**OTHER, "api__update_strategy": "latest", "api__tag_match": "any"}
 BROKEN = {**OTHER, "api__allow_tags": "regexp:(", "api__ignore_tags": "["}
 
 
-def test_old_names_of_other_applications_share_one_line() -> None:
+def test_deprecated_names_in_other_applications_share_one_line() -> None:
     mine = annotated("web", web__update_strategy="latest")
     (own, others) = warned(mine, *(annotated(f"a{number}", **OLD) for number in range(200)))
     assert own[:2] == ("argocd/web", "web.update-strategy")
@@ -109,9 +109,7 @@ def test_old_names_of_other_applications_share_one_line() -> None:
     assert others[2].endswith("argocd/a101 (api.update-strategy) and 195 more")
 
 
-def test_mistakes_of_a_few_other_applications_are_reported_in_full_and_the_rest_is_counted() -> (
-    None
-):
+def test_mistakes_in_five_other_applications_are_shown_and_the_rest_is_counted() -> None:
     found = warned(*(annotated(f"a{number}", **BROKEN) for number in range(8)))
     assert [(name, key) for name, key, _ in found[:-1]] == [
         (f"argocd/a{number}", key)
@@ -150,7 +148,7 @@ TRACKED = annotated(
     ],
 )
 @pytest.mark.parametrize("read", [True, False], ids=["read", "passed over"])
-def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None:
+def test_an_untracked_image_gets_a_suggestion(given: str, words: str, read: bool) -> None:
     found = seen(TRACKED) if read else seen(skipped=(TRACKED,))
     left = untracked(found, [image(given)])
     assert left == (image(given),)
@@ -160,13 +158,13 @@ def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None
     assert (problem.rule, problem.severity) == ("untracked", "warning")
 
 
-def test_several_that_are_near_are_all_named() -> None:
+def test_all_similar_images_are_suggested() -> None:
     found = seen(annotated("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
     (problem,) = untracked_problems(found, [image("quay.io/web")], whole=True, required=False)
     assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
 
 
-def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
+def test_untracked_images_are_not_counted_if_not_all_applications_were_read() -> None:
     (problem,) = untracked_problems(seen(TRACKED), [image("nginx")], whole=False, required=False)
     assert "other image" not in problem.hint
     (nothing,) = untracked_problems(seen(), [image("nginx")], whole=True, required=False)
@@ -189,7 +187,9 @@ def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
         ({}, "ghcr.io/acme/api", False),
     ],
 )
-def test_what_counts_as_tracked(annotations: dict[str, str], given: str, tracked: bool) -> None:
+def test_an_image_counts_as_tracked_even_if_its_entry_is_broken(
+    annotations: dict[str, str], given: str, tracked: bool
+) -> None:
     assert untracked(seen(annotated("a", **annotations)), [image(given)]) == (
         () if tracked else (image(given),)
     )
@@ -214,7 +214,9 @@ HERE = (annotated("web"), annotated("shop", "team"))
         ("x*", "warning", "name an Application that --applications contains"),
     ],
 )
-def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
+def test_an_unknown_application_name_gets_a_suggestion(
+    name: str, severity: str, words: str
+) -> None:
     problems = unknown_names((name,), HERE, (annotated("far"),))
     assert [one.severity for one in problems] == ([severity] if severity else [])
     assert all(words in one.hint and repr(name) in one.message for one in problems)
