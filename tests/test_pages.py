@@ -113,9 +113,10 @@ def test_every_page_is_in_the_menu_and_every_entry_is_a_page() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_says_at_its_top_who_it_is_for_and_what_they_have_afterwards(page: str) -> None:
+def test_a_page_says_at_its_top_who_it_is_for_and_what_they_will_learn(page: str) -> None:
     if page != "docs/figures.md":
-        assert re.match(r"# .+\n\n> \*\*For\*\* [^#]+ \*\*Afterwards\*\*", PAGES[page])
+        box = r"# .+\n\n> \*\*For\*\* [^#]+\.\s(> )?\*\*You will (learn|be able to)\*\* "
+        assert re.match(box, PAGES[page])
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
