@@ -29,7 +29,7 @@ def steps(job: str, action: str) -> list[Any]:
 
 def test_the_notes_are_the_entry_of_the_changelog_and_how_to_check() -> None:
     notes = release_notes.notes(TAG)
-    assert notes.startswith("The first version: ")
+    assert notes.startswith("The first version. ")
     assert f"release.yml@refs/tags/{TAG}" in notes
     for line in (
         "cosign verify ",
@@ -63,7 +63,7 @@ def test_the_notes_name_what_is_attached_and_signed() -> None:
 
 
 def test_what_security_promises_is_in_the_notes() -> None:
-    promise = "The release notes say how to check both."
+    promise = "The release notes explain how to verify both."
     assert promise in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
