@@ -131,7 +131,7 @@ text{fill:#1f2328;font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",san
 text{fill:#c9d1d9}}
 """
 ROW = re.compile(
-    r"^\| (?:a server|likewise)(?:.*(HTTP|SSH))?.*?([\d,]+ files) \| ([\d.]+) s.*? \| .*?([\d.]+) s\b",
+    r"^\| (?:a server|same server)(?:.*(HTTP|SSH))?.*?([\d,]+ files) \| ([\d.]+) s.*? \| .*?([\d.]+) s\b",
     re.MULTILINE,
 )
 

@@ -115,7 +115,8 @@ def test_the_menu_and_the_pages_match() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_each_page_begins_with_its_audience_and_outcome(page: str) -> None:
     if page != "docs/figures.md":
-        assert re.match(r"# .+\n\n> \*\*For\*\* [^#]+ \*\*Afterwards\*\*", PAGES[page])
+        box = r"# .+\n\n> \*\*For\*\* [^#]+\.\s(> )?\*\*You will (learn|be able to)\*\* "
+        assert re.match(box, PAGES[page])
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])

@@ -29,7 +29,7 @@ def steps(job: str, action: str) -> list[Any]:
 
 def test_the_notes_contain_the_changelog_entry_and_verification_commands() -> None:
     notes = release_notes.notes(TAG)
-    assert notes.startswith("The first version: ")
+    assert notes.startswith("The first version. ")
     assert f"release.yml@refs/tags/{TAG}" in notes
     for line in (
         "cosign verify ",
@@ -63,7 +63,7 @@ def test_every_attached_manifest_is_signed() -> None:
 
 
 def test_the_security_policy_refers_to_the_release_notes() -> None:
-    promise = "The release notes say how to check both."
+    promise = "The release notes explain how to verify both."
     assert promise in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
