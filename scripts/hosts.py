@@ -1,9 +1,9 @@
-"""Writes the parts of the hosts' manifests that repeat options, results and secrets, from one table.
+"""Generate the parts of the hosts' manifests that list options, results, and secrets from one table.
 
     python -m scripts.hosts
 
-The table is below: the parameters come from the options of the commands (`task/settings.py`), results and secrets have
-their words here. In each file, the lines between two marks are made again. The rest is written by hand.
+The parameters come from the commands' options (`task/settings.py`). The texts for results and secrets are below. In each
+file, the lines between two markers are regenerated. The rest is written by hand.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ NOTE = (
     "# Generated from ../image-update/manifests.yaml by `python -m scripts.hosts`: do not edit.\n"
 )
 
-# The parameters, in the order of the forms. Dashboards draw a field for each, and one form has at most fifty-five with
-# what a host adds to it (GitHub's has nine secrets). So these are what people fill in, what the verbs need, and what
-# names a file. Another command, or another parameter, is a row here. Everything else goes through `options`.
+# The parameters, in form order. Dashboards show a field for each, and a form has at most fifty-five fields, including
+# those that the host adds (GitHub adds nine secrets). So this list only has the parameters that people fill in, those
+# that the commands require, and files. To add a parameter, add it here. Everything else goes through `options`.
 FORM = (
     "image", "image-digest", "images-from", "names", "alias", "from", "to", "failed", "healthy", "reason", "until",
     "by", "discard", "revision", "base", "head", "applications", "application", "clusters", "require-match", "pin-digest",
@@ -55,55 +55,55 @@ FORM = (
 )  # fmt: skip
 MOST = 55
 OPTIONS = (
-    "More options of the command, one {each}, as --name value or --name=value: those that have no parameter here. "
+    "More options for the command that do not have a parameter here, one {each}, as --name value or --name=value. "
     "The reference lists them."
 )
-COMMAND = f"What to do: {', '.join(HOSTED[:-1])} or {HOSTED[-1]}."
-# What the form of a template that is submitted by itself asks for.
+COMMAND = f"Command to run: {', '.join(HOSTED[:-1])}, or {HOSTED[-1]}."
+# The form fields of a template that is submitted on its own.
 ASKED = (
     "command", "image", "applications", "names", "alias", "to", "failed", "from", "reason", "until",
     "by", "discard", "healthy", "revision",
 )  # fmt: skip
-# `applications` says where `lint` reads, and what it adds for a person is no parameter.
+# `applications` sets the source for `lint`. Its options for interactive use are not parameters.
 ONLY_OF_LINT = ("source", "holds", "from-image-updater")
 RESULTS = {
-    "status": "updated, unchanged, refused or failed. For plan and dry-run, how it would end. "
-    "For hold, updated says that the hold was written.",
+    "status": "updated, unchanged, refused, or failed. For plan and dry-run, the result that a run would have. "
+    "For hold, updated means that the hold was written.",
     "updated": "true or false: whether an image was pushed or proposed. "
-    "For plan, dry-run and hold, it is false.",
-    "commit": "Id of the commit, or of an earlier run's commit that already has this build; empty if none is known, as for plan.",
-    "pull-request": "URL of the pull request; empty if there is none.",
-    "repository": "Git repository that was written.",
-    "branch": "Branch that was written.",
-    "tag": "Tag of the image.",
-    "digest": "Digest of the image; empty if the build gave none.",
-    "applications": "Updated Applications as a JSON list, cut to fit; applications-count has their number. "
-    "For plan and dry-run, those that would be updated.",
+    "Always false for plan, dry-run, and hold.",
+    "commit": "ID of the commit, or of an earlier run's commit that already has this build. Empty if there is none, as for plan.",
+    "pull-request": "URL of the pull request. Empty if there is none.",
+    "repository": "Git repository that was written to.",
+    "branch": "Branch that was written to.",
+    "tag": "Image tag.",
+    "digest": "Image digest. Empty if the build did not provide one.",
+    "applications": "Updated Applications as a JSON list, truncated if it is too long. applications-count has the full number. "
+    "For plan and dry-run, the Applications that would be updated.",
     "applications-count": "Number of updated Applications.",
-    "rolled-back": "true or false: whether a rollout failed, and the earlier version was restored.",
-    "message": "First error, or else how it ended: one line of at most 300 bytes.",
+    "rolled-back": "true or false: whether a rollout failed and the earlier version was restored.",
+    "message": "First error, otherwise the outcome. One line of at most 300 bytes.",
     "image_ARTIFACT_INPUTS": "The image as an input of this run (uri, digest), for Tekton Chains.",
 }
-# What a skipped step, or one that did not start, must say: never that it was a success.
+# The results of a step that was skipped or did not start. They must never report success.
 FALLBACKS = {
     "status": "failed", "updated": "false", "applications": "[]", "applications-count": "0", "rolled-back": "false",
     "image_ARTIFACT_INPUTS": '{"uri":"","digest":""}',
 }  # fmt: skip
 SECRET_WORDS = {
-    "git-token": "Token that may push. It goes only to the URLs of git-credentials-url.",
-    "git-password": "Password of git-username, for the same URLs.",
+    "git-token": "Token with push access. Only sent to the URLs in git-credentials-url.",
+    "git-password": "Password for git-username, sent to the same URLs.",
     "ssh-key": "Private SSH key without a passphrase.",
-    "github-app-key": "Private key of the GitHub App github-app-id.",
-    "argocd-auth-token": "Token of Argo CD's API, for applications: argocd.",
-    "forge-token": "Token for pull requests, if the one for Git does not have the permission.",
-    "registry-password": "Password of registry-username, for registry-credentials-for.",
-    "cloudevent-token": "Token that goes to cloudevent-url.",
+    "github-app-key": "Private key of the GitHub App set with github-app-id.",
+    "argocd-auth-token": "Token for Argo CD's API, used with applications: argocd.",
+    "forge-token": "Token for pull requests, if the Git token does not have the permission.",
+    "registry-password": "Password for registry-username, used for registry-credentials-for.",
+    "cloudevent-token": "Token that is sent to cloudevent-url.",
 }
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the step: one option of one or several commands."""
+    """A step parameter: an option of one or more commands."""
 
     name: str
     default: str
@@ -112,27 +112,27 @@ class Parameter:
 
     @property
     def variable(self) -> str:
-        """The variable in which the host passes it."""
+        """The variable that the host uses to pass the parameter."""
         return PARAMETER_PREFIX + self.name.upper().replace("-", "_")
 
 
 @dataclass(frozen=True)
 class Host:
-    """How a host writes a parameter, its value in a variable, a result, and a secret."""
+    """A host's syntax for parameters, variables, results, and secrets."""
 
     parameter: str
     reference: str
     variable: str
     result: str = ""
     hidden: str = ""
-    settled: tuple[str, ...] = ()  # options that are no parameters here: the host knows them
-    paths: str = ""  # where a relative path begins
-    values: Mapping[str, str] = field(default_factory=dict)  # which are more than the parameter
+    settled: tuple[str, ...] = ()  # options that the host sets itself, so they are not parameters
+    paths: str = ""  # base of relative paths
+    values: Mapping[str, str] = field(default_factory=dict)  # instead of the plain parameter
     words: Mapping[str, tuple[str, str]] = field(
         default_factory=dict
-    )  # another default, and another help
-    command: str = ""  # beside the default of the parameter `command`
-    array: str = ""  # how a parameter is written that is an array; "" if the host has no arrays
+    )  # a different default and help text
+    command: str = ""  # appended to the default of the parameter `command`
+    array: str = ""  # syntax for array parameters, or "" if the host does not have arrays
 
 
 TEKTON = Host(
@@ -166,7 +166,7 @@ HOSTS: Mapping[Path, Host] = {
         hidden="- {{name: {variable}, valueFrom: {{secretKeyRef: "
         '{{name: "{{{{inputs.parameters.secret}}}}", key: {key}, optional: true}}}}}}',
         settled=("basic-auth-directory", "ca-file"),
-        paths="A file of the artifact source is source/….",
+        paths="Files from the artifact source are in source/….",
         values={"report": "\"{{=inputs.parameters.report == 'true' ? '/out/report.json' : ''}}\""},
         words={
             "ssh-directory": (
@@ -175,7 +175,7 @@ HOSTS: Mapping[Path, Host] = {
             ),
             "report": (
                 "false",
-                "Keep the JSON report as the artifact `report`, which needs an artifact repository (true or false).",
+                "Store the JSON report as the artifact `report`. Requires an artifact repository (true or false).",
             ),
         },
         command=ENUM,
@@ -200,7 +200,7 @@ HOSTS: Mapping[Path, Host] = {
 
 
 def parameters() -> tuple[Parameter, ...]:
-    """Return the parameters that all hosts have: the options of the commands that hosts call."""
+    """Return the parameters that all hosts have: the options of the commands that hosts can call."""
     found: dict[str, dict[str, list[str]]] = {}
     options: dict[str, Option] = {}
     for command in HOSTED:
@@ -227,13 +227,13 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def _without_dashes(text: str) -> str:
-    """Return a help that calls the parameters of the form by their names, and says of others where they go."""
+    """Return the help text with parameter names instead of options, and mark options that go into `options`."""
     text = re.sub(r"--([a-z-]+)", lambda flag: flag[1] if flag[1] in FORM else flag[0], text)
     return re.sub(r"(--[a-z-]+)", r"\1 (in options)", text)
 
 
 def _told(helps: Mapping[str, list[str]]) -> str:
-    """Return the help for `run`, or else the help for each command that takes it."""
+    """Return the help for `run`, otherwise the help for each command that accepts the option."""
     for text, commands in helps.items():
         if "run" in commands:
             return text
@@ -244,7 +244,7 @@ def _told(helps: Mapping[str, list[str]]) -> str:
 
 
 def _help(option: Option, default: object) -> str:
-    """Return the option's help, with the values that it takes. No host gives a step any stdin."""
+    """Return the option's help with its accepted values. Hosts do not provide stdin."""
     text = option.help.replace('"', "'").replace(", - (stdin)", "")
     if isinstance(default, bool) or not (default or option.metavar):
         return f"{text.rstrip('.')} (true or false)."
@@ -261,7 +261,7 @@ def _help(option: Option, default: object) -> str:
 
 
 def of_host(host: Host) -> Iterator[Parameter]:
-    """Yield the parameters as a host has them, `command` first."""
+    """Yield a host's parameters, starting with `command`."""
     yield Parameter("command", "run", COMMAND)
     for one in parameters():
         if one.name not in host.settled:
@@ -272,7 +272,7 @@ def of_host(host: Host) -> Iterator[Parameter]:
 
 
 def secrets() -> Mapping[str, str]:
-    """Return the variables that hold secrets, by their keys. Those of CI systems are not for users to set."""
+    """Return the variables for secrets by key, without those that CI systems set."""
     return {
         one.removeprefix(ENV_PREFIX).lower().replace("_", "-"): one
         for one in SECRETS
@@ -280,7 +280,7 @@ def secrets() -> Mapping[str, str]:
     }
 
 
-# The parts between marks, each as lines without indentation.
+# The parts between markers, as lines without indentation.
 
 
 def _parameters(host: Host) -> Iterator[str]:
@@ -304,7 +304,7 @@ def _declared(host: Host, one: Parameter) -> str:
 def _variables(host: Host) -> Iterator[str]:
     for one in of_host(host):
         handed_over = one.name == "command" or (one.name == "options" and host.array)
-        if not handed_over:  # these are arguments
+        if not handed_over:  # passed as arguments instead
             value = host.values.get(one.name) or host.reference.format(name=one.name)
             yield host.variable.format(variable=one.variable, value=value)
 
@@ -369,7 +369,7 @@ TABLES: Mapping[str, Callable[[Host], Iterator[str]]] = {
 
 
 def rendered(path: Path, text: str) -> str:
-    """Return the text of a manifest, or of the README next to it, with its generated parts made again."""
+    """Return the text of a manifest, or of the README next to it, with regenerated parts."""
     host = next(host for manifest, host in HOSTS.items() if manifest.parent == path.parent)
     parts = PARTS if path in HOSTS else TABLES
 
@@ -383,7 +383,7 @@ def rendered(path: Path, text: str) -> str:
 
 
 def files() -> Mapping[Path, str]:
-    """Return the text of every file that has generated parts."""
+    """Return the text of every file with generated parts."""
     readmes = (TASK.with_name("README.md"), TEMPLATE.with_name("README.md"))
     found = {path: rendered(path, path.read_text(encoding="utf-8")) for path in (*HOSTS, *readmes)}
     whole = found[TEMPLATE].replace(
@@ -393,7 +393,7 @@ def files() -> Mapping[Path, str]:
 
 
 def main() -> None:
-    """Write everything again."""
+    """Regenerate all files."""
     for path, text in files().items():
         path.write_text(text, encoding="utf-8")
 

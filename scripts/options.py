@@ -1,8 +1,8 @@
-"""Writes the table of options in docs/reference.md, the help of each command, and the hosts' manifests.
+"""Generate the options table in docs/reference.md, the help of each command, and the hosts' manifests.
 
     python -m scripts.options
 
-Options are read from the Typer app. The manifests are those of `scripts/hosts.py`.
+Options are read from the Typer app. `scripts/hosts.py` generates the manifests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WITHOUT_APPLICATIONS = ("report", "demo")
 
 
 def main() -> None:
-    """Write everything again."""
+    """Regenerate all files."""
     reference(ROOT / "docs/reference.md")
     for command in ("", *commands()):
         (ROOT / f"tests/data/help/{command or 'image-update'}.txt").write_text(both_helps(command))
@@ -40,14 +40,14 @@ def main() -> None:
 
 
 def reference(path: Path) -> None:
-    """Write the tables of all options, between the two comments."""
+    """Write the tables of all options between the two comments."""
     text = path.read_text()
     start = text.index(BEGIN) + len(BEGIN)
     path.write_text(text[:start] + table() + text[text.index(END) :])
 
 
 def table() -> str:
-    """Return every option with its variable, help, default and commands: a heading and a table for each group."""
+    """Return all options with their variables, help, defaults, and commands, with a heading and a table per group."""
     rows, panel = [], ""
     for one in all_options():
         if one.rich_help_panel != panel:
@@ -74,12 +74,12 @@ def _row(one: TyperParam) -> str:
         )
     else:
         shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
-    # The variable has its own line: with another column before it, no phone would show what the option does.
+    # The variable is on its own line. With one more column, phones would not show what the option does.
     return f"| {shown}<br>`{one.envvar}` | {one.help} | {default or '–'} | {_taken_by(one)} |"
 
 
 def _taken_by(one: TyperParam) -> str:
-    """Return the commands that take the option. The reference says which ones "all" and "writing" are."""
+    """Return the commands that accept the option. The reference defines "all" and "writing"."""
     taking = [
         name
         for name in commands()
