@@ -11,7 +11,7 @@ IMAGE = "ghcr.io/acme/web"
 PREFIX = "argocd-image-updater.argoproj.io"
 FIRST = "1.0.0"
 # Filler for repositories. Each file has a unique checksum, words, and numbers, as in a deployment repository, so that
-# 30,000 files have 8 MB and not 2.
+# 30,000 files take up 8 MB, not 2.
 DEPLOYMENT = """\
 apiVersion: apps/v1
 kind: Deployment

@@ -15,7 +15,7 @@ from bench.process import room, run
 
 ROUNDS = 9
 # The dependencies in pyproject.toml, with the parts that runs import. This run does not need
-# requests, because it does not query a server, or ruamel.yaml.
+# requests and ruamel.yaml.
 PACKAGES = "re2, requests, rich.console, ruamel.yaml, semver, sh, typer, yaml"
 
 

@@ -1,4 +1,4 @@
-"""Print metrics of the code, and check them against the limits in `scripts/house.toml`.
+"""Print code metrics, and check them against the limits in `scripts/house.toml`.
 
     python -m scripts.house
 

@@ -60,7 +60,7 @@ def demo() -> str:
         argv, cwd=ROOT, env=environ, capture_output=True, check=True, encoding="utf-8"
     )
     shown = END.split(done.stdout)[0].rstrip("\n")
-    return re.sub(r"\S*/image-update-demo-\w+/\n?gitops\.git", "/tmp/demo/gitops.git", shown)  # noqa: S108 - no file
+    return re.sub(r"\S*/image-update-demo-\w+/\n?gitops\.git", "/tmp/demo/gitops.git", shown)  # noqa: S108 - not a file
 
 
 def text_of(shown: str) -> str:
