@@ -20,7 +20,7 @@ class Ssh(NamedTuple):
     host_key: str  # "TYPE KEY"
 
     def known_hosts(self, file: Path, port: int) -> Path:
-        """Write the host key for the port that clients use to a file, and return the file."""
+        """Write the host key for the port that clients use to a file and return the file."""
         file.write_text(f"[127.0.0.1]:{port} {self.host_key}\n")
         return file
 

@@ -41,7 +41,7 @@ class Many:
         self.tags = (f"1.0.{number}" for number in count(1))
 
     def update_all(self) -> float:
-        """Send one event that updates all Applications in one commit, and return the seconds."""
+        """Send one event that updates all Applications in one commit and return the seconds."""
         tag, commits = next(self.tags), self._commits()
         spent = run(self.where, event.command(tag, self.all)).wall
         event.landed(self.repo, self.apps, tag)
@@ -49,14 +49,14 @@ class Many:
         return spent
 
     def update_first(self) -> float:
-        """Send one event that updates one Application, and return the seconds."""
+        """Send one event that updates one Application and return the seconds."""
         tag = next(self.tags)
         spent = run(self.where, event.command(tag, self.first)).wall
         event.landed(self.repo, self.apps[:1], tag)
         return spent
 
     def poll(self, app: material.App) -> float:
-        """Update one Application like a poller, and return the seconds."""
+        """Update one Application like a poller and return the seconds."""
         values = {
             "url": f"file://{self.repo}",
             "tag": next(self.tags),

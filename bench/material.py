@@ -98,7 +98,7 @@ def manifest(app: App, repo: Path) -> dict[str, Any]:
 
 
 def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
-    """Write the Applications to a file for `--applications`, and return the file."""
+    """Write the Applications to a file for `--applications` and return the file."""
     file.write_text(
         json.dumps(
             {"apiVersion": "v1", "kind": "List", "items": [manifest(app, repo) for app in wanted]}
@@ -113,7 +113,7 @@ def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path
 
 
 def fill(folder: Path, files: Iterable[tuple[str, str]]) -> Path:
-    """Create a bare repository with these files, and return its folder."""
+    """Create a bare repository with these files and return its folder."""
     subprocess.run(
         ["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True
     )
@@ -169,7 +169,7 @@ def tag_at_tip(repo: Path, app: App) -> str:
 
 
 def git(repo: Path, *args: str) -> str:
-    """Run a git command in a repository, and return its output."""
+    """Run a git command in a repository and return its output."""
     return subprocess.run(
         ["git", "-C", str(repo), *args], check=True, capture_output=True, text=True
     ).stdout.strip()

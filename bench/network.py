@@ -61,7 +61,7 @@ class Scene:
         ]
 
     def measure(self, argv: Callable[[str], list[str]]) -> tuple[float, int]:
-        """Make one change, and return (seconds, round trips)."""
+        """Make one change and return (seconds, round trips)."""
         tag = f"1.0.{next(self._tags)}"
         self.line.forget()
         spent = run(self.where, argv(tag)).wall

@@ -33,14 +33,14 @@ class Place(NamedTuple):
     tags: Iterator[int]
 
     def update(self) -> float:
-        """Send one event to the command, and return the seconds."""
+        """Send one event to the command and return the seconds."""
         tag = self._next()
         spent = run(self.where, event.command(tag, self.applications)).wall
         event.landed(self.repo, ONE, tag)
         return spent
 
     def clone(self) -> float:
-        """Make the same change with a clone, and return the seconds. The clone stays for further measurements."""
+        """Make the same change with a clone and return the seconds. The clone stays for further measurements."""
         tag, work = self._next(), self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
         script = CLONE.format(url=f"file://{self.repo}", work=work, tag=tag, file=ONE[0].override)

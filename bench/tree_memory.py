@@ -19,7 +19,7 @@ def held(pid: int) -> int:
 
 
 def main() -> int:
-    """Run the program, and return its exit code."""
+    """Run the program and return its exit code."""
     process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
     most = 0
     while process.poll() is None:

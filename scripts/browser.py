@@ -85,7 +85,7 @@ class Page:
         )
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
-        """Send a command, and return the browser's response."""
+        """Send a command and return the browser's response."""
         self._number += 1
         command = {"id": self._number, "method": method, "params": params, **self._session}
         os.write(self._write, json.dumps(command).encode() + b"\0")
@@ -116,7 +116,7 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, script: str, seconds: float = 30) -> Any:
-        """Wait until an expression is truthy, and return its value."""
+        """Wait until an expression is truthy and return its value."""
         end = time.monotonic() + seconds
         while not (value := self.run(script)):
             if time.monotonic() > end:

@@ -84,7 +84,7 @@ def versions(root: Path = ROOT) -> dict[str, set[str]]:
 
 
 def bump(version: str, root: Path = ROOT) -> list[str]:
-    """Write the version to all files, and return the changed files. A second run does not change anything."""
+    """Write the version to all files and return the changed files. A second run does not change anything."""
     changed = []
     notes = _notes(root, version)
     for path, patterns in _files(root):

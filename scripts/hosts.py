@@ -150,7 +150,10 @@ TEKTON = Host(
         "report": "$(workspaces.report.path)$(params.report)",
     },
     words={
-        "ssh-directory": ("", "Folder like ~/.ssh, used if the workspace ssh-directory is not bound."),
+        "ssh-directory": (
+            "",
+            "Folder like ~/.ssh, used if the workspace ssh-directory is not bound.",
+        ),
         "report": ("", "Write the JSON report to this file if the workspace report is not bound."),
     },
 )

@@ -336,7 +336,7 @@ def depth(frame: FrameType | None) -> int:
 
 
 def prepared(folder: Path) -> list[str]:
-    """Create a repository and an Application in this folder, and return the command line for the event."""
+    """Create a repository and an Application in this folder and return the command line for the event."""
     os.environ.clear()
     os.environ.update(PATH=os.defpath, HOME=str(folder), GIT_CONFIG_NOSYSTEM="1", LANG="C.UTF-8")
     repo = folder / "gitops.git"
