@@ -33,14 +33,14 @@ class Burst:
         self.tags = (f"1.0.{number}" for number in count(1))
 
     def all_events(self) -> float:
-        """Send an event for each image and return the CPU time in seconds."""
+        """Send an event for each image, and return the CPU time in seconds."""
         tag = next(self.tags)
         lines = ({"image": f"{OWN}-{number}:{tag}", "sequence": 1} for number in range(EVENTS))
         self.events.write_text("\n".join(map(json.dumps, lines)))
         return self._run("--images-from", str(self.events), "--images-format", "lines")
 
     def one_event(self) -> float:
-        """Send one event for the image that all Applications share and return the CPU time in seconds."""
+        """Send one event for the image that all Applications share, and return the CPU time in seconds."""
         return self._run("--image", f"{SHARED}:{next(self.tags)}")
 
     def _run(self, *images: str) -> float:

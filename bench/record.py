@@ -20,7 +20,7 @@ class Call(NamedTuple):
 
 
 def record(where: Room, argv: Sequence[str]) -> list[Call]:
-    """Run a command with a git on PATH that records every call and return the calls."""
+    """Run a command with a git on PATH that records every call, and return the calls."""
     folder = Path(mkdtemp(dir=where.folder, prefix="record-"))
     stub = folder / "bin" / "git"
     stub.parent.mkdir()

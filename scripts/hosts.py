@@ -44,7 +44,7 @@ NOTE = (
 
 # The parameters, in form order. Dashboards show a field for each, and a form has at most fifty-five fields, including
 # those that the host adds (GitHub adds nine secrets). So this list only has the parameters that people fill in, those
-# that the commands require, and files. To add a parameter, add it here. Everything else goes through `options`.
+# that the commands require, and file paths. To add a parameter, add it here. Everything else goes through `options`.
 FORM = (
     "image", "image-digest", "images-from", "names", "alias", "from", "to", "failed", "healthy", "reason", "until",
     "by", "discard", "revision", "base", "head", "applications", "application", "clusters", "require-match", "pin-digest",

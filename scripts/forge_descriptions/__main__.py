@@ -24,7 +24,7 @@ _CLOUD = "/repositories/{workspace}/{repo_slug}"
 
 
 class Source(NamedTuple):
-    """A package, and the function that reads it."""
+    """A package and the function that reads it."""
 
     package: str  # registry name and version
     folder: str  # below PACKAGES
