@@ -78,7 +78,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
 
 
 def _by_hand(crowd: Crowd, folder: Path, tag: str) -> float:
-    """Make the changes with a script, once per Application and without concurrency and return the seconds."""
+    """Make the changes with a script, once per Application and without concurrency, and return the seconds."""
     folder.mkdir()
     began = time.perf_counter()
     for app in crowd.apps:

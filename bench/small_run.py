@@ -15,7 +15,7 @@ from bench.process import room, run
 
 ROUNDS = 9
 # The dependencies in pyproject.toml, with the parts that runs import. This run does not need
-# requests and ruamel.yaml.
+# requests or ruamel.yaml.
 PACKAGES = "re2, requests, rich.console, ruamel.yaml, semver, sh, typer, yaml"
 
 
