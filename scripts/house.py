@@ -299,7 +299,7 @@ def of_one_push() -> dict[str, Figure]:
             functions.add(code)
             if code.co_qualname == "Git.run" and "push" in frame.f_locals["argv"]:
                 frames = depth(frame)
-        elif code.co_name == "__init__" and code.co_filename == "<string>":  # by dataclasses
+        elif code.co_name == "__init__" and code.co_filename == "<string>":  # of a dataclass
             kind, caller = type(frame.f_locals["self"]), frame.f_back
             imported = caller is not None and not caller.f_code.co_flags & inspect.CO_OPTIMIZED
             if is_dataclass(kind) and kind.__module__.startswith("task.") and not imported:

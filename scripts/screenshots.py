@@ -34,6 +34,7 @@ a{color:#0969da}ul{padding-left:20px}
 @media (prefers-color-scheme:dark){body{color:#f0f6fc;background:#0d1117}a{color:#4493f8}
 td,th,h1,h3{border-color:#3d444d}}
 """
+# The Applications and their constraints.
 APPS = {"shop": "^1", "search": "^1", "cart": "^1", "billing": "~1.4", "legacy": "^1", "mail": "^1"}
 
 
