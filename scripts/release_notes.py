@@ -21,7 +21,7 @@ MANIFESTS = {
     "argo-clusterworkflowtemplate.yaml": "argo-workflows/image-update-cluster/manifests.yaml",
 }
 CHECKS = """
-## Verify the release
+## Check the signatures
 
 Images, the Tekton bundle, and the attached manifests are signed by this repository's release workflow, without a long-lived
 key. To verify them, use [cosign](https://docs.sigstore.dev/cosign/system_config/installation/) 3:
