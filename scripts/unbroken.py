@@ -1,7 +1,7 @@
 """A Markdown extension that prevents line breaks at hyphens in the names of options, keys, and files.
 
 Words in inline code are wrapped in a `span`, which docs/stylesheets/extra.css keeps on one line. Longer words may
-break, because they are wider than a phone.
+break, because they are wider than a phone screen.
 """
 
 from __future__ import annotations
