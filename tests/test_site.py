@@ -33,7 +33,7 @@ QUESTIONS = {
     "migrate": "from-image-updater.html",
     "ecr": "how-to/private-registries.html",
     "harbor": "how-to/private-registries.html",
-    "webhook": "how-to/one-trigger.html#the-webhook-of-your-registry",
+    "webhook": "how-to/one-trigger.html#your-registrys-webhook",
     "timestamp": "ordering.html#a-timestamp-in-the-tag",
     "two pipelines": "ordering.html#two-pipelines",
     "notification": "observability.html#events-and-notifications",
