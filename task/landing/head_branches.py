@@ -489,7 +489,7 @@ def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches without moves if the base now has one of their builds, or a newer one."""
+    """Return head branches without moves if the base has one of their builds, or a newer one."""
     asked = {
         key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
     }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Repository(Protocol):
-    """A Git repository with compare-and-swap: `land` fails if the branch moved after it was read."""
+    """A Git repository with compare-and-swap: `land` fails if the branch moved since the read."""
 
     @property
     def atomic(self) -> bool:
@@ -339,7 +339,7 @@ class World(Protocol):
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who reverts changes to a field of a live Application: "ApplicationSet web", or ""."""
+        """Return who reverts changes to a live Application's field: "ApplicationSet web", or ""."""
 
     def live(self) -> LiveApplications | None:
         """Return the live Applications, or None if Applications don't come from a cluster or Argo

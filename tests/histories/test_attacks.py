@@ -163,7 +163,7 @@ def test_a_list_that_nobody_can_read_is_an_error_of_its_head_only(text: str) -> 
             scene.branch.heads[name] = replace(one, files={list_path(HEAD): text})
     report = scene.event("web:1.2.0")
     assert verdicts(report) == ["error"]
-    assert "the list of what waits on bump cannot be read" in report.decisions[0].because
+    assert "cannot read the list of builds waiting on bump" in report.decisions[0].because
     assert verdicts(scene.event("web:1.2.0", story=scene.direct)) == ["update"]
 
 

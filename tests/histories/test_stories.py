@@ -451,7 +451,7 @@ def test_a_replay_of_a_build_whose_proof_is_gone_is_refused_and_the_build_leaves
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["refuse"]
     assert sorted(told(report)) == [("api", "1.1.0", "waits"), ("web", "1.1.0", "dropped")]
-    assert all("takes its place" not in row.because for row in report.waiting)
+    assert all("replaced by" not in row.because for row in report.waiting)
     assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]
 
 
@@ -547,7 +547,7 @@ def test_a_build_of_another_application_is_left_to_its_own_run_if_the_base_has_a
     report = scene.event("cron:1.2.0")
     (row,) = report.waiting
     assert (row.application, row.tag, row.outcome) == ("argocd/b", "1.1.0", "waits")
-    assert row.because == "main now has 1.0.1, not 1.0.0; its annotations were not read in this run"
+    assert row.because == "main now has 1.0.1, not 1.0.0; this run did not read its annotations"
     assert "newTag: 1.0.1" in scene.branch.heads[HEAD].files[target("b")]
     scene.event("web:1.0.9", story=story)
     assert "newTag: 1.1.0" in scene.branch.heads[HEAD].files[target("b")]
@@ -571,7 +571,7 @@ def test_a_build_of_another_application_whose_place_is_gone_is_named_and_listed_
     )
     assert "apps/b" in row.because
     (problem,) = report.problems
-    assert "1.1.0, which waits on bump, cannot be decided" in problem.message
+    assert "cannot decide 1.1.0, which is waiting on bump" in problem.message
     assert problem.application == "argocd/b"
     head = scene.branch.heads[HEAD].files
     assert "1.1.0" not in head.get(target("b"), "")

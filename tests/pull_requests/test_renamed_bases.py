@@ -79,7 +79,7 @@ def test_what_could_not_be_closed_is_closed_by_the_next_run(scene: Scene) -> Non
         else None
     )
     result = scene.call("run", "--image", f"{WEB}:1.2.0")
-    assert "is obsolete, and was not closed" in result.stderr
+    assert "is obsolete but could not be closed" in result.stderr
     assert len(scene.server.open) == 2
     scene.server.before = lambda _request: None
     scene.server.faults.clear()
