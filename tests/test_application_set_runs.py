@@ -62,7 +62,7 @@ def test_what_a_set_in_git_generates_is_updated_in_one_commit(tmp_path: Path) ->
         ("argocd/shop-eu", "update", "argocd/fleet"),
         ("argocd/web-eu", "update", "argocd/fleet"),
     ]
-    assert "ApplicationSets rendered: 1; Applications that they generate: 2" in result.stderr
+    assert "rendered ApplicationSets: 1; generated Applications: 2" in result.stderr
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def test_a_token_that_may_see_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> 
     assert "none exists, or the token is not allowed to read it" in result.stderr
     named = with_argocd(argo_cd, "--application", "web")
     assert named.code == 3
-    assert "no Application is called 'web'" in named.stderr
+    assert "there is no Application named 'web'" in named.stderr
 
 
 def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(

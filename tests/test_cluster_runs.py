@@ -301,7 +301,7 @@ def test_a_name_that_no_application_of_the_cluster_has(
     assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
     unknown = run_here("--application", "wbe")
     assert unknown.code == 3
-    assert "no Application is called 'wbe'\n  fix: did you mean web?" in unknown.stderr
+    assert "there is no Application named 'wbe'\n  fix: did you mean web?" in unknown.stderr
 
 
 def test_an_image_updater_configures_what_it_references(
@@ -362,7 +362,7 @@ def test_hold_rollback_and_release(tmp_path: Path, api: KubernetesApi, run_here:
     assert refreshed(api)[:2] == ["argocd/web"] * 2
     unknown = run_here("nobody", "--reason", "x", command="hold")
     assert unknown.code == 3
-    assert "no Application is called 'nobody'" in unknown.stderr
+    assert "there is no Application named 'nobody'" in unknown.stderr
 
 
 # Credentials

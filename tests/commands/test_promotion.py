@@ -218,10 +218,10 @@ def test_two_sources_with_one_version_are_one() -> None:
 @pytest.mark.parametrize(
     ("given_from", "given_to", "message"),
     [
-        ("staging/wep", "production/*", "no Application is called 'staging/wep'"),
-        ("nowhere/*", "production/*", "no Application's name matches 'nowhere/*'"),
-        ("staging/web", "production/wep", "no Application is called 'production/wep'"),
-        ("staging/web", "nowhere/*", "no Application's name matches 'nowhere/*'"),
+        ("staging/wep", "production/*", "there is no Application named 'staging/wep'"),
+        ("nowhere/*", "production/*", "no Application matches 'nowhere/*'"),
+        ("staging/web", "production/wep", "there is no Application named 'production/wep'"),
+        ("staging/web", "nowhere/*", "no Application matches 'nowhere/*'"),
         (
             "staging/web",
             "{namespace}/{name}",
@@ -752,13 +752,13 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
 @pytest.mark.parametrize(
     ("given_from", "given_to", "several"),
     [
-        ("web", "production/api", "'web' matches Applications of several namespaces: prod"),
+        ("web", "production/api", "'web' matches Applications in several namespaces: prod"),
         (
             "staging/api",
             "web",
-            "'web' matches Applications of several namespaces: production/web, qa/web",
+            "'web' matches Applications in several namespaces: production/web, qa/web",
         ),
-        ("staging/api", "{name}", "'api' matches Applications of several namespaces: prod"),
+        ("staging/api", "{name}", "'api' matches Applications in several namespaces: prod"),
     ],
 )
 def test_a_name_of_several_namespaces_is_a_usage_error(
@@ -800,7 +800,7 @@ def test_a_command_by_hand_takes_a_name_of_one_namespace_only(verb: str) -> None
         UsageError, match="several namespaces: production/web, staging/web"
     ) as caught:
         scene.run(job)
-    assert caught.value.hint == "write production/web, or '*/web' for all of them"
+    assert caught.value.hint == "use production/web, or '*/web' for all of them"
     assert scene.branch.tip == tip
     one_namespace = replace(narrow, namespaces=("staging",))
     for each in (one_namespace, replace(narrow, names=("*/web",))):

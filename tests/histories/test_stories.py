@@ -153,7 +153,7 @@ def test_the_config_of_such_a_branch_counts_as_well() -> None:
     )
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["error"]
-    assert f"the config on {HEAD} asks for a pull request" in report.decisions[0].because
+    assert f"the config on {HEAD} requires a pull request" in report.decisions[0].because
 
 
 def test_a_freeze_of_the_base_counts_on_such_a_branch() -> None:
@@ -494,7 +494,7 @@ def test_a_run_says_that_it_could_not_take_away_what_another_run_has_changed_mea
     assert scene.waiting == {"web": "1.3.0", "cron": "1.2.0"}
     (problem,) = report.problems
     assert problem.message == (
-        "what waits on bump was not decided again: another run was faster there"
+        "the builds waiting on bump were not decided again: another run was faster"
     )
 
 

@@ -20,12 +20,16 @@ def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_onc
     monkeypatch.setattr(scene.branch, "drop", drop)
     scene.story.log.clear()
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
-    assert [line for level, line in scene.story.log if "stays, as the server" in line and level]
+    assert [
+        line
+        for level, line in scene.story.log
+        if f"{HEAD} was not deleted: the server" in line and level
+    ]
     listed = scene.branch.lists[HEAD]
     assert (listed.builds, listed.closing) == ((), "")
     scene.story.log.clear()
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
-    assert not [line for _, line in scene.story.log if "stays" in line]
+    assert not [line for _, line in scene.story.log if "was not deleted" in line]
     scene.event("web:1.2.0")
     assert scene.branch.heads[HEAD].before == scene.branch.files  # it is ours, and made anew
 

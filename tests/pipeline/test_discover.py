@@ -69,5 +69,5 @@ def test_two_applications_of_one_name(other: str, generated_by: str, told: int) 
     ]
     result = discovered(found, SCOPE, lambda _origin: None)
     assert [one.origin for one in result.applications] == ["staging.yaml:1"]
-    message = "two Applications have the same name, and only the first one counts: argocd/web (staging.yaml:1 and prod.yaml:1)"
+    message = "two Applications have the same name, and only the first one is used: argocd/web (staging.yaml:1 and prod.yaml:1)"
     assert [(one.message, one.severity) for one in result.problems] == [(message, "warning")] * told

@@ -104,7 +104,7 @@ def test_old_names_of_other_applications_share_one_line() -> None:
     assert own[:2] == ("argocd/web", "web.update-strategy")
     assert others[0] == ""
     assert others[2].startswith(
-        "200 other Applications have annotations that work, but that lint warns about: argocd/a0 ("
+        "200 other Applications have annotations that work but that lint warns about: argocd/a0 ("
     )
     assert others[2].endswith("argocd/a101 (api.update-strategy) and 195 more")
 
@@ -119,7 +119,7 @@ def test_mistakes_of_a_few_other_applications_are_reported_in_full_and_the_rest_
         for key in ("api.allow-tags", "api.ignore-tags")
     ]
     assert found[-1][2] == (
-        "3 other Applications have annotations that are wrong, so their images are not updated: "
+        "3 other Applications have invalid annotations, so their images are not updated: "
         "argocd/a5 (api.allow-tags), argocd/a6 (api.allow-tags), argocd/a7 (api.allow-tags)"
     )
 
@@ -208,10 +208,10 @@ HERE = (annotated("web"), annotated("shop", "team"))
         ("shpo", "error", "did you mean shop?"),
         ("argocd/wep", "error", "did you mean argocd/web?"),
         ("argocd/shop", "error", "did you mean team/shop?"),
-        ("nothing-like-it", "error", "name an Application that --applications contains"),
-        ("far", "error", "widen --namespace, --project or --selector: it leaves out"),
+        ("nothing-like-it", "error", "use an Application that is in --applications"),
+        ("far", "error", "check --namespace, --project or --selector: an Application with that"),
         ("fra", "error", "did you mean far?"),
-        ("x*", "warning", "name an Application that --applications contains"),
+        ("x*", "warning", "use an Application that is in --applications"),
     ],
 )
 def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:

@@ -51,7 +51,7 @@ def test_the_new_request_takes_the_place_of_the_old_one(
     assert f"newTag: {waits}" in show(scene.repo, new.head, target("a"))
     assert old.head not in scene.server.branches
     assert "so Image Update closed this request. `its base is now called trunk. http" in old.body
-    assert f"/{new.number} proposes what waits`" in old.body
+    assert f"/{new.number} proposes the waiting builds`" in old.body
     tips = scene.tips()
     assert verdict(scene.event(f"{WEB}:{waits}")) == ("unchanged", "same")
     assert verdict(scene.event(f"{WEB}:1.3.0")) == ("update", "admitted")
@@ -143,7 +143,8 @@ def test_what_a_person_has_closed_stays_closed(seen: bool, scene: Scene) -> None
     report = scene.event(f"{WEB}:1.1.0")
     assert verdict(report) == ("refuse", "superseded")
     assert (
-        f"/{old.number}: a person closed the request for this build" in report["decisions"][0]["because"]
+        f"/{old.number}: a person closed the request for this build"
+        in report["decisions"][0]["because"]
     )
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("refuse", "superseded")
     assert scene.server.open == []
