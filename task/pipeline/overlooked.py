@@ -179,9 +179,9 @@ def untracked_problems(
                 if len(tracked) > 1
                 else "one other image is tracked"
             )
-            way = f"{count}; use the image name as in image-list"
+            way = f"{count}; use the image name from image-list"
         elif tracked or not whole:
-            way = "use the image name as in image-list"
+            way = "use the image name from image-list"
         else:
             way = (
                 "no Application with an image-list was found: check --applications and the filters"

@@ -1,4 +1,4 @@
-"""What is closed where nothing waits any more."""
+"""Requests and branches are closed once nothing is waiting there any more."""
 
 import pytest
 from support.history_scenes import HEAD, Scene, verdicts
@@ -9,7 +9,7 @@ from task.errors import RepositoryError, UnreachableError
 def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """GitLab and Gitea let nobody delete a protected branch by git. It is not a failure of the build."""
+    """GitLab and Gitea don't allow deleting a protected branch with git. The build does not fail."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.write("web", "1.1.0")
@@ -31,7 +31,7 @@ def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_onc
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
     assert not [line for _, line in scene.story.log if "was not deleted" in line]
     scene.event("web:1.2.0")
-    assert scene.branch.heads[HEAD].before == scene.branch.files  # it is ours, and made anew
+    assert scene.branch.heads[HEAD].before == scene.branch.files  # it is ours, and created again
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["at once", "after a run"])

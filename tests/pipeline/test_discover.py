@@ -1,4 +1,4 @@
-"""The first look at an Application, by its metadata: is it worth reading whole?"""
+"""The first check of an Application, by its metadata: is it worth reading completely?"""
 
 from typing import Any
 
@@ -57,11 +57,15 @@ def test_of_2_000_applications_one_is_read() -> None:
     [
         ("https://git.example/prod.git", "", 1),
         ("https://git.example/staging.git", "", 0),  # the same, found twice
-        ("https://git.example/prod.git", "argocd/set", 0),  # the manifest itself says more
+        (
+            "https://git.example/prod.git",
+            "argocd/set",
+            0,
+        ),  # the Application's own manifest is more precise
     ],
 )
 def test_two_applications_of_one_name(other: str, generated_by: str, told: int) -> None:
-    """Those of two clusters, whose manifests are in one folder: only one of them would be updated, without a word."""
+    """For two clusters with their manifests in one folder, only one Application would be updated, without a warning."""
     staging = application("web", "https://git.example/staging.git")
     found = [
         Found(staging, "staging.yaml:1"),

@@ -21,7 +21,7 @@ def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Ap
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
-    """As a source of manifests gives them: all are read; or as a cluster does, some by their metadata alone."""
+    """As a source of manifests returns them (all are read), or as a cluster does (some only by their metadata)."""
     subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
     return Seen(subscribed, apps, skipped)
 
@@ -37,16 +37,16 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
         ([annotated("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
         ([annotated("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
-        # an error of the run, whose decision tells of it
+        # an error of the run, reported by the decision
         ([annotated("a", web__allow_tag="any")], []),
-        # of an image that is not this event's, in an Application that takes it
+        # for another image, in an Application that uses this event's image
         ([annotated("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
          [("argocd/a", "unknown annotation 'api.allow-tag'")]),
-        # without an image-list, or nearly with one
+        # without an image-list, or with a misspelled one
         ([annotated("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         ([annotated("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
         ([annotated("a", image_list="", write_back_method="git")], []),
-        # Applications that the event is not about, in one line
+        # Applications that the event does not concern, in one line
         ([annotated("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
         ([annotated("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
         ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
@@ -184,7 +184,7 @@ def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
             {"image_list": "ghcr.io/acme/web:>=1.0"},
             "ghcr.io/acme/web",
             True,
-        ),  # cannot be read, and may be it
+        ),  # unreadable, so it may match
         ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/api", False),
         ({}, "ghcr.io/acme/api", False),
     ],
