@@ -126,7 +126,7 @@ def test_a_persons_commit_is_kept_and_the_log_names_it(tmp_path: Path) -> None:
         "file",
     )
     said = image_update("run", *given).stderr
-    assert f"updates/a keeps {theirs[:12]} by Tests: Our own change\n" in said
+    assert f"updates/a keeps commit {theirs[:12]} by Tests: Our own change\n" in said
     assert git(scene.repo, "rev-parse", "updates/a^") == theirs
 
 

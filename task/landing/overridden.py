@@ -66,7 +66,7 @@ def _marker(
 
 
 def called(decision: Decision) -> str:
-    """Return a decision's Application and alias, for people."""
+    """Return a decision's Application and alias, as shown in reports."""
     app = decision.subscription.application.key
     alias = decision.subscription.entry.alias
     return f"{app} ({alias})" if alias else app

@@ -230,7 +230,7 @@ class World(Protocol):
     always_prove: bool  # whether the command line requires a proof of every image
 
     def applications(self) -> Iterable[Found]:
-        """Yield the manifests of the Applications in question."""
+        """Yield the manifests of the Applications to consider."""
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out because of
@@ -255,16 +255,16 @@ class World(Protocol):
         """Return the change that `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
-        """Return a text that identifies the login.
+        """Return a string that identifies the login.
 
-        Updates may share a commit if the texts are equal.
+        Updates may share a commit if the strings are equal.
         """
 
     def now(self) -> float:
         """Return the seconds on a clock that never goes back."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but not longer than until a signal arrives."""
+        """Wait until the time is over or a signal arrives."""
 
     def jitter(self) -> float:
         """Return a random number from 0 to 1, so that many writers do not retry in step."""

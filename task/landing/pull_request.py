@@ -57,7 +57,7 @@ def as_it_stands(
         return None
     at = head.tip
     decisions = prepared.with_updates_as(
-        Verdict("unchanged", "same", f"{newest.url} proposes exactly this")
+        Verdict("unchanged", "same", f"{newest.url} already proposes this")
     )
     landed = grouped_by_application(decisions, prepared.changeset.repo, at)
     told = Outcome(

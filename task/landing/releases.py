@@ -140,7 +140,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Tell whether a person has since set the same hold again."""
+    """Tell whether a person has set the same hold again since then."""
     for move in moves:
         sub = move.subscription
         if (sub.application.key, sub.home) != (release.application, release.folder):
@@ -154,7 +154,7 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
 
 
 def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
-    """Add to the move of a release when the base's hold ends."""
+    """Add to a release's reason when the hold on the base ends."""
     sub = move.subscription
     for release in releases:
         of_app = (release.application, release.folder) == (sub.application.key, sub.home)
@@ -167,7 +167,7 @@ def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
 
 
 def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
-    """Return (Application, what is released, reason), for people."""
+    """Return (Application, what is released, reason) for messages."""
     was = f"released: it was {hold_text(release.hold)}"
     dropped = "released: the waiting build is discarded"
     what = release.image or "all images"
@@ -175,7 +175,7 @@ def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
 
 
 def hold_of(release: ListedRelease) -> str:
-    """Return the ended hold, for people: `argocd/web (api): held by jane: INC-42`."""
+    """Return the ended hold as text: `argocd/web (api): held by jane: INC-42`."""
     what = release.image or "all images"
     why = f"deferred {release.deferred}" if release.hold == NOTHING else hold_text(release.hold)
     return f"{release.application} ({what}): {why}"

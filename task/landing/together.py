@@ -144,7 +144,7 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
             proves=number < MOST_PROVED,
         )
         by_ask |= decided_again
-        # a run was killed after the list was pushed, and before the head branch was
+        # a run was killed after it pushed the list, but before it pushed the head branch
         late = not (head.listed.arrived or head.as_listed)
         waits[name] = replace(waits[name], moved=late or name in heirs)
         kept_moves += _kept_moves(name, waits[name])
@@ -373,7 +373,8 @@ def _tried(
     problems: list[Problem] = []
     if written and not proves:
         message = (
-            f"the builds waiting on {head} were not verified again: this run has too many branches"
+            f"the builds waiting on {head} were not verified again: this run affects too"
+            " many branches"
         )
         problems.append(Problem(Trouble.warning("signature", message)))
     for build, fate in left:

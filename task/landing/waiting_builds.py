@@ -58,7 +58,7 @@ from task.proof import Proof
 
 Decided = tuple[Ask, Move]  # an ask and the move decided for it
 LONG_AGO = "1970-01-01T00:00:00Z"  # a waiting build was old enough when it was listed
-UNANSWERED = "registry"  # the rule of a build that stays because the registry did not answer
+UNANSWERED = "registry"  # the rule of a build that stays because a server did not answer
 UNREAD = "this run did not read its annotations"
 
 
@@ -123,7 +123,7 @@ class BuildFate:
     because: str
     move: Move | None = None
     rule: str = ""  # why it must not wait any longer, whatever else is decided
-    doubt: bool = False  # whether the registry did not answer
+    doubt: bool = False  # whether a server did not answer
     stands: bool = False  # on somebody else's branch, which the run does not replace
 
     def row(self, head: str) -> HeadBuildRow:
@@ -184,7 +184,7 @@ class WaitsOnHead:
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The builds that leave the list in this run, and why, for people."""
+        """The builds that leave the list in this run, and why, as text."""
         return tuple(
             f"{fate.listed.application} ({fate.listed.alias or fate.listed.image})"
             f" {fate.listed.version}: {fate.because}"
@@ -303,7 +303,7 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
 def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
-    """Return the pairs of source commits whose order decides between waiting and other builds."""
+    """Return the source commit pairs whose order decides between waiting and other builds."""
     events = {ask.key: move.build for ask, move in decided}
     pairs: list[tuple[str, str, str]] = []
     for entry in waiting:
@@ -317,7 +317,7 @@ def pairs_of(
 
 # What becomes of a waiting build if the command is about the same image. The outcomes of the ask
 # are: it writes a newer build than the waiting one, an older one, or the same; it changes nothing;
-# another command than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
+# a command other than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
 #   decided_again    the waiting build is decided again, with what is remembered after the command.
 #                    Under a new hold, it is deferred and leaves the list
 #   written_by_ask   the ask writes the same build
@@ -389,9 +389,7 @@ def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
 
 
 def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
-    """Return why a promotion's source no longer has the version, or "" if it has it or that is
-    unknown.
-    """
+    """Return why a promotion's source no longer has the version, or "" if it may have it."""
     if not listed.promoted_from:
         return ""
     image = parse_image(listed.image).identity
@@ -451,7 +449,7 @@ def standing_on(
             continue
         on_branch = _version_in(view, sub)
         if on_branch == listed.version:
-            fates.append(BuildFate(listed, "waits", f"{waiting_list.head} has it", stands=True))
+            fates.append(BuildFate(listed, "waits", f"it is on {waiting_list.head}", stands=True))
         else:
             fates.append(
                 BuildFate(
@@ -603,7 +601,7 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     if verdict.verdict == "defer":
         hold = waiting.situation.hold
         return move, "deferred", hold_text(hold) if hold else verdict.because
-    if verdict.verdict == "error":  # the registry did not answer, so the build stays
+    if verdict.verdict == "error":  # a server did not answer, so the build stays
         unknown = Verdict("update", UNANSWERED, f"{verdict.because}; the build stays")
         return (
             Move(waiting.situation.decision(waiting.image, unknown), waiting.build),

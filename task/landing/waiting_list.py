@@ -83,7 +83,7 @@ class ListedBuild(Versioned):
     target: str = ""  # as `Subscription.target`
     path: str = ""
     folder: str = ""  # of the Application's state file
-    source: str = ""  # the path in the Application's source
+    source: str = ""  # the Application's source path
     kind: str = ""  # of that source: "Helm", …
     keys: Keys = Keys()
     build: Build = Build()
@@ -230,7 +230,7 @@ def _unreadable_list(head: str, why: str) -> TargetError:
 
 
 def read_list(text: str) -> WaitingList:
-    """Parse a list. Raises `TargetError` with the mistake, and its line if known."""
+    """Parse a list. Raises `TargetError`, with the line if it is known."""
     if len(text) > LARGEST:
         raise TargetError("it is larger than 1 MB")
     tree = parse(text)

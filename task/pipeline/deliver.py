@@ -262,8 +262,8 @@ def _strange_memory(memory: Files) -> list[Problem]:
         Problem(
             Trouble.warning(
                 "target",
-                f"{printable(path)} on the memory branch was not written by a run: the next commit"
-                " there leaves it out",
+                f"{printable(path)} on the memory branch was not written by a run: it will be left"
+                " out of the next commit there",
                 hint,
             )
         )
@@ -276,7 +276,7 @@ def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[HeadBuildRow]:
 
 
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
-    """Return rows for merged builds. By now, the base may have another version."""
+    """Return rows for merged builds. The base may have changed since the merge."""
     return [
         BuildFate(build, "merged", f"{name} was merged into {base}").row(name)
         for name, head in heads.items()
@@ -436,7 +436,7 @@ class DeliveryLander:
             return
         said = printable(head.branch.message.partition("\n")[0])
         by = printable(head.branch.by) or "somebody"
-        self.world.log("info", f"{head.branch.branch} keeps {head.tip[:12]} by {by}: {said}")
+        self.world.log("info", f"{head.branch.branch} keeps commit {head.tip[:12]} by {by}: {said}")
 
     def _told(
         self,
@@ -472,7 +472,7 @@ class DeliveryLander:
                         replace(listed, commit=head.listed.commit) if undeleted else listed
                     )
                     closed = True
-            except Outpaced:  # meanwhile, another run proposes something there
+            except Outpaced:  # another run now proposes something there
                 self.outpaced.add(name)
             except TaskError as error:
                 self.world.log("warning", f"{name} was not deleted: {error.message}")

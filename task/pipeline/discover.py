@@ -58,7 +58,7 @@ class Discovered:
 
 
 def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
-    """Return all relevant manifests, each Application once.
+    """Sort out the relevant manifests, with each Application once.
 
     A manifest that cannot be read becomes a warning.
     """
@@ -323,7 +323,7 @@ def _as_error(problem: Problem) -> Problem:
 
 
 def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
-    """Return warnings about untracked images and unknown annotations."""
+    """Return warnings about untracked images and annotations without effect."""
     # The projects of skipped Applications are unknown, so leave them out if the run is limited to
     # projects.
     whole = not (job.scope.narrow.projects and seen.skipped)

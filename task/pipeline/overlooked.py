@@ -1,5 +1,5 @@
-"""Pure code that finds mistakes that would go unnoticed: unknown annotations, untracked images, and
-unknown names.
+"""Pure code that finds mistakes that would go unnoticed: annotations without effect, untracked
+images, and unknown names.
 
 A run that does nothing by mistake must not look successful. Each of the event's Applications gets
 its own warning. All others share one line, so that one team's typo does not fill every pipeline's
@@ -63,7 +63,7 @@ class Seen:
 
 
 def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
-    """Return a warning for each unknown annotation, and a single one for all other Applications.
+    """Return a warning for each annotation without effect, or a single one for other Applications.
 
     An Application gets its own warnings if it uses one of the images, if there are no images, or if
     it does not have an `image-list`.

@@ -433,7 +433,7 @@ def test_a_replay_says_which_branch_has_it_and_what_the_base_has() -> None:
     scene.event("web:1.2.0")
     scene.branch.commit_on(HEAD, {"notes.md": "mine\n"})
     (decision,) = scene.event("web:1.2.0").decisions
-    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} has it already")
+    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} already has it")
     assert decision.current.version == FIRST
 
 

@@ -50,7 +50,7 @@ def test_the_new_request_takes_the_place_of_the_old_one(
     assert (new.base, new.head != old.head, old.state) == ("trunk", True, "closed")
     assert f"newTag: {waits}" in show(scene.repo, new.head, target("a"))
     assert old.head not in scene.server.branches
-    assert "so Image Update closed this request. `its base is now called trunk. http" in old.body
+    assert "so Image Update closed this request. `its base is now named trunk. http" in old.body
     assert f"/{new.number} proposes the waiting builds`" in old.body
     tips = scene.tips()
     assert verdict(scene.event(f"{WEB}:{waits}")) == ("unchanged", "same")
