@@ -197,7 +197,7 @@ def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
     hook(heads.repo, "update", f'rm "$0"; git update-ref refs/heads/bot {heads.tip("main")}')
     code, said = heads.run("1.2.0")
     assert code == 0, said
-    assert f"{heads.repo}: main moved meanwhile" in said
+    assert f"{heads.repo}: main has moved" in said
     assert git(heads.repo, "rev-list", "--count", "main..bot") == "1"
 
 

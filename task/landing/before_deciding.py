@@ -265,7 +265,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Return the registries' answers about images, by questions without their facts."""
+    """Return the registries' answers about images. The keys are questions without facts."""
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}
 

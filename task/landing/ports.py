@@ -35,7 +35,7 @@ class Repository(Protocol):
 
     @property
     def atomic(self) -> bool:
-        """Whether two branches can be pushed together, as far as known."""
+        """Whether two branches can probably be pushed together."""
 
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that HEAD points to.
@@ -80,7 +80,7 @@ class Repository(Protocol):
         """Tell whether a commit is in a branch's recent history."""
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
-        """Commit and push. Raises `Outpaced` if the branch moved meanwhile.
+        """Commit and push. Raises `Outpaced` if the branch has moved.
 
         With `memory`, also replace the memory branch in the same push. If that fails, neither
         branch changes. Requires `atomic`. Raises `NotAtomicError` if the server doesn't support
@@ -90,11 +90,11 @@ class Repository(Protocol):
     def remember(self, change: Changeset) -> LandedCommit:
         """Replace the memory branch, or delete it if there are no files.
 
-        Raises `Outpaced` if it moved meanwhile.
+        Raises `Outpaced` if it has moved.
         """
 
     def drop(self, head: str, was: str) -> None:
-        """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
+        """Delete a head branch. Raises `Outpaced` if it has moved."""
 
     def earlier(
         self,
@@ -174,7 +174,7 @@ class ChangeToJudge(Protocol):
 
     @property
     def messages(self) -> Sequence[str]:
-        """The messages of the change's last commits, as far as known."""
+        """The known messages of the change's last commits."""
 
     def concerns(self, url: str) -> bool:
         """Tell whether a URL in an Application refers to this repository."""
@@ -183,7 +183,9 @@ class ChangeToJudge(Protocol):
         """Yield a side's Applications. Those in this repository are read from that side."""
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
-        """Return places on a side. On the base, also the memory, by the repository's URLs."""
+        """Return places on a side. The base also includes its memory, found by the repository's
+        URLs.
+        """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places on the same side."""
@@ -294,7 +296,7 @@ class World(Protocol):
     def check_forge(self, repo: str) -> None:
         """Raise the error that `forge` would raise for an unknown Git host.
 
-        Doesn't send a request, so `plan` can call it.
+        This doesn't send a request, so `plan` can call it.
         """
 
     def range_page(self, repo: str, old: str, new: str) -> str:
@@ -306,7 +308,7 @@ class World(Protocol):
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" for an unknown Git host.
 
-        Doesn't send a request.
+        This doesn't send a request.
         """
 
     def comments(self, repo: str) -> Comments:

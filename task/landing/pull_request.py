@@ -99,8 +99,8 @@ def propose(
     try:
         if request.error:
             raise request.error
-        # If the branch already had this commit, another run pushed it, and may have opened the
-        # request meanwhile.
+        # If the branch already had this commit, another run pushed it, and may also have opened the
+        # request.
         newest = request.newest if outcome.commits else request.forge.find(where.base, where.head)
         wanted = _proposal(prepared, at, listed, job, world)
         proposed = _with_note_logged(request.forge.propose(wanted, newest), world)

@@ -315,7 +315,7 @@ def pairs_of(
     return pairs
 
 
-# What becomes of a waiting build if the command is about the same image. The outcomes of the ask
+# What becomes of a waiting build if the command is for the same image. The outcomes of the ask
 # are: it writes a newer build than the waiting one, an older one, or the same; it changes nothing;
 # a command other than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
 #   decided_again    the waiting build is decided again, with what is remembered after the command.

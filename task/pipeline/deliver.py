@@ -138,8 +138,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             number = contention.attempts + 1
             try:
                 contention.pause(
-                    f"{without_login(batch.asks[0].subscription.repo)}: {batch.base} moved"
-                    f" meanwhile; deciding again on its new tip (attempt {number})"
+                    f"{without_login(batch.asks[0].subscription.repo)}: {batch.base} has"
+                    f" moved; deciding again on its new tip (attempt {number})"
                 )
             except ContendedError as error:
                 return done.plus(failed_asks(batch.asks, error, job.terms))
@@ -316,7 +316,7 @@ class DeliveryLander:
     outpaced: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)  # branches whose commit or request failed
     broken: TaskError | None = None  # why the memory branch cannot be written
-    forgotten: bool = False  # whether another run wrote it meanwhile, and this one could not
+    forgotten: bool = False  # whether another run wrote it first, so that this one could not
 
     def __post_init__(self) -> None:
         base = self.delivery.base

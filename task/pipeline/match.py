@@ -235,7 +235,7 @@ def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Prob
     """Return a few warnings about Applications that do not use the images, no matter how many there
     are.
 
-    The first few Applications with mistakes (`wrong`) get one line per mistake. All mere warnings
+    The first few Applications with mistakes (`wrong`) get one line per mistake. All plain warnings
     (`noted`), such as deprecated names, share one line.
     """
     apps = sorted({problem.application for problem in wrong})
