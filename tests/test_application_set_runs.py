@@ -62,7 +62,7 @@ def test_updates_all_applications_generated_by_a_set_in_git_in_one_commit(tmp_pa
         ("argocd/shop-eu", "update", "argocd/fleet"),
         ("argocd/web-eu", "update", "argocd/fleet"),
     ]
-    assert "ApplicationSets rendered: 1; Applications that they generate: 2" in result.stderr
+    assert "rendered ApplicationSets: 1; generated Applications: 2" in result.stderr
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def test_warns_if_the_token_cannot_see_any_application(
     assert "none exists, or the token is not allowed to read it" in result.stderr
     named = with_argocd(argo_cd, "--application", "web")
     assert named.code == 3
-    assert "no Application is called 'web'" in named.stderr
+    assert "there is no Application named 'web'" in named.stderr
 
 
 def test_an_invalid_selector_is_rejected_before_any_request(

@@ -309,7 +309,7 @@ def test_an_unknown_application_name_is_an_error_with_a_suggestion(
     assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
     unknown = run_here("--application", "wbe")
     assert unknown.code == 3
-    assert "no Application is called 'wbe'\n  fix: did you mean web?" in unknown.stderr
+    assert "there is no Application named 'wbe'\n  fix: did you mean web?" in unknown.stderr
 
 
 def test_an_image_updater_resource_configures_the_applications_that_it_references(
@@ -374,7 +374,7 @@ def test_hold_rollback_and_release_work_with_applications_of_a_cluster(
     assert refreshed(api)[:2] == ["argocd/web"] * 2
     unknown = run_here("nobody", "--reason", "x", command="hold")
     assert unknown.code == 3
-    assert "no Application is called 'nobody'" in unknown.stderr
+    assert "there is no Application named 'nobody'" in unknown.stderr
 
 
 # Credentials

@@ -128,7 +128,7 @@ def test_a_commit_by_a_person_is_kept_and_named_in_the_log(tmp_path: Path) -> No
         "file",
     )
     said = image_update("run", *given).stderr
-    assert f"updates/a keeps {theirs[:12]} by Tests: Our own change\n" in said
+    assert f"updates/a keeps commit {theirs[:12]} by Tests: Our own change\n" in said
     assert git(scene.repo, "rev-parse", "updates/a^") == theirs
 
 
@@ -199,7 +199,7 @@ def test_a_concurrent_push_to_the_head_branch_is_replaced_on_retry(tmp_path: Pat
     hook(heads.repo, "update", f'rm "$0"; git update-ref refs/heads/bot {heads.tip("main")}')
     code, said = heads.run("1.2.0")
     assert code == 0, said
-    assert f"{heads.repo}: main moved meanwhile" in said
+    assert f"{heads.repo}: main has moved" in said
     assert git(heads.repo, "rev-list", "--count", "main..bot") == "1"
 
 

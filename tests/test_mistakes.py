@@ -206,7 +206,7 @@ def test_the_only_repository_option_warns_if_it_excludes_every_application(
     result = image_update(*command, *given, "--output", "json")
     told = [one for one in result.json["errors"] if one["rule"] == "only-repository"]
     places = ", ".join(f"argocd/{name} ({repos[name]})" for name in names)
-    message = f"--only-repository leaves out all Applications {what}: {places}"
+    message = f"--only-repository excludes all Applications {what}: {places}"
     assert [(one["message"], one["severity"]) for one in told] == [(message, "warning")]
     assert result.code == 0  # they do track it: --require-match is content
     text = image_update(*command, *given)
@@ -267,15 +267,15 @@ def test_an_unknown_application_name_is_an_error(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repo), application("api", repo))
     result = run("--applications", apps, "--application", "wbe", "--application", "api")
     assert (result.code, result.json["status"]) == (3, "failed")
-    assert "no Application is called 'wbe'\n  fix: did you mean web?" in result.stderr
+    assert "there is no Application named 'wbe'\n  fix: did you mean web?" in result.stderr
     assert [one["rule"] for one in result.json["errors"]] == ["source"]
     assert "newTag: 1.1.0" in show(repo, "main", target("api"))  # the other name is good
     linted = image_update("lint", "--applications", apps, "--application", "wbe")
     assert linted.code == 3
-    assert "no Application is called 'wbe'" in linted.stdout
+    assert "there is no Application named 'wbe'" in linted.stdout
     glob = run("--applications", apps, "--application", "x-*")
     assert (glob.code, glob.json["status"]) == (0, "unchanged")
-    assert messages(glob)[0] == "no Application's name matches 'x-*'"
+    assert messages(glob)[0] == "no Application matches 'x-*'"
 
 
 def test_a_misspelt_variable_is_reported(tmp_path: Path) -> None:

@@ -182,8 +182,8 @@ def test_the_application_option_limits_which_names_are_found(
     found = scene.status(*words, code=code)
     assert keys(found) == shown
     told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
-    hint = "widen --application, --namespace, --project or --selector: it leaves out an Application of that name"
-    assert told == ([("no Application is called 'a'", hint)] if code else [])
+    hint = "check --application, --namespace, --project or --selector: an Application with that name is excluded"
+    assert told == ([("there is no Application named 'a'", hint)] if code else [])
 
 
 def test_applications_are_selected_by_name_and_glob(scene: Scene) -> None:
@@ -191,7 +191,7 @@ def test_applications_are_selected_by_name_and_glob(scene: Scene) -> None:
     assert keys(scene.status("[bc]")) == ["argocd/b", "argocd/c"]
     found = scene.status("a", "z", code=3)
     assert keys(found) == ["argocd/a"]
-    assert [one["message"] for one in found["errors"]] == ["no Application is called 'z'"]
+    assert [one["message"] for one in found["errors"]] == ["there is no Application named 'z'"]
     assert [one["severity"] for one in scene.status("z*")["errors"]] == ["warning"]
 
 

@@ -52,7 +52,7 @@ def as_wanted(
     terms: Terms,
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Return the asks with the settings of a config for them and the files that they change.
+    """Apply a config to the asks, including its rules for the files that they change.
 
     `default` is the default branch's config, which limits writes to all branches.
     """
@@ -168,7 +168,7 @@ def govern_asks(
 def _places_of_wishes(
     asks: Sequence[Ask], wanted: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
-    """Return the places to read for the config's wishes."""
+    """Return the places to read because of the config's wishes."""
     more: list[Place] = []
     # If the config asks for a pull request, updates of the Application's other images may be
     # waiting on its branch.
@@ -271,7 +271,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Return the registries' answers about images, whichever facts are requested."""
+    """Return the registries' answers about images. The keys are questions without facts."""
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}
 

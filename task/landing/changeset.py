@@ -60,7 +60,7 @@ class PreparedCommit:
     # for the title; also "rollback" or "hold" if such a change was already waiting
     command: str = "run"
     asked: str = ""  # a person's request, in a few words: `hold web`; "" for a new image
-    ending: tuple[str, ...] = ()  # the base's holds that it ends, in words
+    ending: tuple[str, ...] = ()  # the base's holds that it ends, as text
     leaving: tuple[str, ...] = ()  # the builds that are no longer waiting there, and why
     cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message comes from the author's own template

@@ -445,7 +445,7 @@ def _still_open(
     for known in lists_in(base.memory):
         closes = known.closing and not known.proposes_anything and known.head not in heads
         if closes and _may_be_ours(known, batch, base) and len(unclosed) < MOST_CLOSED:
-            with suppress(TaskError):  # without a token for the Git host, another run does it
+            with suppress(TaskError):  # if there is no token for the Git host, another run does it
                 unclosed[known.head] = _head_with_request(known, batch, base, job, world)
     return unclosed
 
@@ -489,7 +489,7 @@ def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches without moves if the base now has one of their builds, or a newer one."""
+    """Return head branches without moves if the base has one of their builds, or a newer one."""
     asked = {
         key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
     }
@@ -507,7 +507,7 @@ def _overtaken(
         if any(map(partial(overtaken, base), known.builds, subs)):
             proposed = known.request or has_our_prefix(known.head, base.prefix)
             proposed = proposed or any(sub and sub.pull_request for sub in subs)
-            with suppress(TaskError):  # without a token for the Git host, another run does it
+            with suppress(TaskError):  # if there is no token for the Git host, another run does it
                 outdated[known.head] = (
                     _head_with_request(known, batch, base, job, world)
                     if proposed
@@ -617,7 +617,7 @@ def _on_head(again: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
     current = before.decision.current
     judged = again.decision.judged
     if judged.verdict == "unchanged":
-        judged = replace(judged, because=f"{view.branch} has it already")
+        judged = replace(judged, because=f"{view.branch} already has it")
     at = replace(
         again.decision, branch=base.branch, head=view.branch, current=current, judged=judged
     )
@@ -691,7 +691,7 @@ def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
 
 def _declined_rollback(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
     url = head.newest_request.url if head.newest_request else ""
-    why = f"{key_of(sub)}: its rollback was declined, {url}; no longer {hold_text(hold)}"
+    why = f"{key_of(sub)}: its rollback was declined ({url}); no longer {hold_text(hold)}"
     return Problem(Trouble.warning("held", why), application=sub.application.key)
 
 

@@ -130,7 +130,7 @@ def _patch_until_deadline(
     job: Job,
     world: World,
 ) -> _Result:
-    """Read, decide, and patch. Retry until the deadline if the Application changed meanwhile."""
+    """Read, decide, and patch. If the Application has changed, retry until the deadline."""
     while True:
         contention.begin()
         with suppress(Outpaced):

@@ -20,7 +20,7 @@ def with_overridden(
     settled: Sequence[Decision],
     terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
-    """Add the writer to each refusal of a version that a commit writes to the same place anyway."""
+    """If a refused version is written by a commit anyway, add the writer to the refusal."""
     written = [one for prepared in commits for one in prepared.decisions]
     marked = _marker(snapshot, written, terms)
     made = [replace(commit, decisions=tuple(map(marked, commit.decisions))) for commit in commits]
@@ -33,7 +33,7 @@ def overridden(
     writers: Iterable[Decision],
     terms: Terms,
 ) -> list[Decision]:
-    """Add the writer to each refusal of a version that it writes to the same place anyway."""
+    """If a refused version is written by a writer anyway, add the writer to the refusal."""
     marked = _marker(snapshot, writers, terms)
     return [marked(one) if one.verdict == "refuse" else one for one in decisions]
 
@@ -66,7 +66,7 @@ def _marker(
 
 
 def called(decision: Decision) -> str:
-    """Return a decision's Application and alias, for people."""
+    """Return a decision's Application and alias, as shown in reports."""
     app = decision.subscription.application.key
     alias = decision.subscription.entry.alias
     return f"{app} ({alias})" if alias else app

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class Repository(Protocol):
-    """A Git repository with compare-and-swap: `land` fails if the branch moved after it was read."""
+    """A Git repository with compare-and-swap: `land` fails if the branch moved since the read."""
 
     @property
     def atomic(self) -> bool:
-        """Whether two branches can be pushed together, as far as known."""
+        """Whether two branches can probably be pushed together."""
 
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that HEAD points to.
@@ -80,7 +80,7 @@ class Repository(Protocol):
         """Tell whether a commit is in a branch's recent history."""
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
-        """Commit and push. Raises `Outpaced` if the branch moved meanwhile.
+        """Commit and push. Raises `Outpaced` if the branch has moved.
 
         With `memory`, also replace the memory branch in the same push. If that fails, neither
         branch changes. Requires `atomic`. Raises `NotAtomicError` if the server doesn't support
@@ -90,11 +90,11 @@ class Repository(Protocol):
     def remember(self, change: Changeset) -> LandedCommit:
         """Replace the memory branch, or delete it if there are no files.
 
-        Raises `Outpaced` if it moved meanwhile.
+        Raises `Outpaced` if it has moved.
         """
 
     def drop(self, head: str, was: str) -> None:
-        """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
+        """Delete a head branch. Raises `Outpaced` if it has moved."""
 
     def earlier(
         self,
@@ -174,7 +174,7 @@ class ChangeToJudge(Protocol):
 
     @property
     def messages(self) -> Sequence[str]:
-        """The messages of the change's last commits, as far as known."""
+        """The known messages of the change's last commits."""
 
     def concerns(self, url: str) -> bool:
         """Tell whether a URL in an Application refers to this repository."""
@@ -183,7 +183,9 @@ class ChangeToJudge(Protocol):
         """Yield a side's Applications. Those in this repository are read from that side."""
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
-        """Return places on a side. On the base, also the memory, by the repository's URLs."""
+        """Return places on a side. The base also includes its memory, found by the repository's
+        URLs.
+        """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places on the same side."""
@@ -230,7 +232,7 @@ class World(Protocol):
     always_prove: bool  # whether the command line requires a proof of every image
 
     def applications(self) -> Iterable[Found]:
-        """Yield the manifests of the Applications in question."""
+        """Yield the manifests of the Applications to consider."""
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out because of
@@ -255,16 +257,16 @@ class World(Protocol):
         """Return the change that `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
-        """Return a text that identifies the login.
+        """Return a string that identifies the login.
 
-        Updates may share a commit if the texts are equal.
+        Updates may share a commit if the strings are equal.
         """
 
     def now(self) -> float:
         """Return the seconds on a clock that never goes back."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but not longer than until a signal arrives."""
+        """Wait until the time is over or a signal arrives."""
 
     def jitter(self) -> float:
         """Return a random number from 0 to 1, so that many writers do not retry in step."""
@@ -294,7 +296,7 @@ class World(Protocol):
     def check_forge(self, repo: str) -> None:
         """Raise the error that `forge` would raise for an unknown Git host.
 
-        Doesn't send a request, so `plan` can call it.
+        This doesn't send a request, so `plan` can call it.
         """
 
     def range_page(self, repo: str, old: str, new: str) -> str:
@@ -306,7 +308,7 @@ class World(Protocol):
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" for an unknown Git host.
 
-        Doesn't send a request.
+        This doesn't send a request.
         """
 
     def comments(self, repo: str) -> Comments:
@@ -339,7 +341,7 @@ class World(Protocol):
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who reverts changes to a field of a live Application: "ApplicationSet web", or ""."""
+        """Return who reverts changes to a live Application's field: "ApplicationSet web", or ""."""
 
     def live(self) -> LiveApplications | None:
         """Return the live Applications, or None if Applications don't come from a cluster or Argo

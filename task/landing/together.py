@@ -1,7 +1,8 @@
-"""Decides about asks together with what waits on the head branches that they touch.
+"""Decides asks together with the builds waiting on the affected head branches.
 
-Each side is decided and proved alone first, and only what passes meets the other. So a build that
-fails takes no waiting build away, and one that would not be written never wins.
+Each side is first decided and verified on its own, and only builds that pass are compared. So a
+build that fails does not remove a waiting build, and a waiting build that would not be written does
+not win.
 """
 
 from __future__ import annotations
@@ -61,20 +62,20 @@ NO_LONGER_PROVED = "no longer proved"
 
 @dataclass(frozen=True)
 class Together:
-    """What was decided about asks, and about what waits."""
+    """The decisions about the asks and the waiting builds."""
 
-    base: Snapshot  # with all files that it needed
-    moves: list[Move]  # those of the asks in their order, then those that keep or defer what waits
+    base: Snapshot  # with all files that were needed
+    moves: list[Move]  # of the asks, in order; then those that keep or defer waiting builds
     waits: dict[str, WaitsOnHead]  # by head branch
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is known for the decisions about what waits, for all head branches of a batch."""
+    """Everything needed to decide waiting builds, for all head branches of a batch."""
 
     base: Snapshot
     from_annotations: Mapping[BuildKey, Subscription]  # of Applications that were read
-    # made from the list alone, for Applications that were not read: their tag rules are unknown
+    # built only from the list, for Applications that were not read: their tag rules are unknown
     from_list: Mapping[BuildKey, Subscription]
     facts: Facts
     job: Job
@@ -83,7 +84,7 @@ class Scene:
     checks: LastChecks
 
 
-def decide_together(  # noqa: PLR0913 - what waits is decided with all that the run knows
+def decide_together(  # noqa: PLR0913 - waiting builds are decided with everything the run knows
     batch: Batch,
     base: Snapshot,
     heads: Mapping[str, HeadBranch],
@@ -94,7 +95,7 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
     world: World,
     checks: LastChecks,
 ) -> Together:
-    """Prove what asks, and decide it again together with what waits on these head branches."""
+    """Verify the asks, then decide them together with the builds waiting on these head branches."""
     listed = [one for head in heads.values() for one in head.listed.releases]
     base = with_more(base, places_of_releases(listed), batch.repository)
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
@@ -143,7 +144,7 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
             proves=number < MOST_PROVED,
         )
         by_ask |= decided_again
-        # a run was killed after the list was pushed, and before the head branch was
+        # a run was killed after it pushed the list, but before it pushed the head branch
         late = not (head.listed.arrived or head.as_listed)
         waits[name] = replace(waits[name], moved=late or name in heirs)
         kept_moves += _kept_moves(name, waits[name])
@@ -164,7 +165,7 @@ def _with_releases(
     moves: Sequence[Move],
     base: Snapshot,
 ) -> dict[str, WaitsOnHead]:
-    """Return what waits with the holds of the base that end with it."""
+    """Add the holds on the base that end with the waiting builds."""
     new = releases_of(base, moves)
     with_releases: dict[str, WaitsOnHead] = {}
     for name, waiting in waits.items():
@@ -181,7 +182,7 @@ def _with_releases(
 
 
 def _kept_moves(head: str, waits: WaitsOnHead) -> list[Move]:
-    """Return the moves that keep, or defer, what waited on a head branch."""
+    """Return the moves that keep or defer a head branch's waiting builds."""
     moves = [fate.move for fate in waits.fates if fate.move]
     return [replace(move, decision=replace(move.decision, head=head), kept=True) for move in moves]
 
@@ -198,7 +199,7 @@ def _proved_asks(
     world: World,
     checks: LastChecks,
 ) -> list[Move]:
-    """Return the moves of asks, unless a person has declined them, with their proofs."""
+    """Return the asks' moves with their proofs, or refusals if a person has declined them."""
     if job.intent:
         return verified(moves, checks)
     declined = declined_in(base.memory, heads)
@@ -206,7 +207,7 @@ def _proved_asks(
     def wanted(move: Move) -> Move:
         return unless_declined(move, declined, world) if move.decision.head in heads else move
 
-    # once more, because verifying may have found the digest that a person declined
+    # again, because verifying may have found the digest that a person declined
     return [wanted(move) for move in verified(list(map(wanted, moves)), checks)]
 
 
@@ -220,8 +221,8 @@ def _scene(
     world: World,
     checks: LastChecks,
 ) -> Scene:
-    """Find the subscriptions of all that waits,
-    and read what decides about those of other Applications.
+    """Find the subscriptions of all waiting builds. For those of other Applications, also read the
+    files that their decisions need.
     """
     every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
     from_annotations = {key_of_entry(sub): sub for sub in every}
@@ -246,8 +247,8 @@ def _scene(
 def _read_besides(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
-    """Return the subscriptions for these builds of Applications that take no part in the run,
-    if they are written with the same login.
+    """Return the subscriptions for builds of Applications outside the run, if they are written with
+    the same login.
     """
     first = batch.asks[0].subscription
     repo = normal_url(first.repo)
@@ -265,8 +266,8 @@ def _read_besides(
 def _governed(
     base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
 ) -> tuple[Snapshot, list[Subscription]]:
-    """Return the base with all that decides about these,
-    and the subscriptions as its config governs them.
+    """Read the files on the base that are needed to decide these subscriptions, and apply its
+    config to them.
     """
     config = job.wording.config
     default = config_in(base.default)
@@ -291,7 +292,7 @@ def _on_ours(
     *,
     proves: bool,
 ) -> tuple[dict[Identity, Move], WaitsOnHead]:
-    """Decide about a head branch of ours: first what waits alone, then together with the asks."""
+    """Decide one of our head branches: first its waiting builds alone, then with the asks."""
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.listed.releases))
     waiting, undecided = waiting_in(
@@ -327,7 +328,7 @@ def _without_withdrawn(
     moves: Mapping[Identity, Move],
     asks_at_head: Sequence[Decided],
 ) -> tuple[list[WaitingBuild], list[BuildFate]]:
-    """Return what waits, without promotions whose source no longer has them; and those."""
+    """Separate the waiting builds from promotions whose source no longer has the version."""
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
     written = {ask.key: move for ask, move in asks_at_head if move.updates}
     left: list[WaitingBuild] = []
@@ -337,7 +338,7 @@ def _without_withdrawn(
         if not because:
             left.append(build)
         elif move := written.get(build.subscription.identity):
-            because = f"{move.decision.candidate.version} takes its place"
+            because = f"replaced by {move.decision.candidate.version}"
             gone.append(BuildFate(build.listed, "superseded", because))
         else:
             gone.append(BuildFate(build.listed, "dropped", because))
@@ -347,7 +348,7 @@ def _without_withdrawn(
 def _facts_between(
     waiting: Sequence[WaitingBuild], asks_at_head: Sequence[Decided], scene: Scene
 ) -> Facts:
-    """Return the facts that decide between what waits, what asks, and what the base has."""
+    """Return the facts for choosing between waiting builds, asks, and the base's version."""
     more = scene.gather(scene.base, asks_of(waiting))
     pairs = dict.fromkeys(pairs_of(waiting, asks_at_head))
     ancestry = {pair: scene.world.ancestry(*pair) for pair in pairs}
@@ -361,9 +362,7 @@ def _facts_between(
 def _tried(
     waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
 ) -> tuple[list[WaitingBuild], list[BuildFate], list[Problem]]:
-    """Return the builds that may wait on, those that may not,
-    and warnings about what nobody could check.
-    """
+    """Return the builds that may stay, those that may not, and warnings about unchecked builds."""
     decided = [(build, fate_alone(scene.base, build, head)) for build in waiting]
     lost = [fate for _, fate in decided if fate.rule]
     left = [(one, fate) for one, fate in decided if not fate.rule]
@@ -373,7 +372,10 @@ def _tried(
     passed: list[WaitingBuild] = []
     problems: list[Problem] = []
     if written and not proves:
-        message = f"what waits on {head} was not proved again: this run touches too many branches"
+        message = (
+            f"the builds waiting on {head} were not verified again: this run affects too"
+            " many branches"
+        )
         problems.append(Problem(Trouble.warning("signature", message)))
     for build, fate in left:
         if not (fate.move and fate.move.updates):
@@ -396,13 +398,13 @@ def _tried(
 def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
     version = waiting.listed.version
     app = waiting.listed.application
-    message = f"{version} waits on {head} as before, and could not be checked: {because}"
+    message = f"{version} is still waiting on {head}, but could not be checked: {because}"
     return Problem(Trouble.warning("registry", message, hint), application=app)
 
 
 def _undecided(undecided: Undecided, head: str) -> Problem:
     message = (
-        f"{undecided.listed.version}, which waits on {head}, cannot be decided: {undecided.error}"
+        f"cannot decide {undecided.listed.version}, which is waiting on {head}: {undecided.error}"
     )
     return Problem(
         undecided.error.saying(message).as_warning(), application=undecided.listed.application

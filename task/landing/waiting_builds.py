@@ -56,39 +56,39 @@ from task.model import (
 from task.policy.builds import alike, commits, hold_text, released, rolled_back, why_older
 from task.proof import Proof
 
-Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
-LONG_AGO = "1970-01-01T00:00:00Z"  # a build that waits was old enough when it was listed
-UNANSWERED = "registry"  # the rule of a build that stays because nobody has answered
-UNREAD = "its annotations were not read in this run"
+Decided = tuple[Ask, Move]  # an ask and the move decided for it
+LONG_AGO = "1970-01-01T00:00:00Z"  # a waiting build was old enough when it was listed
+UNANSWERED = "registry"  # the rule of a build that stays because a server did not answer
+UNREAD = "this run did not read its annotations"
 
 
 @dataclass(frozen=True)
 class WaitingBuild:
-    """One listed build, and what the base says about its image now."""
+    """A listed build, and the current state of its image on the base."""
 
     listed: ListedBuild
     situation: Situation
     annotations_read: bool = True  # whether the run has read the Application's annotations
-    proof: Proof | None = None  # what was proved about it in this run
+    proof: Proof | None = None  # from this run
 
     @property
     def subscription(self) -> Subscription:
-        """The subscription that it is for."""
+        """The build's subscription."""
         return self.situation.subscription
 
     @property
     def image(self) -> Image:
-        """The image that waits."""
+        """The waiting image."""
         return self.subscription.image_at(self.listed)
 
     @property
     def build(self) -> Build:
-        """Where it is in the order of builds."""
+        """Its place in the order of builds."""
         return self.listed.build
 
     @property
     def as_then(self) -> bool:
-        """Whether the base has what it had when this was listed."""
+        """Whether the base is unchanged since this build was listed."""
         memory = self.situation.memory
         then = self.listed.base
         on_base = self.situation.in_git.version
@@ -101,8 +101,8 @@ class WaitingBuild:
 
 @dataclass(frozen=True)
 class Undecided:
-    """A listed build that cannot be decided or written now: it stays in the list,
-    and goes into no commit.
+    """A listed build that cannot be decided or written now. It stays in the list, but is not part
+    of a commit.
     """
 
     listed: ListedBuild
@@ -110,24 +110,24 @@ class Undecided:
 
     @property
     def left_out(self) -> ListedBuild:
-        """What the list says of it."""
+        """Its entry in the list."""
         return replace(self.listed, left_out=str(self.error))
 
 
 @dataclass(frozen=True)
 class BuildFate:
-    """What became of a listed build: the move that writes or defers it, if any."""
+    """What became of a listed build, with the move that writes or defers it, if any."""
 
     listed: ListedBuild
     fate: Fate
     because: str
     move: Move | None = None
-    rule: str = ""  # why it may not wait any more, whatever else is decided
-    doubt: bool = False  # whether nobody could say if it may
-    stands: bool = False  # on a branch of somebody else, which is not made again
+    rule: str = ""  # why it must not wait any longer, whatever else is decided
+    doubt: bool = False  # whether a server did not answer
+    stands: bool = False  # on somebody else's branch, which the run does not replace
 
     def row(self, head: str) -> HeadBuildRow:
-        """Return the row of the report."""
+        """Return its row in the report."""
         listed = self.listed
         return HeadBuildRow(
             listed.application,
@@ -141,12 +141,12 @@ class BuildFate:
 
     @property
     def stays_listed(self) -> bool:
-        """Whether it stays in the list, and in the commit."""
+        """Whether it stays in the list and in the commit."""
         return self.stands or (self.move is not None and self.move.updates)
 
     @property
     def altered(self) -> bool:
-        """Whether the head branch has to be made again because of it."""
+        """Whether the head branch must be rewritten because of it."""
         if self.stands:
             return False
         if self.move is None or not self.move.updates or self.listed.left_out:
@@ -156,35 +156,35 @@ class BuildFate:
 
 @dataclass(frozen=True)
 class WaitsOnHead:
-    """What became of the builds that waited on one head branch."""
+    """What became of the builds waiting on one head branch."""
 
     fates: tuple[BuildFate, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
-    releases: tuple[ListedRelease, ...] = ()  # the holds that end with what waits now
-    ended: tuple[ListedRelease, ...] = ()  # those that wait no more
-    moved: bool = False  # whether something came from the list of another head branch
+    releases: tuple[ListedRelease, ...] = ()  # the holds that end with the waiting builds
+    ended: tuple[ListedRelease, ...] = ()  # those no longer waiting
+    moved: bool = False  # whether an entry came from another head branch's list
 
     @property
     def altered(self) -> bool:
-        """Whether something has left the list, come to it, or changed in it."""
+        """Whether an entry was added to the list, removed from it, or changed."""
         return self.moved or any(fate.altered for fate in self.fates)
 
     @property
     def gone(self) -> list[str]:
-        """Why builds and releases do not wait there any more."""
+        """Why builds and releases are no longer waiting there."""
         builds = [
             f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
         ]
         ends = [
-            f"the hold of {release.application} ({release.image or 'all images'}) ends otherwise"
+            f"the hold on {release.application} ({release.image or 'all images'}) ended another way"
             for release in self.ended
         ]
         return builds + ends
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Which builds leave the list in this run, and why, for people."""
+        """The builds that leave the list in this run, and why, as text."""
         return tuple(
             f"{fate.listed.application} ({fate.listed.alias or fate.listed.image})"
             f" {fate.listed.version}: {fate.because}"
@@ -202,7 +202,7 @@ class WaitsOnHead:
 
 
 def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
-    """Return a subscription for a build whose Application this run did not read."""
+    """Create a subscription for a build whose Application this run did not read."""
     namespace, _, name = listed.application.partition("/")
     image = parse_image(listed.image)
     source = Source(base.repo, listed.source, kind=listed.kind)  # type: ignore[arg-type]
@@ -224,14 +224,14 @@ def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
 
 
 def places_of(sub: Subscription) -> tuple[Place, ...]:
-    """Return what the base's snapshot must have to decide about a listed build."""
+    """Return the places that must be read on the base to decide a listed build."""
     return (*target_places(sub), Place(state_path(sub)))
 
 
 def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> bool:
-    """Tell whether the base now has a build that waits, or a newer one.
+    """Tell whether the base now has a listed build, or a newer one.
 
-    `sub` is None for an Application that was not read. No server is asked.
+    `sub` is None for an Application that was not read. This does not query any server.
     """
     try:
         in_git = reading(base, sub or subscription_of(listed, base), Terms())
@@ -253,8 +253,7 @@ def waiting_in(
     terms: Terms,
     facts: Facts,
 ) -> tuple[list[WaitingBuild], list[Undecided]]:
-    """Return the builds of a list, with what the base says,
-    and those for which that cannot be found out.
+    """Return a list's builds with their state on the base, and the builds for which it is unknown.
 
     `from_annotations` are the subscriptions that this run has read. `from_list` has one for each
     other build.
@@ -265,7 +264,7 @@ def waiting_in(
     for listed in waiting_list.builds:
         sub = from_annotations.get(listed.key) or from_list[listed.key]
         try:
-            # a freeze does not defer what waits already
+            # a freeze does not defer builds that are already waiting
             situation = situation_of(base, replace(sub, freeze=None), terms, facts)
         except TaskError as error:
             undecided.append(Undecided(listed, error))
@@ -279,12 +278,13 @@ def waiting_in(
 
 
 def _unknown_order(one: ListedBuild, situation: Situation, base: str) -> str:
-    """Return why a build of an Application that was not read cannot be decided, or "": only the
-    annotations say which of two versions is newer.
+    """Return why a build of an Application that was not read cannot be decided, or "".
+
+    Without the annotations, the run cannot tell which of two versions is newer.
     """
     on_base = situation.in_git.version
     if not on_base:
-        return f"{one.path} has no {one.image} any more"
+        return f"{one.path} no longer has {one.image}"
     then = one.base.version
     if one.rollback or on_base in (then, one.version):
         return ""
@@ -303,9 +303,7 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
 def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
-    """Return the pairs of source commits whose order decides between what waits
-    and other builds.
-    """
+    """Return the source commit pairs whose order decides between waiting and other builds."""
     events = {ask.key: move.build for ask, move in decided}
     pairs: list[tuple[str, str, str]] = []
     for entry in waiting:
@@ -317,9 +315,9 @@ def pairs_of(
     return pairs
 
 
-# What becomes of a waiting build if the command is about the same image. The outcomes of the ask
+# What becomes of a waiting build if the command is for the same image. The outcomes of the ask
 # are: it writes a newer build than the waiting one, an older one, or the same; it changes nothing;
-# another command than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
+# a command other than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
 #   decided_again    the waiting build is decided again, with what is remembered after the command.
 #                    Under a new hold, it is deferred and leaves the list
 #   written_by_ask   the ask writes the same build
@@ -353,7 +351,7 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
 
 
 def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
-    """Return what becomes of a build that nothing else meets."""
+    """Return what becomes of a waiting build without an ask for its image."""
     move, fate, because = _decide_alone(base, waiting)
     if move and move.updates and (why := _why_no_longer_permitted(base, move, head)):
         return BuildFate(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
@@ -364,9 +362,9 @@ def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
 def decide_with_waiting(
     base: Snapshot, waiting: Sequence[WaitingBuild], decided: Sequence[Decided], terms: Terms
 ) -> tuple[dict[Identity, Move], list[BuildFate]]:
-    """Decide what waits on a head branch of ours together with the asks that go there.
+    """Decide the waiting builds on one of our head branches together with the asks for it.
 
-    Returns the moves of the asks, and what becomes of each build that waits.
+    Return the asks' moves, and what becomes of each waiting build.
     """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
@@ -391,7 +389,7 @@ def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
 
 
 def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
-    """Return why the source of a promotion no longer has it, or "" if nobody knows that."""
+    """Return why a promotion's source no longer has the version, or "" if it may have it."""
     if not listed.promoted_from:
         return ""
     image = parse_image(listed.image).identity
@@ -413,8 +411,8 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
 def taken_out(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> BuildFate:
-    """Return what becomes of a build on another head branch,
-    after a person's word about the same entry.
+    """Return what becomes of a build on another head branch after a person's command for the same
+    entry.
     """
     if move.decision.verdict in ("error", "refuse"):
         own, _, _ = _decide_alone(base, waiting)
@@ -432,15 +430,16 @@ def standing_on(
     decided: Sequence[Decided],
     base: Snapshot,
 ) -> WaitsOnHead:
-    """Return what became of the listed builds on a branch that a person has pushed to:
-    it is not made again.
+    """Return what became of the listed builds on a branch that a person has pushed to.
+
+    The run does not replace that branch.
     """
     view = replace(base, files={**base.files, **files})
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
     fates: list[BuildFate] = []
     for listed in waiting_list.builds:
         if (move := written.get(listed.key)) is not None:
-            because = f"{move.decision.candidate.version} takes its place"
+            because = f"replaced by {move.decision.candidate.version}"
             fates.append(BuildFate(listed, "superseded", because))
             continue
         sub = subs.get(listed.key) or subscription_of(listed, base)
@@ -450,7 +449,7 @@ def standing_on(
             continue
         on_branch = _version_in(view, sub)
         if on_branch == listed.version:
-            fates.append(BuildFate(listed, "waits", f"{waiting_list.head} has it", stands=True))
+            fates.append(BuildFate(listed, "waits", f"it is on {waiting_list.head}", stands=True))
         else:
             fates.append(
                 BuildFate(
@@ -467,7 +466,7 @@ def _version_in(view: Snapshot, sub: Subscription) -> str:
 
 
 def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
-    """Return why the repository's config no longer lets an Application write what waits, or ""."""
+    """Return why the repository's config no longer permits a waiting build, or ""."""
     decision = move.decision
     try:
         kind = resolve(decision.subscription, base)
@@ -479,7 +478,7 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
         )
     except NotPermittedError as error:
         return str(error)
-    except TaskError:  # the edit of the file raises it again, as an error of the decision
+    except TaskError:  # the edit raises it again, as the decision's error
         pass
     return ""
 
@@ -513,7 +512,7 @@ def _meet_ask(base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms
     ):
         return _Met(move, None, fate, because)
     if meets == "replaced_by_ask":
-        return _Met(move, None, "superseded", f"{new.candidate.version} takes its place")
+        return _Met(move, None, "superseded", f"replaced by {new.candidate.version}")
     if meets == "given_up":
         return _Met(move, None, "dropped", new.because)
     if meets == "without_hold" and waiting.listed.rollback:
@@ -526,7 +525,7 @@ def _meet_ask(base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms
     if meets == "beats_ask":
         refused = move.without_effect(Verdict("refuse", "superseded", why))
         return _Met(refused, own, fate, because)
-    if outcome == "older":  # the hold ends all the same
+    if outcome == "older":  # the hold still ends
         verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
         released_hold = Remember(
             waiting.situation.memory, lifted=bool(move.remember and move.remember.lifted)
@@ -537,15 +536,13 @@ def _meet_ask(base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms
         "defer",
         None,
     ) and new.candidate.version != waiting.image.version:
-        newer = f"{because}; {waiting.image.version}, which is newer, is remembered"
+        newer = f"{because}; the newer {waiting.image.version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
     return _Met(move, own, fate, because)
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return the outcome of an ask, in the words of `TOGETHER`, and why it is older than what
-    waits.
-    """
+    """Return an ask's outcome, as in `TOGETHER`, and why it is older than the waiting build."""
     verb = _verb(ask)
     new = move.decision.candidate
     if verb not in ("run", "release"):
@@ -565,7 +562,7 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
-    """Return the situation with what an ask that writes nothing newer wants to be remembered."""
+    """Return the situation with the memory of an ask that doesn't write a newer build."""
     remember = move.remember
     if remember is None:
         return situation
@@ -576,9 +573,7 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
 
 
 def _without_hold(move: Move, own: Move, was: str) -> Move:
-    """Return the move of a release that writes again the rollback that waits (`own`),
-    without its hold.
-    """
+    """Return the move of a release that rewrites the waiting rollback (`own`) without its hold."""
     verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {was}")
     lifted = move.remember is not None and move.remember.lifted
     remember = Remember(own.remember.memory if own.remember else None, lifted=lifted)
@@ -591,8 +586,8 @@ def _without_hold(move: Move, own: Move, was: str) -> Move:
 
 
 def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it,
-    and why.
+    """Decide a waiting build on the current base. Return the move that keeps or defers it, its
+    fate, and the reason.
     """
     on_base = waiting.situation.in_git.version
     if on_base == waiting.image.version and waiting.situation.in_git.sound:
@@ -606,8 +601,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     if verdict.verdict == "defer":
         hold = waiting.situation.hold
         return move, "deferred", hold_text(hold) if hold else verdict.because
-    if verdict.verdict == "error":  # nobody has answered, so it stays
-        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; it stays")
+    if verdict.verdict == "error":  # a server did not answer, so the build stays
+        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; the build stays")
         return (
             Move(waiting.situation.decision(waiting.image, unknown), waiting.build),
             "waits",
@@ -625,10 +620,10 @@ def _offer(waiting: WaitingBuild) -> Offer:
 
 
 def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move of a build that a person has allowed although it is older,
-    as long as the base is as it was.
+    """Return the move of an older build that a person has allowed, as long as the base is
+    unchanged.
 
-    Rules of age and order admit such a build only as a promotion, so it is weighed as one.
+    The rules for age and order admit such a build only as a promotion, so it is weighed as one.
     """
     allowed = replace(
         waiting.situation, terms=replace(waiting.situation.terms, allow_downgrade=True)
@@ -639,8 +634,8 @@ def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move with what the base remembers after it:
-    another build that was deferred stays so.
+    """Return the move with the base's memory after it. If another build is deferred, it stays
+    deferred.
     """
     deferred = waiting.situation.memory.deferred
     if deferred and alike(deferred, waiting.image):
@@ -659,9 +654,7 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
 
 
 def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide about a rollback that waits: it counts as long
-    as the base has what it was to replace.
-    """
+    """Decide a waiting rollback. It is valid while the base has the version that it replaces."""
     situation = waiting.situation
     rollback = waiting.listed.rollback
     on_base = situation.in_git.version
@@ -674,7 +667,7 @@ def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move 
     memory = rolled_back(
         situation.memory, situation.in_git, to, waiting.listed.skipped, rollback.to
     )
-    # what is held now goes with it
+    # the current hold is written with it
     remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
     decision = situation.decision(waiting.image, Verdict("update", "admitted", because))
     return Move(decision, waiting.build, remember, rolled_back=True), "waits", because
@@ -688,10 +681,10 @@ def list_after(
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return the list after a run: what its commit writes,
-    and what could not be decided or written.
+    """Return the list after a run: the builds that its commit writes, and those that could not be
+    decided or written.
     """
-    # What left the list comes to it again, on what the base has now.
+    # A build that left the list is listed again, based on the current base.
     lost = {one.listed.key for one in waits.fates if one.fate != "waits"}
     old = {listed.key: listed for listed in waiting_list.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}
@@ -710,9 +703,9 @@ def list_after(
 
 
 def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
-    """Return the record of a build that a head branch gets.
+    """Return the list entry for a build that is written to a head branch.
 
-    What is known of the same build (`before`) stays.
+    If the same build was listed before (`before`), its details are kept.
     """
     decision = move.decision
     sub = move.subscription
@@ -753,7 +746,7 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
 
 
 def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
-    """Return what the base has and remembers of an image now."""
+    """Return the base's current version and memory of an image."""
     with suppress(TaskError):
         memory = state_of(base, sub).images.get(key_of(sub), Memory())
         in_git = reading(base, sub, Terms())
@@ -764,10 +757,10 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 def settled_list(
     waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
-    """Return a list as what happened to its branch and its request since leaves it.
+    """Update a list for changes to its branch and request since the last run.
 
-    `absent`: there is no such branch. `merged`: its tip is in the base's history. `request` is the
-    newest one.
+    `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
+    one.
     """
     seen = waiting_list.request
     news = request if request and (seen is None or seen != request) else None

@@ -220,10 +220,10 @@ def test_two_sources_with_the_same_version_count_as_one() -> None:
 @pytest.mark.parametrize(
     ("given_from", "given_to", "message"),
     [
-        ("staging/wep", "production/*", "no Application is called 'staging/wep'"),
-        ("nowhere/*", "production/*", "no Application's name matches 'nowhere/*'"),
-        ("staging/web", "production/wep", "no Application is called 'production/wep'"),
-        ("staging/web", "nowhere/*", "no Application's name matches 'nowhere/*'"),
+        ("staging/wep", "production/*", "there is no Application named 'staging/wep'"),
+        ("nowhere/*", "production/*", "no Application matches 'nowhere/*'"),
+        ("staging/web", "production/wep", "there is no Application named 'production/wep'"),
+        ("staging/web", "nowhere/*", "no Application matches 'nowhere/*'"),
         (
             "staging/web",
             "{namespace}/{name}",
@@ -764,13 +764,13 @@ def test_the_deployment_is_reported_for_the_commit_of_the_source(
 @pytest.mark.parametrize(
     ("given_from", "given_to", "several"),
     [
-        ("web", "production/api", "'web' matches Applications of several namespaces: prod"),
+        ("web", "production/api", "'web' matches Applications in several namespaces: prod"),
         (
             "staging/api",
             "web",
-            "'web' matches Applications of several namespaces: production/web, qa/web",
+            "'web' matches Applications in several namespaces: production/web, qa/web",
         ),
-        ("staging/api", "{name}", "'api' matches Applications of several namespaces: prod"),
+        ("staging/api", "{name}", "'api' matches Applications in several namespaces: prod"),
     ],
 )
 def test_an_ambiguous_name_is_a_usage_error(given_from: str, given_to: str, several: str) -> None:
@@ -810,7 +810,7 @@ def test_hold_release_and_rollback_reject_ambiguous_names(verb: str) -> None:
         UsageError, match="several namespaces: production/web, staging/web"
     ) as caught:
         scene.run(job)
-    assert caught.value.hint == "write production/web, or '*/web' for all of them"
+    assert caught.value.hint == "use production/web, or '*/web' for all of them"
     assert scene.branch.tip == tip
     one_namespace = replace(narrow, namespaces=("staging",))
     for each in (one_namespace, replace(narrow, names=("*/web",))):

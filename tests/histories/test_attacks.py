@@ -165,7 +165,7 @@ def test_an_unreadable_list_is_an_error_only_for_its_head_branch(text: str) -> N
             scene.branch.heads[name] = replace(one, files={list_path(HEAD): text})
     report = scene.event("web:1.2.0")
     assert verdicts(report) == ["error"]
-    assert "the list of what waits on bump cannot be read" in report.decisions[0].because
+    assert "cannot read the list of builds waiting on bump" in report.decisions[0].because
     assert verdicts(scene.event("web:1.2.0", story=scene.direct)) == ["update"]
 
 

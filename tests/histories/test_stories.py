@@ -153,7 +153,7 @@ def test_the_config_on_a_branch_of_another_author_applies_as_well() -> None:
     )
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["error"]
-    assert f"the config on {HEAD} asks for a pull request" in report.decisions[0].because
+    assert f"the config on {HEAD} requires a pull request" in report.decisions[0].because
 
 
 def test_a_freeze_on_the_base_applies_to_a_branch_of_another_author() -> None:
@@ -433,7 +433,7 @@ def test_a_replay_names_the_branch_that_has_the_build_and_the_version_on_the_bas
     scene.event("web:1.2.0")
     scene.branch.commit_on(HEAD, {"notes.md": "mine\n"})
     (decision,) = scene.event("web:1.2.0").decisions
-    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} has it already")
+    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} already has it")
     assert decision.current.version == FIRST
 
 
@@ -451,7 +451,7 @@ def test_a_replay_of_a_build_that_is_no_longer_proved_is_refused() -> None:
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["refuse"]
     assert sorted(told(report)) == [("api", "1.1.0", "waits"), ("web", "1.1.0", "dropped")]
-    assert all("takes its place" not in row.because for row in report.waiting)
+    assert all("replaced by" not in row.because for row in report.waiting)
     assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]
 
 
@@ -494,7 +494,7 @@ def test_a_waiting_update_changed_by_another_run_is_reported_as_not_decided_agai
     assert scene.waiting == {"web": "1.3.0", "cron": "1.2.0"}
     (problem,) = report.problems
     assert problem.message == (
-        "what waits on bump was not decided again: another run was faster there"
+        "the builds waiting on bump were not decided again: another run was faster"
     )
 
 
@@ -545,7 +545,7 @@ def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> 
     report = scene.event("cron:1.2.0")
     (row,) = report.waiting
     assert (row.application, row.tag, row.outcome) == ("argocd/b", "1.1.0", "waits")
-    assert row.because == "main now has 1.0.1, not 1.0.0; its annotations were not read in this run"
+    assert row.because == "main now has 1.0.1, not 1.0.0; this run did not read its annotations"
     assert "newTag: 1.0.1" in scene.branch.heads[HEAD].files[target("b")]
     scene.event("web:1.0.9", story=story)
     assert "newTag: 1.1.0" in scene.branch.heads[HEAD].files[target("b")]
@@ -569,7 +569,7 @@ def test_a_waiting_build_stays_listed_if_its_place_in_the_file_is_gone(
     )
     assert "apps/b" in row.because
     (problem,) = report.problems
-    assert "1.1.0, which waits on bump, cannot be decided" in problem.message
+    assert "cannot decide 1.1.0, which is waiting on bump" in problem.message
     assert problem.application == "argocd/b"
     head = scene.branch.heads[HEAD].files
     assert "1.1.0" not in head.get(target("b"), "")

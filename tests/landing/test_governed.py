@@ -1,4 +1,4 @@
-"""What `.image-update/config` changes about runs: freezes, requests and their groups, the words of commits."""
+"""How `.image-update/config` changes runs: freezes, requests and their groups, and commit messages."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -134,7 +134,7 @@ def test_no_command_writes_anything_if_the_config_is_broken(text: str) -> None:
     assert found.because.startswith(f"{PATH}: line ")
     assert (
         one.rollback("0.9.0").rule == "target"
-    )  # also for a person: nobody knows what it would have said
+    )  # even for a person: the config's rules are unknown
     assert len(one.branch.commits) == commits
 
 
@@ -170,7 +170,7 @@ def test_no_event_is_lost_because_of_a_freeze(
     before = one.value
     one.now = FROZEN
     one.release()
-    assert one.value == before  # a freeze holds, whoever else does not
+    assert one.value == before  # a freeze applies even if nothing else does
     one.now = FREE
     if last == "scan" and strategy == "semver":
         one.scan()
@@ -183,7 +183,7 @@ def test_no_event_is_lost_because_of_a_freeze(
 
 
 def subscriptions(**annotations: str) -> list[Subscription]:
-    """Two Applications of one project with two images each, and one of another project."""
+    """Two Applications in one project with two images each, and one in another project."""
     found: list[Subscription] = []
     for name, project in (("a", "shop"), ("b", "shop"), ("c", "blog")):
         item = {
@@ -206,7 +206,7 @@ def subscriptions(**annotations: str) -> list[Subscription]:
 
 
 class Shows:
-    """A repository whose snapshot shows everything."""
+    """A repository whose snapshot contains everything."""
 
     def read_more(self, snapshot: Snapshot, places: object) -> Snapshot:  # noqa: ARG002
         return snapshot
@@ -218,7 +218,7 @@ def under(
     files: dict[str, str] | None = None,
     job: Job | None = None,
 ) -> tuple[list[Subscription], Wording]:
-    """Return the subscriptions and the wording as a config wants them."""
+    """Apply a config to the subscriptions and the wording."""
     asks = tuple(Ask(sub, (parse_image("acme/web:2"),)) for sub in subs)
     shown = {
         PATH: File(f"version: 1\n{text}\n"),
@@ -289,7 +289,9 @@ def test_a_template_in_the_repository_sets_the_commit_message() -> None:
     text = "commit: {template: .image-update/message}"
     files = {".image-update/message": "chore: {{.AppName}}"}
     assert worded(text, Wording(Person("", "")), files).template == "chore: {{.AppName}}"
-    assert worded(text, Wording(Person("", ""), "given")).template == "given"  # it is not even read
+    assert (
+        worded(text, Wording(Person("", ""), "given")).template == "given"
+    )  # the file is not even read
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Live Applications, patched by several runs at once, through APIs as atomic as the real ones are."""
+"""Live Applications, patched by several runs at once through APIs that are as atomic as the real ones."""
 
 import random
 import threading
@@ -38,7 +38,7 @@ ROUNDS = 20
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at what was written are as much shorter as the stand-in is faster than Argo CD."""
+    """The run watches its patches for a shorter time, because the stand-in is faster than Argo CD."""
     monkeypatch.setattr(live, "SHORTEST_LOOK", 0.15)
     monkeypatch.setattr(live, "LOOK", 0.01)
 
@@ -80,7 +80,7 @@ def item(*images: str, **annotations: str) -> dict[str, Any]:
 def patched(
     store: LiveApplications, manifest: Mapping[str, Any], image: str, log: list[str] | None = None
 ) -> Decision:
-    """One live run, from the Application as it was found on."""
+    """One live run, starting from a discovered Application."""
     app = parse_application(manifest, PREFIX, "cluster", "argocd")
     scope = Scope(PREFIX, Narrow(), Defaults())
     offered = (parse_image(image),)
@@ -103,7 +103,7 @@ def patched(
 def both(
     stores: Callable[[], LiveApplications], manifest: Mapping[str, Any], *images: str
 ) -> list[Decision]:
-    """Runs for these images at the same time."""
+    """Concurrent runs for these images."""
     begin = threading.Barrier(len(images))
 
     def one(image: str) -> Decision:
@@ -121,7 +121,7 @@ def images_of(server: ArgoCDServer) -> list[str]:
 
 
 def rendering(_changed: Mapping[str, Any]) -> str:
-    """The repository server takes its time."""
+    """A slow repository server."""
     time.sleep(random.uniform(0.005, 0.02))  # noqa: S311 - no secret
     return ""
 
@@ -143,7 +143,7 @@ def test_two_concurrent_runs_patch_two_images_through_argo_cd(argocd: ArgoCDServ
         assert [one.verdict for one in decisions] == ["update", "update"]
         assert images_of(argocd) == ["reg:5000/a:2.0.0", "reg:5000/b:3.0.0"]
         lost += len(argocd.asked("PATCH")) > 2
-    assert lost  # else the stand-in is kinder than Argo CD
+    assert lost  # otherwise, the stand-in is more forgiving than Argo CD
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ def test_kubernetes_is_preferred_if_it_has_the_same_application(
 
 
 def another(cluster: KubernetesApi) -> None:
-    """An Application of the same name in another cluster."""
+    """An Application with the same name in another cluster."""
     cluster.add(
         APPLICATIONS, {**item(f"{WEB}:0.9.0"), "metadata": {**item()["metadata"], "uid": "another"}}
     )

@@ -1,4 +1,4 @@
-"""`writes` in a repository's own config: what Applications may not write is never written, by whatever way."""
+"""`writes` in a repository's own config: files that Applications may not write are never written."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ VALUES = "image:\n  tag: 1.0.0\n"
 
 
 class Branches(Branch):
-    """A branch next to the default branch, and links on it."""
+    """Another branch besides the default branch, with links."""
 
     def __init__(
         self, files: Mapping[str, str], default: Mapping[str, str] = {}, links: Iterable[str] = ()
@@ -62,7 +62,7 @@ def report_of(one: Story, tag: str = "1.1.0") -> Report:
 
 
 def changed(one: Story) -> set[str]:
-    """The files that differ from those of the first commit, on the branch and its head branches."""
+    """The files that differ from the first commit, on the branch and its head branches."""
     first = one.branch.commits[0]
     every = [one.branch.files, *(head.files for head in one.branch.proposals.values())]
     return {path for files in every for path, text in files.items() if first.get(path) != text}
@@ -163,7 +163,7 @@ def test_the_first_matching_rule_with_the_writes_key_decides() -> None:
 
 
 def test_a_second_application_without_permission_for_the_file_writes_nothing() -> None:
-    """Not even a record that it wrote what the first one may write."""
+    """Not even a record that it wrote the file that the first one may write."""
     one = Story(helm("a", "helmvalues:/apps/a/values.yaml"), Branch(FILES))
     one.others = [helm("b", "helmvalues:/apps/a/values.yaml")]
     verdicts = {
@@ -283,7 +283,7 @@ def test_a_state_file_is_never_a_valid_target() -> None:
     one = Story(
         helm("a", "helmvalues:/.image-update/apps/b/argocd_b.state"), Branch(FILES | {PATH: config})
     )
-    with pytest.raises(StopIteration):  # a mistake of the annotation: there is no decision
+    with pytest.raises(StopIteration):  # a mistake in the annotation: there is no decision
         one.hold("load test")
     assert report_of(one).decisions[0].rule == "not-permitted"
     assert changed(one) == set()
@@ -421,7 +421,7 @@ def test_a_run_on_another_branch_follows_the_rules_of_the_default_branch(
     }
     assert would == {"argocd/a": "admitted", "argocd/b": "not-permitted"}
     ignored = image_update("run", *given, "--no-repository-config")
-    assert ignored.code == 2  # the owner's rules are lifted by the owner
+    assert ignored.code == 2  # only the owner can lift the owner's rules
     assert "newTag: 1.0.0" in show(repo, "team", target("b"))
 
 
@@ -450,7 +450,7 @@ def test_a_repository_without_a_default_branch_is_updated_without_its_config(
 def test_an_application_on_two_branches_is_not_written_if_either_branch_refuses(
     tmp_path: Path, allowed: str, command: str
 ) -> None:
-    """The first branch would have its half of the update before the second one is asked."""
+    """Otherwise, the first branch would get half of the update before the second one is checked."""
     values = {f"apps/{name}/values.yaml": VALUES for name in "ab"}
     repo = bare_repo(tmp_path, {**values, "apps/b/Chart.yaml": "name: b\n"})
     config = (

@@ -1,4 +1,4 @@
-"""A hold ends where it is: on the memory branch at once, on a base with the merge of its release."""
+"""A hold ends where it is: on the memory branch at once, and on a base when its release is merged."""
 
 from dataclasses import replace
 
@@ -7,11 +7,11 @@ from support.history_scenes import FIRST, HEAD, NAMES, Scene, told, verdicts
 from support.runs import target
 
 STATE = ".image-update/apps/a/argocd_a.state"
-HELD = "hold: {reason: broken}"  # a person wrote it, without a time
+HELD = "hold: {reason: broken}"  # written by a person, without a time
 
 
 def held_by_hand(*names: str, scene: Scene | None = None) -> Scene:
-    """Return a scene whose base holds these images, or all of the Application."""
+    """Return a scene with holds on the base for these images, or for the whole Application."""
     scene = scene or Scene()
     images = "".join(f"      {name}:\n        {HELD}\n" for name in names)
     below = f"    images:\n{images}" if names else f"    {HELD}\n"
@@ -181,7 +181,7 @@ def test_a_person_can_end_the_hold_of_a_merged_rollback_on_the_base(
     style: str, keep: bool, whole_file: bool
 ) -> None:
     if (style, keep, whole_file) == ("squash", True, True):
-        return  # nothing tells that it was merged
+        return  # the merge cannot be detected
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.by_hand("rollback", "web", FIRST)

@@ -1,4 +1,4 @@
-"""Rules by path count for each file that changes, whatever folder an Application names: on a branch in memory."""
+"""Rules by path apply to each changed file, whatever the Application's folder: on a branch in memory."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -32,7 +32,7 @@ def rule(wish: str) -> str:
 
 
 def scene(config: str, where: str) -> Story:
-    """The story of an Application whose manifests are in one folder for each cluster."""
+    """The story of an Application with a folder of manifests for each cluster."""
     given = {"write_back_target": where or "manifests"}
     app = application("a", URL, update_strategy="newest-build", **given)
     source = {"repoURL": URL, "path": "clusters", "targetRevision": "main"}

@@ -1,4 +1,4 @@
-"""What becomes of builds that wait: the table of commands, and the lines of other Applications."""
+"""What becomes of waiting builds: the table of commands, and the entries of other Applications."""
 
 import pytest
 from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
@@ -9,7 +9,7 @@ EVENT = {"newer": "web:1.4.0", "older": "web:1.1.0", "same": "web:1.2.0", "refus
 
 
 def waiting(what: str) -> Scene:
-    """Return a scene in which 1.2.0 waits, or a rollback of 1.3.0 to 1.2.0 with a hold."""
+    """Return a scene where 1.2.0 is waiting, or a rollback from 1.3.0 to 1.2.0 with a hold."""
     scene = Scene()
     if what == "rollback":
         scene.event("web:1.3.0", story=scene.direct)

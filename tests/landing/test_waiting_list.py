@@ -1,4 +1,4 @@
-"""The record of what waits on a head branch: its form, and what a reader refuses."""
+"""The list of builds waiting on a head branch: its format, and what a reader rejects."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -86,9 +86,9 @@ WHOLE = WaitingList(
 
 
 def test_the_format_of_the_list_is_stable() -> None:
-    """Lists outlive the run that writes them, and the version of the program."""
+    """Lists outlive the run that writes them, and the program's version."""
     assert write_list(WHOLE) == GOLDEN.read_text(encoding="utf-8")
-    data = yaml.load(write_list(WHOLE), yaml.BaseLoader)  # noqa: S506 - texts only
+    data = yaml.load(write_list(WHOLE), yaml.BaseLoader)  # noqa: S506 - strings only
     jsonschema.validate(data, load("waiting.v1"))
 
 

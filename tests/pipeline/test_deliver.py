@@ -1,4 +1,4 @@
-"""The loop of one branch, with a repository and a world made of a few lines."""
+"""The loop for one branch, with a minimal repository and world."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -29,7 +29,7 @@ def says(tag: str) -> str:
 
 
 class Repository(Branch):
-    """Somebody else is faster on these head branches once, and then leaves these files."""
+    """On these head branches, somebody else is faster once, and leaves these files."""
 
     def __init__(self, outpaced: Collection[str], then: dict[str, str]) -> None:
         super().__init__({f"apps/{name}/kustomization.yaml": says("1.0.0") for name in "ab"})

@@ -1,6 +1,6 @@
-"""Whole updates of one Application, without Git: AIU's own outputs, from annotations to the text of files.
+"""Complete updates of one Application without Git, compared with AIU's outputs: from annotations to files.
 
-AIU looks at all tags of the registry; here all of them arrive as one event.
+AIU checks all tags in the registry. Here, all of them arrive as one event.
 """
 
 import json
@@ -27,7 +27,7 @@ CASES = [
     for case in json.loads((DATA / "cases" / f"{suite}.json").read_text())["cases"]
     if "registry_tags" in case["input"]
 ]
-# Where ours differs on purpose.
+# Where our output differs on purpose.
 OURS = {
     "tags-v-prefix-live": "v1.0.0 runs and 1.0.0 is the same version with the lesser text: not newer",
     "git-write-branch-digest": "a digest's colon is no branch name: an annotation error",
@@ -51,7 +51,7 @@ def events(given: dict[str, Any]) -> list[Image]:
 
 
 def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """(changed files → their data, decisions)."""
+    """Return (changed files with their data, decisions)."""
     metadata = {
         "name": given["app_name"],
         "namespace": given["app_namespace"],

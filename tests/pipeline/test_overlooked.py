@@ -21,7 +21,7 @@ def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Ap
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
-    """As a source of manifests gives them: all are read; or as a cluster does, some by their metadata alone."""
+    """As a source of manifests returns them (all are read), or as a cluster does (some only by their metadata)."""
     subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
     return Seen(subscribed, apps, skipped)
 
@@ -37,16 +37,16 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
         ([annotated("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
         ([annotated("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
-        # an error of the run, whose decision tells of it
+        # an error of the run, reported by the decision
         ([annotated("a", web__allow_tag="any")], []),
-        # of an image that is not this event's, in an Application that takes it
+        # for another image, in an Application that uses this event's image
         ([annotated("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
          [("argocd/a", "unknown annotation 'api.allow-tag'")]),
-        # without an image-list, or nearly with one
+        # without an image-list, or with a misspelled one
         ([annotated("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         ([annotated("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
         ([annotated("a", image_list="", write_back_method="git")], []),
-        # Applications that the event is not about, in one line
+        # Applications that the event does not concern, in one line
         ([annotated("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
         ([annotated("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
         ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
@@ -104,7 +104,7 @@ def test_deprecated_names_in_other_applications_share_one_line() -> None:
     assert own[:2] == ("argocd/web", "web.update-strategy")
     assert others[0] == ""
     assert others[2].startswith(
-        "200 other Applications have annotations that work, but that lint warns about: argocd/a0 ("
+        "200 other Applications have annotations that work but that lint warns about: argocd/a0 ("
     )
     assert others[2].endswith("argocd/a101 (api.update-strategy) and 195 more")
 
@@ -117,7 +117,7 @@ def test_mistakes_in_five_other_applications_are_shown_and_the_rest_is_counted()
         for key in ("api.allow-tags", "api.ignore-tags")
     ]
     assert found[-1][2] == (
-        "3 other Applications have annotations that are wrong, so their images are not updated: "
+        "3 other Applications have invalid annotations, so their images are not updated: "
         "argocd/a5 (api.allow-tags), argocd/a6 (api.allow-tags), argocd/a7 (api.allow-tags)"
     )
 
@@ -182,7 +182,7 @@ def test_untracked_images_are_not_counted_if_not_all_applications_were_read() ->
             {"image_list": "ghcr.io/acme/web:>=1.0"},
             "ghcr.io/acme/web",
             True,
-        ),  # cannot be read, and may be it
+        ),  # unreadable, so it may match
         ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/api", False),
         ({}, "ghcr.io/acme/api", False),
     ],
@@ -208,10 +208,10 @@ HERE = (annotated("web"), annotated("shop", "team"))
         ("shpo", "error", "did you mean shop?"),
         ("argocd/wep", "error", "did you mean argocd/web?"),
         ("argocd/shop", "error", "did you mean team/shop?"),
-        ("nothing-like-it", "error", "name an Application that --applications contains"),
-        ("far", "error", "widen --namespace, --project or --selector: it leaves out"),
+        ("nothing-like-it", "error", "use an Application that is in --applications"),
+        ("far", "error", "check --namespace, --project or --selector: an Application with that"),
         ("fra", "error", "did you mean far?"),
-        ("x*", "warning", "name an Application that --applications contains"),
+        ("x*", "warning", "use an Application that is in --applications"),
     ],
 )
 def test_an_unknown_application_name_gets_a_suggestion(

@@ -19,7 +19,7 @@ def said(scene: Scene, *command: str) -> str:
 def test_releasing_a_hold_of_the_base_opens_a_pull_request(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {STATE: HELD})
     text = said(scene, "release", "a", "--alias", "web")
-    assert f"main holds it until {scene.head} is merged" in text
+    assert f"the hold on main ends when {scene.head} is merged" in text
     (pull,) = server.open
     assert pull.title == "release a"
     assert "**Holds that end with the merge**\n\n- `argocd/a (web): held: broken`" in pull.body
@@ -77,8 +77,8 @@ def test_a_pull_request_lists_removed_builds_with_the_reason(scene: Scene, serve
     scene.event(f"{WEB}:1.2.0")
     (pull,) = server.open
     assert "**No longer in this request**" in pull.body
-    assert "- `argocd/a (web) 1.1.0: 1.2.0 takes its place`" in pull.body
+    assert "- `argocd/a (web) 1.1.0: replaced by 1.2.0`" in pull.body
     scene.call("hold", "a", "--alias", "api", "--reason", "INC-42")
     (pull,) = server.open
     assert "- `argocd/a (api) 2.0.0: held " in pull.body
-    assert "takes its place" not in pull.body
+    assert "replaced by" not in pull.body

@@ -50,8 +50,8 @@ def test_the_new_pull_request_replaces_the_old_pull_request(
     assert (new.base, new.head != old.head, old.state) == ("trunk", True, "closed")
     assert f"newTag: {waits}" in show(scene.repo, new.head, target("a"))
     assert old.head not in scene.server.branches
-    assert "so Image Update closed this request. `its base is now called trunk. http" in old.body
-    assert f"/{new.number} proposes what waits`" in old.body
+    assert "so Image Update closed this request. `its base is now named trunk. http" in old.body
+    assert f"/{new.number} proposes the waiting builds`" in old.body
     tips = scene.tips()
     assert verdict(scene.event(f"{WEB}:{waits}")) == ("unchanged", "same")
     assert verdict(scene.event(f"{WEB}:1.3.0")) == ("update", "admitted")
@@ -79,7 +79,7 @@ def test_the_next_run_closes_an_old_pull_request_that_could_not_be_closed(scene:
         else None
     )
     result = scene.call("run", "--image", f"{WEB}:1.2.0")
-    assert "is obsolete, and was not closed" in result.stderr
+    assert "is obsolete but could not be closed" in result.stderr
     assert len(scene.server.open) == 2
     scene.server.before = lambda _request: None
     scene.server.faults.clear()
