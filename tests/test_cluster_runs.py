@@ -721,7 +721,7 @@ def test_a_project_of_the_cluster_that_wants_signed_commits(
         {"argocd/web": "repository", "argocd/api": "admitted"},
     ), result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
-    assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
+    assert "only syncs commits signed by D56C4FCA57A46444" in result.stderr
 
 
 def test_no_method_means_git(api: KubernetesApi, run_here: Any, tmp_path: Path) -> None:

@@ -337,7 +337,7 @@ def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None
             0,
             [
                 (
-                    "--pull-request-label, --auto-merge: no effect, because nothing asks for pull requests for "
+                    "--pull-request-label, --auto-merge: no effect, because pull requests are not enabled for "
                     "argocd/api, argocd/web"
                 )
             ],

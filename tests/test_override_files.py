@@ -86,7 +86,7 @@ def test_the_file_of_an_older_version_or_of_image_updater_belongs_to_its_author(
     assert scene.text == kept  # Argo CD has not seen `replicas` since this list is there
     assert warnings(done) == [
         f"{FILE} differs from the Application in log; Argo CD uses the file",
-        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that",
+        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one",
     ]
     assert "--carry-parameters" in done.json["errors"][1]["hint"]
     done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
@@ -215,10 +215,10 @@ def test_what_a_file_hides_and_what_it_does_not_change_is_reported_by(
         assert result.code == 0, result.stderr
     told = [one["message"] for one in found if one["severity"] == "warning"]
     assert (
-        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that"
+        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one"
         in told
     )
-    assert f"{WEB} is also at {FILE}:7, not changed" in told
+    assert f"{WEB} is also at {FILE}:7, which is not changed" in told
 
 
 def test_what_else_is_the_image_in_a_folder_of_manifests(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_what_else_is_the_image_in_a_folder_of_manifests(tmp_path: Path) -> None
     apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
     for _ in range(2):  # also when there is nothing to do
         result = image_update(*arguments(apps))
-        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, not changed"]
+        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, which is not changed"]
     assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (
         recipe,
         "2",

@@ -510,7 +510,7 @@ def test_a_hold_of_another_application_on_the_same_key(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "ab", b={"write_back_target": "kustomization:/apps/a"})
     scene.do("hold", "a", "--reason", "incident 42")
     rows = {one["application"]: one["hold"] for one in scene.status()["images"]}
-    assert rows["argocd/b"]["reason"] == "incident 42 (a hold of argocd/a)"
+    assert rows["argocd/b"]["reason"] == "incident 42 (hold on argocd/a)"
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def test_a_newer_build_that_landed_meanwhile_stays() -> None:
     assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # nothing is held
     assert notes(report)[1] == (
         "warning",
-        f"not rolled back: {WEB}: 1.1.0 is not what Git says now: 1.2.0",
+        f"not rolled back: {WEB}: Git now has 1.2.0, not 1.1.0",
     )
 
 
@@ -108,7 +108,7 @@ def test_the_commit_about_a_failure_that_came_too_late_names_no_rollback() -> No
     assert messages[-1].splitlines() == [
         "remember a failed version of a",
         "",
-        "a (web): 1.1.0 is not what Git says now: 1.2.0",
+        "a (web): Git now has 1.2.0, not 1.1.0",
         "",
         "Application: argocd/a",
     ]

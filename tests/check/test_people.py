@@ -187,7 +187,7 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
         now = new.values[app.folder]
         if was == now:
             continue
-        back = app.back is not None and f"rolls web of argocd/{name} back" in words
+        back = app.back is not None and f"rolls web in argocd/{name} back" in words
         found += _broken_rules(old, name, app, now, back=back, words=words)
         if before and not back:
             found += _broken_holds(name, before, app, words)
@@ -235,7 +235,7 @@ def _broken_holds(name: str, before: App, after: App, words: str) -> list[str]:
     for hold, left in ((before.hold, after.hold), (before.own, after.own)):
         if not hold:
             continue
-        ended = f"ends the hold {hold} of" in words and not left
+        ended = f"ends the hold {hold} on" in words and not left
         if not ended:
             found.append(f"the hold {hold} of {name}")
     return found

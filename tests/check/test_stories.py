@@ -201,7 +201,7 @@ def test_a_hold_that_the_change_ends_is_reported_in_words(
     ended: dict[str, Any] = {STATE: None if deleted else "files: {}\n"}
     report = said(tagged("1.1.0"), ended, base=tree(START, held))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "ends the hold INC-1 of" in warnings(report)
+    assert "ends the hold INC-1 on" in warnings(report)
     assert "argocd/a" in warnings(report)
 
 
@@ -256,7 +256,7 @@ def test_a_rollback_of_ours_passes_a_hold_and_the_order() -> None:
     )
     report = said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
+    assert "rolls web in argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
 
 
 def test_a_rollback_in_a_freeze_needs_a_hold() -> None:
@@ -285,7 +285,7 @@ def test_a_rollback_that_is_repeated_is_reported() -> None:
     base = tree(manifest_file(), tagged("1.1.0"), state(HOLD, memory=BACK))
     report = said(tagged("1.0.0"), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
+    assert "rolls web in argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
     assert told(said(tagged("1.2.0"), base=base)) == HELD
 
 
@@ -444,7 +444,7 @@ def test_a_promotion_names_a_source_that_must_have_the_version() -> None:
     assert (report.exit, told(report), report.decisions[0].source) == (0, PASSES, "argocd/b")
     lie = said(tagged("1.2.0"), base=base, judge=Judge(messages=PROMOTED))
     assert (lie.exit, told(lie)) == (5, [("web", "refuse", "source")])
-    assert "of argocd/b, which has 1.1.0, not 1.2.0" in lie.decisions[0].because
+    assert "from argocd/b, but that has 1.1.0, not 1.2.0" in lie.decisions[0].because
 
 
 def test_a_promotion_passes_no_hold_and_no_constraint() -> None:

@@ -67,11 +67,11 @@ def test_a_release_says_which_version_stays() -> None:
     scene = story("semver")
     scene.hold("load test")
     told = scene.release().because
-    assert told.startswith("released, 1.0.0 stays: it was held by jane since ")
-    assert told.endswith(": load test")
+    assert told.startswith("released: it was held by jane since ")
+    assert told.endswith(": load test; Git keeps 1.0.0")
     scene.hold("load test")
     scene.event("1.2.0")
-    assert scene.release(discard=True).because.endswith(": load test; 1.2.0 is discarded")
+    assert scene.release(discard=True).because.endswith(": load test; Git keeps 1.0.0; 1.2.0 is discarded")
 
 
 def test_a_rollback_without_a_hold_says_which_hold_stays() -> None:

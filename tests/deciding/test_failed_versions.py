@@ -100,7 +100,7 @@ def test_what_has_no_version_before_stays() -> None:
     scene = story("semver")
     found = scene.failed("1.0.0")
     assert (found.verdict, found.rule) == ("error", "target")
-    assert "no earlier value" in found.because
+    assert "no earlier version" in found.because
 
 
 def test_a_digest_tells_two_builds_of_one_tag_apart() -> None:
@@ -134,8 +134,8 @@ def test_a_failure_that_nothing_remembers_is_reported() -> None:
         scene.branch.commit({target("a"): text.replace("1.0.0", tag)})
     commits = len(scene.branch.commits)
     assert scene.failed("1.1.0").because == (
-        "nothing to undo: Git now has 1.2.0; nothing remembers that 1.1.0 failed:"
-        " a rollback of a newer one may go back to it"
+        "nothing to undo: Git now has 1.2.0; the failure of 1.1.0 cannot be remembered:"
+        " a later rollback may go back to it"
     )
     assert len(scene.branch.commits) == commits
 

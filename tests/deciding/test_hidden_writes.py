@@ -346,7 +346,7 @@ PLACES: dict[str, tuple[str, dict[str, Any], Texts, str, str]] = {
         "helmvalues",
         {},
         {"apps/a/.argocd-source-a.yaml": yaml.safe_dump({"helm": {"parameters": [BELOW]}})},
-        "helm.parameters of apps/a/.argocd-source-a.yaml",
+        "helm.parameters in apps/a/.argocd-source-a.yaml",
         "remove it from apps/a/.argocd-source-a.yaml",
     ),
     "the chart above": (
@@ -373,7 +373,7 @@ PLACES: dict[str, tuple[str, dict[str, Any], Texts, str, str]] = {
             "apps/a/kustomization.yaml": f"images: [{{name: {IMAGE}, newTag: 1.0.0}}]",
             "apps/a/.argocd-source-a.yaml": f"kustomize: {{images: ['{IMAGE}:1.0.0']}}",
         },
-        "kustomize.images of apps/a/.argocd-source-a.yaml",
+        "kustomize.images in apps/a/.argocd-source-a.yaml",
         "remove the image from apps/a/.argocd-source-a.yaml",
     ),
     "the overlay": (
@@ -539,7 +539,7 @@ def test_an_entry_that_matches_no_image_is_a_warning() -> None:
         }
         files = {path: File(text) for path, text in texts.items()}
         found = file_cautions(files, sub, "kustomization", parse_image(f"{IMAGE}:1.0.0"), Terms())
-        assert len([one for one in found if "changes nothing" in one.message]) == expected
+        assert len([one for one in found if "has no effect" in one.message]) == expected
 
 
 def test_an_alias_that_is_written_out_is_a_warning() -> None:
@@ -547,5 +547,5 @@ def test_an_alias_that_is_written_out_is_a_warning() -> None:
     story = Story(hidden_app("kustomization", {}), Branch({"apps/a/kustomization.yaml": lines}))
     job = Job("run", (parse_image(f"{IMAGE}:{NEW}"),), SCOPE, Terms(), WORDING)
     told = [one.message for one in story.run(job).problems]
-    assert told == ["apps/a: line 4: newTag: *v is written out"]
+    assert told == ["apps/a: line 4: newTag: *v is replaced with the version itself"]
     assert f"newTag: {NEW}" in story.branch.files["apps/a/kustomization.yaml"]

@@ -90,7 +90,7 @@ def test_an_older_build_does_not_go_in(row: str) -> None:
     assert (one.verdict, one.rule, one.current.tag) == ("refuse", "not-newer", "2.0.0")
     assert len(told.branch.commits) == 1
     one, _ = decided(told, "2.0.0")
-    assert (one.verdict, "own sources say 2.0.0 already" in one.because) == ("unchanged", True)
+    assert (one.verdict, "own sources already have 2.0.0" in one.because) == ("unchanged", True)
     one, problems = decided(told, "3.0.0", "plan")
     assert (one.verdict, [text for text in problems if "was not compared" in text]) == (
         "update",

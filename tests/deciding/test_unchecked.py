@@ -36,12 +36,12 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
             DOWN,
             ["platforms"],
             "not checked whether the image is for",
-            "give --registry-check always to stop such updates",
+            "pass --registry-check always to block such updates",
         ),
         (
             DOWN,
             ["created", "created"],
-            "the one that arrives later counts as newer: ghcr.io is down",
+            "the one that arrives last counts as newer: ghcr.io is down",
             "--sequence",
         ),
         (
