@@ -109,7 +109,10 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
     ("one", "words"),
     [
         (held(), f"{HELD}; image-update release argocd/a ends the hold"),
-        (waiting(), f"{HELD}; a is waiting: image-update release argocd/a ends the hold and writes it"),
+        (
+            waiting(),
+            f"{HELD}; a is waiting: image-update release argocd/a ends the hold and writes it",
+        ),
         (overtaken(), f"{HELD}; a is already waiting, and sequence 1 comes before sequence 2"),
         (released(held()), f"released: it was {HELD}; Git keeps 1.0.0"),
         (released(waiting()), f"released: it was {HELD}; a was waiting: "),

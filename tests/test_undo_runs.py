@@ -259,7 +259,9 @@ def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDSe
     (told,) = (
         each["message"] for each in json.loads(out)["errors"] if each["severity"] == "warning"
     )
-    assert told == f"{BACK}it is unknown whether the Application is healthy again: stopped by SIGTERM"
+    assert (
+        told == f"{BACK}it is unknown whether the Application is healthy again: stopped by SIGTERM"
+    )
 
 
 def test_it_is_reported_in_text(tmp_path: Path, argo_cd: ArgoCDServer) -> None:

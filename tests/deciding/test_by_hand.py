@@ -1,4 +1,4 @@
-"""A rollback stays, a hold holds, a release applies what waited: what is decided, event after event."""
+"""The decisions about rollbacks, holds, and releases, event by event."""
 
 import json
 
@@ -59,7 +59,7 @@ def test_release_may_drop_what_waited() -> None:
     scene.event("1.2.0")
     assert scene.release(discard=True).verdict == "unchanged"
     assert scene.value == "1.0.0"
-    assert STATE not in scene.branch.files  # nothing is left to remember
+    assert STATE not in scene.branch.files  # there is nothing left to remember
     assert scene.release().because == "it is not held, and no build is waiting"
 
 
@@ -71,7 +71,9 @@ def test_a_release_says_which_version_stays() -> None:
     assert told.endswith(": load test; Git keeps 1.0.0")
     scene.hold("load test")
     scene.event("1.2.0")
-    assert scene.release(discard=True).because.endswith(": load test; Git keeps 1.0.0; 1.2.0 is discarded")
+    assert scene.release(discard=True).because.endswith(
+        ": load test; Git keeps 1.0.0; 1.2.0 is discarded"
+    )
 
 
 def test_a_rollback_without_a_hold_says_which_hold_stays() -> None:
@@ -104,7 +106,7 @@ def test_a_hold_ends_on_its_own() -> None:
     state = {"files": {target("a"): {"hold": hold, "images": {"web": {"deferred": waits}}}}}
     scene.branch.commit({STATE: json.dumps(state)})
     assert scene.event("m8", 8) == ("update", "admitted")
-    assert scene.value == "m9"  # what waited is the newer one
+    assert scene.value == "m9"  # the waiting build is newer
     assert "freeze" not in scene.branch.files[STATE]
 
 
@@ -133,7 +135,7 @@ def test_what_to_go_back_to(to: str, value: str) -> None:
 def test_a_rollback_that_runs_twice_goes_back_once(
     to: str, value: str, images: tuple[str, ...], hold: bool, reason: str
 ) -> None:
-    """Git's history says that the value before is now the one that was rolled back from."""
+    """In Git's history, the previous value is now the one that was rolled back."""
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0", "1.3.0"):
         scene.event(tag)
@@ -169,7 +171,7 @@ def test_after_a_release_or_an_update_previous_is_asked_again() -> None:
             f"web={WEB}, db={DB}",
             (),
             "rolled back to previous",
-        ),  # it may be another tag for each image
+        ),  # each image may have a different tag
     ],
 )
 def test_a_hold_without_a_reason_names_the_tag(

@@ -1,4 +1,4 @@
-"""`rollback --failed`: a test after the deploy fails late, and takes back only the build that it has tested."""
+"""`rollback --failed`: a late test after a deployment only rolls back the build it tested."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 
 
 def three_builds() -> Story:
-    """1.0.0 was there; 1.1.0 and 1.2.0 land one after the other, while both are still tested."""
+    """1.1.0 and 1.2.0 land after 1.0.0, while both are still being tested."""
     scene = story("semver")
     scene.event("1.1.0")
     scene.event("1.2.0")
@@ -34,7 +34,7 @@ def test_a_late_failure_leaves_the_build_that_landed_meanwhile() -> None:
         assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git now has 1.2.0")
     assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits + 1)
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
-    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and nothing is held
+    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and there is no hold
 
 
 def test_a_failure_of_what_git_never_had_is_not_remembered() -> None:
@@ -62,7 +62,7 @@ def test_the_build_that_failed_goes_back_and_is_held() -> None:
     ],
 )
 def test_whichever_of_two_failures_comes_first(order: Sequence[str], values: Sequence[str]) -> None:
-    """The rollback of 1.2.0 knows that 1.1.0 failed, where the test of 1.1.0 ended first."""
+    """If the test of 1.1.0 ends first, the rollback of 1.2.0 takes its failure into account."""
     scene = three_builds()
     found = []
     for tag in order:
@@ -127,7 +127,7 @@ def test_a_digest_that_failed_before_is_remembered_with_it() -> None:
 
 
 def test_a_failure_that_nothing_remembers_is_reported() -> None:
-    """What is written by pull request has no commit that changes only the state file."""
+    """With pull requests, there is no commit that only changes the state file."""
     scene = story("semver", git_branch="main:updates")
     text = scene.branch.files[target("a")]
     for tag in ("1.1.0", "1.2.0"):
@@ -178,7 +178,7 @@ def test_a_rollout_that_fails_goes_back_behind_one_that_was_never_synced() -> No
 
 
 def test_two_rollouts_in_a_row_that_fail_end_at_the_version_before_both() -> None:
-    """The newer one fails first, goes back to the older one, and that one fails as well."""
+    """The newer build fails first and is rolled back to the older one, which then fails, too."""
     scene = story("semver")
 
     def newer_one_fails(landed: Sequence[LandedApplication]) -> Followed:

@@ -1,4 +1,4 @@
-"""The first update of an Application without a status: its own sources say what an older build must not replace."""
+"""The first update of an Application without a status must not be older than its own sources."""
 
 import json
 import subprocess
@@ -106,7 +106,7 @@ def test_an_older_build_does_not_go_in(row: str) -> None:
         ({}, CHART),
         ({}, {**CHART, "apps/a/values.yaml": "image: {tag: [2.0.0]}"}),
         ({}, {**CHART, "apps/a/values.yaml": "image: {name: ghcr.io/acme/other, tag: 2.0.0}"}),
-        # a list in the override file hides the parameters of the spec
+        # a list in the override file hides the spec's parameters
         ({"helm": HELM}, {**CHART, "apps/a/.argocd-source-a.yaml": "helm: {parameters: []}"}),
         (
             {"helm": {"valueFiles": ["https://example.com/v.yaml", "../../../x", "$other/v.yaml"]}},
@@ -159,7 +159,7 @@ def test_it_is_what_helm_renders_with_argo_cd_s_flags(tmp_path: Path, strongest:
     for name, text in {**chart, **files}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    # Argo CD's repo-server: first the files, then the values of the spec as a file, then the parameters.
+    # as in Argo CD's repo-server: first the files, then the spec's values as a file, then the parameters
     flags = [flag for name in section["valueFiles"] for flag in ("--values", str(tmp_path / name))]
     if own := section.get("valuesObject") or section.get("values"):
         (tmp_path / "own.json").write_text(own if isinstance(own, str) else json.dumps(own))

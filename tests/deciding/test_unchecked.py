@@ -1,4 +1,4 @@
-"""What a run says about facts that no registry could give: what it means, and what to do."""
+"""The warnings about facts that registries could not provide: the consequences, and the hints."""
 
 import pytest
 from support.memory import SCOPE, URL, WORDING, Branch, Story
@@ -69,7 +69,7 @@ def test_it_says_what_is_unknown_and_never_to_run_again(
 
 
 def test_only_those_are_warned_who_needed_the_answer() -> None:
-    """Each decision finds the answers to all questions of the run."""
+    """Each decision can see the answers to all questions of the run."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))
     story.others, story.answer = [application("api", URL)], DOWN
@@ -84,7 +84,7 @@ def test_only_those_are_warned_who_needed_the_answer() -> None:
 def test_bytes_that_do_not_match_their_digest_are_not_a_missing_answer(
     annotations: dict[str, str],
 ) -> None:
-    """It counted as unknown which build is newer, and the image was written."""
+    """If it is unknown which build is newer, the image is written."""
     story = Story(application("web", URL, **annotations), Branch({target("web"): KUSTOMIZATION}))
     story.answer = Answer(error=TamperedError("ghcr.io answers with other bytes", hint="check it"))
     report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
