@@ -164,7 +164,7 @@ def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
     [
         (
             "pullsecret:argocd/regcred",
-            "registry: pullsecret argocd/regcred, which needs options",
+            "registry: pullsecret argocd/regcred, which needs login options",
         ),
         ("env:CREDS", "registry: the variable CREDS, and --allow-env CREDS"),
         (

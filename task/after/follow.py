@@ -239,7 +239,7 @@ class Follow:
 
     def _untold(self, landed: LandedApplication, why: str) -> None:
         hint = "wait for the Application that deploys it: image-update wait APP --revision SHA"
-        self._problems.append(warning(landed.application.key, f"not waited for: {why}", hint))
+        self._problems.append(warning(landed.application.key, f"not waiting for it: {why}", hint))
 
     def _watched(
         self,

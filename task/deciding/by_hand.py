@@ -40,7 +40,7 @@ BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
 TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
 _NO_END = "release cannot end a freeze"
-MOST_SHOWN = 3  # of the versions in Git's history
+MOST_SHOWN = 3  # versions in Git's history to show
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def _cannot_remember(version: str, situation: Situation) -> str:
 
 
 def _by_request(sub: Subscription) -> bool:
-    """Return whether commits have to be merged. Nobody would merge only a state file."""
+    """Return whether people merge the commits. They would not merge a state file alone."""
     return sub.pull_request or bool(sub.head_template)
 
 
@@ -342,8 +342,8 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> Ro
 def _last_good_destination(situation: Situation, snapshot: Snapshot) -> RollbackDestination:
     """Return the destination when the current reading failed.
 
-    It is the last reading that nobody rolled back. If Argo CD's history is known, it is one that
-    was synced successfully. Raises `TargetError` if there is no such reading.
+    It is the last reading that was not rolled back and, if Argo CD's history is known, was synced
+    successfully. Raises `TargetError` if there is no such reading.
     """
     sub = situation.subscription
     file = situation.in_git.file
@@ -415,7 +415,7 @@ def _destination_from_registry(
 ) -> RollbackDestination:
     """Return the tag or digest in `--to`, which is not in Git's history.
 
-    `passed`: the versions in Git's history, to suggest one for a typo. Raises `UsageError` if the
+    `passed`: the versions in Git's history, used to suggest corrections. Raises `UsageError` if the
     registry does not have the version.
     """
     to = intent.to
@@ -467,7 +467,7 @@ def _earlier_readings(
 ) -> Iterator[tuple[Reading, bool]]:
     """Yield the target's readings before the one in Git, newest first, without repetitions.
 
-    Each comes with whether one of the `synced` commits had it.
+    Also yield whether one of the `synced` commits had each reading.
     """
     readings = _readings_of_all_versions(situation, snapshot, most, synced)
     groups = groupby(readings, key=lambda of_commit: of_commit[1].version)

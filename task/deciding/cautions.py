@@ -58,7 +58,7 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
     """Return a warning if the command line has pull request options,
-    but there are no pull requests.
+    but no Application uses pull requests.
 
     Only Applications whose repository was read count, because its config can enable pull requests.
     """
@@ -81,7 +81,7 @@ def not_merged(
     """Return a warning for each `hold`, `release`, or `rollback` commit
     that is only on a head branch.
 
-    With a pull request, that is obvious.
+    With a pull request, this is already visible.
     """
     if job.intent is None:
         return ()
@@ -110,8 +110,8 @@ def file_cautions(
     image: Image,
     terms: Terms,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each place in a target's files that prevents the use of this image,
-    or of a part of the spec.
+    """Return warnings about a target's files that prevent this image, or parts of the spec,
+    from being used.
 
     `files` are from Git or the next commit, and `image` is the subscription's image in them.
     """
@@ -140,8 +140,8 @@ def file_cautions(
                 " that one"
             )
             hint = (
-                "copy them into the file with --carry-parameters, or remove them if nothing needs"
-                " them"
+                "copy them into the file with --carry-parameters, or, if nothing needs them, remove"
+                f" them from {origin}"
             )
         found.append(_caution(sub, message, hint))
     if kind == "kustomization":

@@ -386,7 +386,7 @@ def current_reading(
     kind: TargetKind,
     in_git: Reading,
 ) -> Reading:
-    """Return the target's reading, else the running image, else the Application's own sources'."""
+    """Return the image in the target, else the running one, else the one in the own sources."""
     if in_git.version:
         return in_git
     live = live_reading(sub)
@@ -543,8 +543,8 @@ def holds_of_others(
     subs: Iterable[Subscription],
     terms: Terms,
 ) -> Mapping[Identity, Hold]:
-    """Return the hold for each of these subscriptions that shares its key and file
-    with a held Application.
+    """Return a hold for each subscription that writes the same key in the same file
+    as a held Application.
     """
     groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:

@@ -81,7 +81,7 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
-    """Raise `TargetError` with the hiding place if Argo CD never uses the written version."""
+    """Raise `TargetError`, with what overrides it, if Argo CD never uses the written version."""
     if sub.method != "git":
         return
     if kind == "helmvalues":

@@ -38,7 +38,7 @@ AUTHOR = Person("image-update", "image-update@noreply.invalid")
 
 @dataclass(frozen=True)
 class Promoted:
-    """A promoted version, as its source has it."""
+    """The source of a promoted version, and the version's history there."""
 
     source: str  # namespace/name of its Application
     # the newest build ever written there; after a rollback, the file has another one
@@ -95,7 +95,7 @@ class Wording:
     author: Person  # parts that are not set are empty
     template: str | None = None
     trailers: tuple[tuple[str, str], ...] = ()
-    command: str = "run"  # the commit subject has it if it is "hold", "release", or "rollback"
+    command: str = "run"  # in the commit subject if it is "hold", "release", or "rollback"
     sign_off: bool | None = None
     push_options: tuple[str, ...] = ()
     common: Wishes = Wishes()  # the config's, if the Applications in one commit differ
@@ -194,7 +194,7 @@ class LandedApplication:
 class Failure:
     """An Application that Argo CD began to sync, and whose rollout failed or timed out."""
 
-    landed: tuple[LandedApplication, ...]  # the commits to this Application that the run awaited
+    landed: tuple[LandedApplication, ...]  # the changes in this Application that the run waited for
     cause: str
 
 

@@ -1,9 +1,9 @@
 """Pure code for `check`: finds the tracked entries that a change touches, and judges each as a run
 would.
 
-Both sides are only read. The base's memory, holds, and config apply, and the change's annotations.
-`check` uses the parts of `weigh`, but people may do more than a run: an older version, or one in
-unknown order, is only a warning, unless the config refuses it. A rollback described in the state
+Both sides are only read. The base's memory, holds, and config apply, with the change's annotations.
+`check` uses the parts of `weigh`, but people may do more than a run: an older version, or one whose
+order is unknown, is only a warning, unless the config refuses it. A rollback described in the state
 file is allowed. A hold that the change ends does not apply, and is reported. `check` is stricter if
 a server does not answer: that is an error. Digests are judged as they are, and never filled in.
 """
@@ -508,7 +508,8 @@ def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdi
     if image.digest or of_another_entry:  # readings of other entries do not have a digest
         return None
     if needs(sub.policy, "digest"):
-        return Verdict("refuse", "pin-digest", f"{image.version} has no digest, but requires one")
+        because = f"{image.version} has no digest, but one is required"
+        return Verdict("refuse", "pin-digest", because)
     if sub.demands or sub.signed_by or judging.terms.verify:
         because = f"{image.version} has no digest, but only a digest can be proved"
         return Verdict("refuse", "pin-digest", because)
@@ -674,7 +675,7 @@ def _unknown(
 
 
 def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
-    """Return a warning if only the base's annotations, not the change's, refuse an image."""
+    """Return a warning if the change's annotations admit an image that the base's refuse."""
     before, after = touched.pair.before, touched.pair.after
     if before is None or after is None:
         return ()

@@ -1,8 +1,8 @@
 """Pure code that follows a kustomization's references within one snapshot.
 
 Kustomize builds the resources first, then the components in order, and then applies the
-kustomization's own `images`. So the outermost list wins, if it has the name that the inner lists
-result in.
+kustomization's own `images`. So the outermost list wins, if it uses the name that the inner lists
+produce.
 """
 
 from __future__ import annotations

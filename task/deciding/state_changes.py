@@ -89,7 +89,7 @@ def _named(hold: Hold | None) -> str:
 
 
 def _of_memory(old: Memory, new: Memory, what: str) -> list[str]:
-    """Return the changes that admit or block versions."""
+    """Return sentences about changes that admit or block versions."""
     rules: tuple[Callable[[Memory, Memory, str], str], ...] = (
         _deferred_sentence,
         _rollback_sentence,

@@ -34,7 +34,7 @@ from task.model import (
 )
 from task.urls import normal_url
 
-# the kinds that are the same as the target
+# the kinds with the same name as their target
 OWN_KINDS: tuple[TargetKind, ...] = (
     "kustomization",
     "helmvalues",
@@ -157,7 +157,7 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
-    """Read the target as of an earlier text of its file. Return None if the text is broken."""
+    """Read the target with an earlier text of its file. Return None if the text is broken."""
     try:
         return EDITORS[target.kind].read({**files, path: File(text)}, target)
     except TaskError:

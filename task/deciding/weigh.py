@@ -408,7 +408,7 @@ def by_the_order(
 
 
 def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
-    """Return the doubt. If it is caused by two different counters, its hint says so."""
+    """Return the doubt, with a special hint if it is caused by two different counters."""
     new = event.build
     old = last_written.build if last_written else Build()
     if None in (new.sequence, old.sequence) or new.counter == old.counter:

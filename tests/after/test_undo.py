@@ -201,7 +201,7 @@ def test_what_had_no_version_before_stays() -> None:
 def test_what_is_on_a_head_branch_stays() -> None:
     scene = story("semver", git_branch="main:updates")
     report = waited(failing(scene), "1.1.0")
-    told = f"not rolled back: {WEB}: it is on the branch updates, and main never had it"
+    told = f"not rolled back: {WEB}: it is on the branch updates, but main never had it"
     assert notes(report)[1] == ("warning", told)
 
 

@@ -444,7 +444,7 @@ def test_a_promotion_names_a_source_that_must_have_the_version() -> None:
     assert (report.exit, told(report), report.decisions[0].source) == (0, PASSES, "argocd/b")
     lie = said(tagged("1.2.0"), base=base, judge=Judge(messages=PROMOTED))
     assert (lie.exit, told(lie)) == (5, [("web", "refuse", "source")])
-    assert "from argocd/b, but that has 1.1.0, not 1.2.0" in lie.decisions[0].because
+    assert "from argocd/b, but argocd/b has 1.1.0, not 1.2.0" in lie.decisions[0].because
 
 
 def test_a_promotion_passes_no_hold_and_no_constraint() -> None:
