@@ -45,7 +45,7 @@ class ReachedArgo(Protocol):
     environ: Mapping[str, str]
     log: Log
     kind: str  # the source of the Applications: "cluster", "argocd", or "" for anything else
-    api: Callable[[], ApplicationApi]  # reads, patches and refreshes single Applications
+    api: Callable[[], ApplicationApi]  # reads, patches, and refreshes single Applications
     # the same for a wait, which repeats each request anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
@@ -334,7 +334,7 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
 def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[LandedApplication]]:
     """Return each Application once.
 
-    If something was written in a repository, ignore the Applications there that were not written.
+    If something was written to a repository, leave out the items there that were not written.
     """
     return {
         key: [

@@ -111,7 +111,7 @@ def asks_to_undo(
     `asks` are the run's asks. As for any rollback, `by_hand` decides about each from what Git says
     then.
     """
-    # A decision has the subscription after the repository's config, the ask has the one before.
+    # The repository's config is applied to a decision's subscription, but not to an ask's.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     undoing = []
     problems = []

@@ -102,7 +102,7 @@ class NotJudged:
 
     pair: Pair
     error: TaskError
-    broken: bool  # whether the change makes it unreadable; otherwise, it removes it
+    broken: bool  # whether the change makes it unreadable, rather than removing it
 
 
 def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:

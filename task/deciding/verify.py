@@ -72,7 +72,7 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves. If Argo CD would not sync a commit without a signature, it is an error.
+    """Return the moves. It is an error if Argo CD would not sync a commit without a signature.
 
     Otherwise, the tip of the branch would block every Application in the project. Pull request
     commits are not affected, because Argo CD does not see them.

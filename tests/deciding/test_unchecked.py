@@ -99,7 +99,7 @@ def test_an_answer_leaves_nothing_to_say() -> None:
 
 
 def test_numbers_of_two_counters_are_named_as_such() -> None:
-    """ "Give --sequence" was the advice, though both builds had one."""
+    """ "Pass --sequence" was the hint, although both builds had one."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target("web"): KUSTOMIZATION}))
     story.answer = DOWN
@@ -112,6 +112,6 @@ def test_numbers_of_two_counters_are_named_as_such() -> None:
     (problem,) = run("1.2.0", Build(3, "jenkins:ci.example.com/web")).problems
     assert "cannot tell which build is newer" in problem.message
     assert (
-        "this build has jenkins:ci.example.com/web, and the one in Git github:github.com/acme/web"
+        "this build uses jenkins:ci.example.com/web, the one in Git github:github.com/acme/web"
         in (problem.hint)
     )
