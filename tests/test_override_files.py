@@ -118,7 +118,7 @@ def test_plan_reports_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
 def test_images_of_kustomize(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {**KUSTOMIZE, FILE: "kustomize:\n  images:\n  - acme/own:1\n"})
     done = scene.run("1.0.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
-    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] of" in told]
+    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] in" in told]
     scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}}, "--carry-parameters")
     text = f"kustomize:\n  images:\n  - acme/own:1\n  - {WEB}:{{1}}\n  - acme/db:{{0}}  # from the Application\n"
     assert scene.text == text.format("1", "1.1.0")

@@ -96,7 +96,7 @@ def not_merged(
             message = (
                 f"this {job.command} of {', '.join(sorted(alone[commit.head])[:FEW])} is waiting on"
                 f" {commit.head} (git-branch): until it is merged, {commit.branch} keeps its"
-                " previous version"
+                " current version"
             )
             hint = f"merge {commit.head} into {commit.branch}"
             found.append(Problem(Trouble.warning("target", message, hint)))

@@ -143,7 +143,7 @@ def test_a_rollback_that_runs_twice_goes_back_once(
     tip = scene.branch.tip
     again = scene.rollback(to, *images, hold=hold, reason=reason)
     assert (again.verdict, scene.value, scene.branch.tip) == ("unchanged", value, tip)
-    assert f"{value}, which {to} meant" in again.because
+    assert f"{value} ({to})" in again.because
     state = yaml.safe_load(scene.branch.files[STATE])["files"][target("a")]
     assert state["images"]["web"]["rollback"] == {"to": to, "tag": value, "was": "1.3.0"}
 
