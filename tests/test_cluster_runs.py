@@ -735,7 +735,7 @@ def test_unsigned_commits_are_refused_if_the_project_requires_signatures(
         {"argocd/web": "repository", "argocd/api": "admitted"},
     ), result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
-    assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
+    assert "only syncs commits signed by D56C4FCA57A46444" in result.stderr
 
 
 def test_applications_without_a_write_back_method_are_written_to_git(

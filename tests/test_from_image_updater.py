@@ -168,7 +168,7 @@ def test_a_missing_branch_does_not_hide_the_other_applications(tmp_path: Path) -
     [
         (
             "pullsecret:argocd/regcred",
-            "registry: pullsecret argocd/regcred, which needs options",
+            "registry: pullsecret argocd/regcred, which needs login options",
         ),
         ("env:CREDS", "registry: the variable CREDS, and --allow-env CREDS"),
         (

@@ -7,7 +7,7 @@ from support import Result, bare_repo, image_update
 from support.runs import WEB, application, arguments, manifest
 
 FILES = {"apps/a/Chart.yaml": "name: a\n", "apps/a/values.yaml": "image: {tag: 1.0.0}\n"}
-PLACE = "spec.source.helm.parameters of the Application sets image.tag"
+PLACE = "spec.source.helm.parameters in the Application sets image.tag"
 
 
 def call(command: str, apps: Path) -> Result:

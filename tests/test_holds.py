@@ -138,7 +138,7 @@ def test_rolling_back_further_than_the_history_is_an_error(tmp_path: Path) -> No
     scene = Scene(tmp_path)
     found = scene.do("rollback", "a", "--to", "3-back", code=3)
     assert (found["verdict"], found["rule"]) == ("error", "target")
-    assert "no earlier value" in found["because"]
+    assert "no earlier version" in found["because"]
 
 
 def test_hold_and_release_work_for_single_images_and_several_applications(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_commit_message_lists_updated_and_deferred_applications(
     assert image_update("run", "--image", f"{WEB}:1.1.0", *apps).code == 0
     text, _, trailers = git(repo, "log", "-1", "--format=%B", "main").rpartition("\n\n")
     assert text.startswith(beginning)
-    kept = r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 waits: image-update release argocd/c ends the hold"
+    kept = r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 is waiting: image-update release argocd/c ends the hold"
     assert re.search(kept, text, re.MULTILINE)
     assert trailers.splitlines() == [
         f"Image: {WEB}:1.1.0",

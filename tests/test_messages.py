@@ -109,10 +109,13 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
     ("one", "words"),
     [
         (held(), f"{HELD}; image-update release argocd/a ends the hold"),
-        (waiting(), f"{HELD}; a waits: image-update release argocd/a ends the hold and writes it"),
+        (
+            waiting(),
+            f"{HELD}; a is waiting: image-update release argocd/a ends the hold and writes it",
+        ),
         (overtaken(), f"{HELD}; a is already waiting, and sequence 1 comes before sequence 2"),
-        (released(held()), f"released, 1.0.0 stays: it was {HELD}"),
-        (released(waiting()), f"released: it was {HELD}; a waited: "),
+        (released(held()), f"released: it was {HELD}; Git keeps 1.0.0"),
+        (released(waiting()), f"released: it was {HELD}; a was waiting: "),
         (
             newer(),
             (

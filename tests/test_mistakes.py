@@ -347,7 +347,7 @@ def test_pull_request_options_without_a_pull_request_are_a_warning(tmp_path: Pat
             0,
             [
                 (
-                    "--pull-request-label, --auto-merge: no effect, because nothing asks for pull requests for "
+                    "--pull-request-label, --auto-merge: no effect, because pull requests are not enabled for "
                     "argocd/api, argocd/web"
                 )
             ],

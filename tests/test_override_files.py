@@ -86,7 +86,7 @@ def test_files_from_older_versions_or_image_updater_are_not_changed_by_the_spec(
     assert scene.text == kept  # Argo CD has not seen `replicas` since this list is there
     assert warnings(done) == [
         f"{FILE} differs from the Application in log; Argo CD uses the file",
-        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that",
+        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one",
     ]
     assert "--carry-parameters" in done.json["errors"][1]["hint"]
     done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
@@ -118,7 +118,7 @@ def test_plan_reports_differences_with_at_most_five_names(tmp_path: Path) -> Non
 def test_kustomize_images_follow_the_spec_unless_a_person_changed_them(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {**KUSTOMIZE, FILE: "kustomize:\n  images:\n  - acme/own:1\n"})
     done = scene.run("1.0.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
-    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] of" in told]
+    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] in" in told]
     scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}}, "--carry-parameters")
     text = f"kustomize:\n  images:\n  - acme/own:1\n  - {WEB}:{{1}}\n  - acme/db:{{0}}  # from the Application\n"
     assert scene.text == text.format("1", "1.1.0")
@@ -215,10 +215,10 @@ def test_each_command_reports_hidden_parameters_and_unchanged_copies_of_the_imag
         assert result.code == 0, result.stderr
     told = [one["message"] for one in found if one["severity"] == "warning"]
     assert (
-        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that"
+        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one"
         in told
     )
-    assert f"{WEB} is also at {FILE}:7, not changed" in told
+    assert f"{WEB} is also at {FILE}:7, which is not changed" in told
 
 
 def test_unchanged_copies_of_the_image_in_a_folder_of_manifests_are_reported(
@@ -234,7 +234,7 @@ def test_unchanged_copies_of_the_image_in_a_folder_of_manifests_are_reported(
     apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
     for _ in range(2):  # also when there is nothing to do
         result = image_update(*arguments(apps))
-        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, not changed"]
+        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, which is not changed"]
     assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (
         recipe,
         "2",

@@ -514,7 +514,7 @@ def test_a_hold_by_another_application_on_the_same_file_is_shown(tmp_path: Path)
     scene = Scene(tmp_path, "ab", b={"write_back_target": "kustomization:/apps/a"})
     scene.do("hold", "a", "--reason", "incident 42")
     rows = {one["application"]: one["hold"] for one in scene.status()["images"]}
-    assert rows["argocd/b"]["reason"] == "incident 42 (a hold of argocd/a)"
+    assert rows["argocd/b"]["reason"] == "incident 42 (hold on argocd/a)"
 
 
 @pytest.mark.slow

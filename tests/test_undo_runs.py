@@ -180,7 +180,7 @@ def test_a_newer_build_is_not_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer)
     assert [one["rollback"] for one in result.json["commits"]] == [False, False]
     assert "failed:" in show(repo, "main", STATE)
     assert result.json["status"] == "failed"
-    assert "is not what Git says now: 1.2.0" in warnings(result)[0]
+    assert "Git now has 1.2.0, not 1.1.0" in warnings(result)[0]
 
 
 def test_an_unavailable_argo_cd_does_not_cause_a_rollback(

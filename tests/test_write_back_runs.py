@@ -177,7 +177,7 @@ def test_a_misspelt_helm_key_is_warned_about_once(tmp_path: Path, key: str, near
     for more in (["--dry-run"], []):
         result = image_update(*arguments(apps, *more))
         assert result.code == 0
-        said = f"{key} is not in apps/a/values.yaml, and is added to it; the file has {near}"
+        said = f"{key} is not in apps/a/values.yaml, so it is added; the file has {near}"
         assert warnings(result) == ([said] if near else [])
     assert warnings(image_update(*arguments(apps))) == []  # the key is there now
 

@@ -133,8 +133,8 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
     """Return a failure if a live Application is back at its version from before this run's patch.
 
-    Its pods keep running the new image for a while, so they don't tell. A third version is not a
-    failure, because a later run wrote it.
+    Its pods keep running the new image for a while, so they cannot show this. A third version is
+    not a failure, because a later run wrote it.
     """
     for decision in decisions:
         reading = _live_reading(decision, item) if decision.verdict == "update" else None
@@ -162,7 +162,7 @@ def _at_the_tip(
 ) -> Callable[[Mapping[str, Any]], Image | None]:
     """Return a function that returns the image on the branch.
 
-    The branch is read once, and only when asked, because it then has a later commit.
+    The branch is read once. The function is only called if there is a later commit.
     """
 
     @once
@@ -190,7 +190,7 @@ def _image(decision: Decision, reading: Reading) -> Image | None:
 
 
 def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
-    """Return a rollout, which fails if only other versions of an image are running.
+    """Mark a successful rollout as failed if only other versions of an image are running.
 
     This must last for a minute, because an operator whose resource has no health in Argo CD may
     still be replacing the pods. An image that is not running at all is only a warning: there may be

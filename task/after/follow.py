@@ -45,7 +45,7 @@ class ReachedArgo(Protocol):
     environ: Mapping[str, str]
     log: Log
     kind: str  # the source of the Applications: "cluster", "argocd", or "" for anything else
-    api: Callable[[], ApplicationApi]  # reads, patches and refreshes single Applications
+    api: Callable[[], ApplicationApi]  # reads, patches, and refreshes single Applications
     # the same for a wait, which repeats each request anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
@@ -239,7 +239,7 @@ class Follow:
 
     def _untold(self, landed: LandedApplication, why: str) -> None:
         hint = "wait for the Application that deploys it: image-update wait APP --revision SHA"
-        self._problems.append(warning(landed.application.key, f"not waited for: {why}", hint))
+        self._problems.append(warning(landed.application.key, f"not waiting for it: {why}", hint))
 
     def _watched(
         self,
@@ -334,7 +334,7 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
 def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[LandedApplication]]:
     """Return each Application once.
 
-    If something was written in a repository, ignore the Applications there that were not written.
+    If something was written to a repository, leave out the items there that were not written.
     """
     return {
         key: [

@@ -88,7 +88,7 @@ def undo(
         for decision in done.decisions
         if decision.verdict == "update"
     }
-    # Other commits only record that a version failed that has since been replaced in Git.
+    # Other commits only record the failure of a version that has since been replaced in Git.
     commits = tuple(
         replace(commit, rollback=any(app in back for app in commit.applications))
         for commit in done.commits
@@ -111,7 +111,7 @@ def asks_to_undo(
     `asks` are the run's asks. As for any rollback, `by_hand` decides about each from what Git says
     then.
     """
-    # A decision has the subscription after the repository's config, the ask has the one before.
+    # The repository's config is applied to a decision's subscription, but not to an ask's.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     undoing = []
     problems = []
@@ -149,7 +149,7 @@ def _never(decision: Decision) -> str:
     if sub.method == "argocd":
         return "it is not in Git (write-back-method: argocd); use argocd app rollback"
     if decision.head != decision.branch and not sub.pull_request:
-        return f"it is on the branch {decision.head}, and {decision.branch} never had it"
+        return f"it is on the branch {decision.head}, but {decision.branch} never had it"
     if not before.version:
         return "there is no previous version"
     was = live_image(before.name) if before.name else None
@@ -212,7 +212,7 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
 
 
 def _told_of_rollback(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
-    """Return the line for an image that was rolled back, or will be by a request."""
+    """Return the line for an image that was rolled back, or that a request will roll back."""
     app = decision.subscription.application.key
     name = decision.subscription.entry.image.name
     version = decision.candidate.version

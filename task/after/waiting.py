@@ -1,6 +1,6 @@
 """Waits for Argo CD, with the loop in `argocd.rollouts` and the rules in `argocd.rollout`.
 
-Progress is a live table on a terminal, or one line per change in a log. A sentence ends it.
+Progress is shown in a live table on a terminal, or in a log with one line per change.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
     narrow = job.scope.narrow
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
-    narrowing = "--namespace, --project or --selector"
+    narrowing = "--namespace, --project, or --selector"
     return unknown_names(
         narrow.names,
         seen.everyone,

@@ -1,6 +1,6 @@
 """Finds the promotions in a change by its commit message, and checks that the source has them.
 
-A message only names the source. The source must have the version; that does not prove more.
+A message only names the source. The claim must be true, but it does not prove anything else.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _with_source(
     if giver.error:
         return replace(version, denied=giver.error)
     because = (
-        f"the commit message says it promotes {version.image.name} from {giver.source}, but that"
-        f" has {giver.image.version}, not {version.image.version}"
+        f"the commit message says it promotes {version.image.name} from {giver.source}, but"
+        f" {giver.source} has {giver.image.version}, not {version.image.version}"
     )
     return replace(version, denied=Verdict("refuse", "source", because))
 

@@ -1,4 +1,4 @@
-"""The `check` report: decisions, a problem for each one that blocks the merge, an exit code."""
+"""The `check` report: the decisions, the problems that block the merge, and the exit code."""
 
 from __future__ import annotations
 

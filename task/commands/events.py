@@ -35,7 +35,7 @@ from task.policy.strategies import needs
 
 REVISION = "org.opencontainers.image.revision"
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_FIRST_DATE = "1981"  # reproducible builds set 1970 or 1980 for "no date"
+_FIRST_DATE = "1981"  # reproducible builds use 1970 or 1980 for "no date"
 _UNKNOWN = Verdict("refuse", "not-in-registry", "the registry has no such image")
 
 
@@ -50,7 +50,7 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Whether it may be offered to the rules."""
+        """Whether the rules may decide about it."""
         return self.refusal is None and self.error is None
 
 
@@ -205,7 +205,7 @@ def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
 
 
 def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
-    """Return the error about an event that could not be checked, although another one could."""
+    """Return the error about an event that could not be checked, although another could."""
     app = ask.subscription.application.key
     message = f"{event.image.reference} could not be checked, so it is skipped: {error.message}"
     trouble = Trouble("registry", message, error.hint, exit=error.exit)

@@ -77,9 +77,9 @@ REASONS: Mapping[str, Reason] = {
 
 
 def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
-    """Return an error for each image that has matched a word for at least `older_than` seconds.
+    """Return an error for each image that has matched one of the words for `older_than` seconds.
 
-    An image counts if the time is unknown.
+    If the time is unknown, the image counts.
     """
     return tuple(_each_that_is_late(found, wanted, older_than))
 

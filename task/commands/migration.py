@@ -100,9 +100,9 @@ def row_of(
 ) -> MigratedApplication:
     """Return one Application before and after.
 
-    `status` has its images. `meant` has its subscriptions with mistakes ignored, because AIU
-    ignores most of them. `updaters`: whether there are ImageUpdaters. `in_cluster`: whether secrets
-    can be read from the cluster.
+    `status` has the status of its images. `meant` has its subscriptions with mistakes ignored,
+    because AIU ignores most of them. `updaters`: whether there are ImageUpdaters. `in_cluster`:
+    whether secrets can be read from the cluster.
     """
     listed = parse_image_list(app.annotations.get("image-list", ""))
     entries = [entry for entry in listed if isinstance(entry, Entry)]
@@ -212,7 +212,7 @@ def _image(
     *,
     hidden: bool,
 ) -> TrackedImage:
-    """Return one entry, as both tools handle it. A hidden file says nothing about what runs."""
+    """Return one entry, as both tools handle it. A hidden file does not show what is running."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = _version_and_source(row, hidden=hidden) if row else ("", "")
     strategy_now = _strategy_of_aiu(app.annotations, entry)
@@ -257,7 +257,7 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
     read = (
         "which is read from the cluster"
         if in_cluster
-        else "which needs options or --applications cluster"
+        else "which needs login options or --applications cluster"
     )
     for sub in subs:
         if sub.method == "git":
@@ -363,7 +363,7 @@ def lines(migration: Migration) -> Iterator[str]:
         command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
         yield (
             f"Image Updater's ConfigMap was not read. To include it, run {command}, and pass the"
-            " output as another file, or as - for stdin"
+            " output as another file, or use - for stdin"
         )
         return
     yield f"Image Updater's ConfigMap ({migration.config_origin}) as options:"

@@ -444,7 +444,7 @@ def _runs(wanted: Image, running: Image) -> bool:
     return bool(wanted.tag) and wanted.tag == running.tag
 
 
-_VERSIONS = 100  # of the source's file, read to find out when it got its version
+_VERSIONS = 100  # versions of the source's file to read to find out when it got its version
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:

@@ -237,7 +237,7 @@ class Newest:
 
     tag: str = ""
     error: TaskError | None = None
-    # if the newest such tag is too young: that tag, and when it is old enough; "" if no tag has a date
+    # the newest such tag if it is too young, and when it is old enough ("" if no tag has a date)
     young: tuple[str, str] | None = None
 
 

@@ -1,4 +1,5 @@
-"""`status`: shows each image's versions in Git, running, in the registry, held, proposed, and past.
+"""`status`: shows each image in Git, running, and in the registry, with its hold, request, and past
+builds.
 
 It only reads.
 """
@@ -140,8 +141,8 @@ def with_history(
 ) -> ImageStatus:
     """Add an image's last builds, at most `most`, and the time its event was deferred.
 
-    `versions` has those of the files in `paths_of`, newest first, at most `versions_to_read(most)`
-    of each.
+    `versions` has the versions of the files in `paths_of`, newest first, at most
+    `versions_to_read(most)` of each.
     """
     builds: tuple[PastBuild, ...] = ()
     sub = shown.subscription
@@ -341,7 +342,7 @@ class StatusDetails:
     dates: bool = False  # when the newest tags were created
 
 
-# some images' statuses, and the problems
+# the statuses of some images, and the problems
 Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 
 
@@ -538,7 +539,7 @@ def _with_newest(
     *,
     dates: bool,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Add the newest admitted tag to each row, and return why rows have no such tag."""
+    """Add the newest admitted tag to each row, and return the reasons for rows without one."""
     asks = tuple(
         Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows
     )

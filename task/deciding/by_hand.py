@@ -1,8 +1,8 @@
-"""Pure code for `hold`, `release` and `rollback`: what becomes of one image,
-and what its state file remembers.
+"""Pure code for `hold`, `release`, and `rollback`: the decision about one image,
+and the changes to its state file.
 
 `--on-failure rollback` uses it too, when a run rolls back on its own. `weigh` decides whether a
-hold keeps an update back.
+hold blocks an update.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from task.text import counted
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
 TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
-_NO_END = "release does not end a freeze"
-MOST_SHOWN = 3  # of the versions in Git's history
+_NO_END = "release cannot end a freeze"
+MOST_SHOWN = 3  # versions in Git's history to show
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RollbackDestination:
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move for one image of a person's intent.
+    """Return the move for one image in a person's intent.
 
     A `TaskError` becomes an error decision.
     """
@@ -100,7 +100,7 @@ def _held_until_released(hold: Hold, situation: Situation) -> str:
 
 
 def _equal(old: Hold | None, new: Hold) -> bool:
-    """Compare two holds without their time: a hold that is given twice is one hold."""
+    """Compare two holds, ignoring their times. Setting the same hold twice changes nothing."""
     return old is not None and replace(old, at=new.at) == new
 
 
@@ -115,10 +115,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     now = situation.terms.now
     image = situation.subscription.image_at(situation.current)
     if not intent.whole and (all_held := active(situation.state.hold, now)):
-        hint = (
-            "release the Application without --alias; to hold only some images, name them with hold"
-            " --alias"
-        )
+        hint = "release the Application without --alias; to hold only some images, use hold --alias"
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     event = memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
@@ -132,19 +129,19 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and discards what waits."""
+    """Return the move that ends a hold, and discards the waiting build."""
     was = situation.hold
     event = situation.memory.deferred
-    told = f"released, {situation.in_git.version or 'nothing'} stays"
-    told = f"{told}: it was {hold_text(was)}" if was else told
+    told = f"released: it was {hold_text(was)}" if was else "released"
+    kept = f"; Git keeps {situation.in_git.version or 'no version'}"
     dropped = f"; {event.version} is discarded" if event else ""
-    decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
+    decision = situation.decision(image, Verdict("unchanged", "same", told + kept + dropped))
     remember = Remember(released(situation.memory), lifted=lifted)
     return Move(decision, remember=remember, released=True)
 
 
 def _release_build(situation: Situation, event: Written, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and writes what waits if the rules still admit it."""
+    """Return the move that ends a hold, and writes the waiting build if rules still admit it."""
     was = situation.hold
     told = f"released: it was {hold_text(was)}" if was else "released"
     free = released(situation.memory)
@@ -152,10 +149,10 @@ def _release_build(situation: Situation, event: Written, *, lifted: bool) -> Mov
     move = weigh(
         replace(situation, memory=free, state=state), deferred(situation.subscription, event)
     )
-    if move.decision.verdict == "error":  # it is run again, so the hold stays until then
-        because = f"not released: {event.version} waits, and {move.decision.because}"
+    if move.decision.verdict == "error":  # the hold stays until the release is retried
+        because = f"not released: {event.version} is waiting, and {move.decision.because}"
         return move.without_effect(replace(move.decision.judged, because=because))
-    because = f"{told}; {event.version} waited: {move.decision.because}"
+    because = f"{told}; {event.version} was waiting: {move.decision.because}"
     if move.hold and move.hold == situation.subscription.freeze:
         lifts = f"{told}; " if was and was != move.hold else ""
         because = f"{lifts}still {move.decision.because}; {_NO_END}"
@@ -175,7 +172,7 @@ def _nothing_to_release(situation: Situation) -> str:
 def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     sub = situation.subscription
     if intent.failed and not _git_still_has(intent.failed, situation):
-        return _only_record_of_failure(intent.failed, situation, snapshot)
+        return _only_remember_failure(intent.failed, situation, snapshot)
     destination = _destination(intent, situation, snapshot)
     to = destination.reading
     words = intent.to if _steps_back(intent.to) else ""
@@ -204,31 +201,31 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
 
 
 def _unchanged_verdict(to: Reading, words: str) -> Verdict:
-    meant = f", which {words} meant" if words else ""
-    return Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
+    meant = f" ({words})" if words else ""
+    return Verdict("unchanged", "same", f"Git already has {to.version}{meant}")
 
 
 def _goes_back(destination: RollbackDestination, situation: Situation) -> Verdict:
     because = f"rolled back from {situation.current.version or 'nothing'}"
     if destination.doubt:
-        because = f"{because}; not checked: {destination.reading.version} may not exist"
+        because = f"{because}; not checked: {destination.reading.version} might not exist"
     return Verdict("update", "admitted", because)
 
 
 def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
-    """Return the hold of a rollback. If nobody gave a reason, the rollback is the reason."""
+    """Return a rollback's hold. If nobody gave a reason, use the rollback itself."""
     if hold.reason:
         return hold
     if intent.failed:
         return replace(hold, reason=f"a test of {intent.failed.version} failed")
-    # a hold of several images has one reason
+    # a hold on several images has a single reason
     listed = split_image_list(sub.application.annotations.get("image-list", ""))
     several = intent.whole and len(listed) > 1
     return replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
 
 
-def _only_record_of_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
-    """Leave what Git says now, and note that the version failed if Git had it before."""
+def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
+    """Keep the version in Git, and remember the failure if Git had the failed version before."""
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     failed_before = next(
         (
@@ -248,7 +245,7 @@ def _only_record_of_failure(image: Image, situation: Situation, snapshot: Snapsh
 
 
 def _git_still_has(image: Image, situation: Situation) -> bool:
-    """Return whether Git still has this version. If both have a digest, it decides."""
+    """Return whether Git still has this version. If both have a digest, digests decide."""
     in_git = situation.in_git
     written = situation.memory.written
     digest = in_git.digest
@@ -258,28 +255,28 @@ def _git_still_has(image: Image, situation: Situation) -> bool:
 
 
 def _is_version(image: Image, tag: str, digest: str) -> bool:
-    """Return whether an image has this version. If both have a digest, it decides."""
+    """Return whether an image has this version. If both have a digest, digests decide."""
     if image.digest and digest:
         return image.digest == digest
     return bool(image.tag) and image.tag == tag
 
 
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
-    """Go back from an update that failed.
+    """Roll back an update that failed.
 
-    It stays if Git says something else now, or if somebody else holds it.
+    Keep it if Git has changed since, or if somebody else holds it.
     """
     image = undone.candidate
     if not same(image, situation.current):
         because = (
-            f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
+            f"Git now has {situation.current.version or 'no version'}, not {image.version}"
             f"{_warning_if_unrecorded(image.version, situation)}"
         )
         decision = situation.decision(image, Verdict("refuse", "superseded", because))
         return Move(decision, remember=_record_of_failure(image.version, situation))
     hold = holding(situation.state, situation.memory, situation.terms.now)
-    # A freeze stops no rollback, and neither does one of ours: of two builds that fail in a row,
-    # the newer one may have gone back to the older one before anybody knew that it fails, too.
+    # A freeze does not stop a rollback, and neither does a hold that we set. If two builds fail in
+    # a row, the newer one may have been rolled back to the older one before that one failed, too.
     ours = intent.hold.by if intent.hold else ""
     if hold and hold.by != ours:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
@@ -298,7 +295,7 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
-    """Return what tells the rollback of a newer build that this version failed as well."""
+    """Remember that this version failed, so that later rollbacks do not go back to it."""
     remembered = (*situation.memory.failed, *situation.memory.replaced)
     if version in remembered or _by_request(situation.subscription):
         return None
@@ -306,47 +303,47 @@ def _record_of_failure(version: str, situation: Situation) -> Remember | None:
 
 
 def _warning_if_unrecorded(version: str, situation: Situation) -> str:
-    """Return the warning where nothing can remember that this version failed."""
+    """Return the warning if the failure of this version cannot be remembered."""
     remembered = (*situation.memory.failed, *situation.memory.replaced)
     if version in remembered or not _by_request(situation.subscription):
         return ""
-    return f"; nothing remembers that {version} failed: a rollback of a newer one may go back to it"
+    return f"; the failure of {version} cannot be remembered: a later rollback may go back to it"
 
 
 def _by_request(sub: Subscription) -> bool:
-    """Return whether a commit waits for a merge: nobody merges what changes only a state file."""
+    """Return whether people merge the commits. They would not merge a state file alone."""
     return sub.pull_request or bool(sub.head_template)
 
 
 def _steps_back(to: str) -> int:
-    """Return how many readings to go back, or 0 if `to` names a version."""
+    """Return how many readings to go back, or 0 if `to` is a version."""
     return 1 if to == "previous" else int(steps[1]) if (steps := BACK.fullmatch(to)) else 0
 
 
 def _destination_of_undo(
     undone: Decision, situation: Situation, snapshot: Snapshot
 ) -> RollbackDestination:
-    """Return where to go back to after a failed update."""
+    """Return the destination after a failed update."""
     before = undone.current
     bad = (*situation.memory.replaced, *situation.memory.failed)
     if before.version in bad or situation.facts.synced(situation.subscription):
-        with suppress(TargetError):  # the reading before it may not be of this file
+        with suppress(TargetError):  # the previous reading may be from another file
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(before)
 
 
 def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> RollbackDestination:
-    """Return where `--to` says to go back to; without it, the last good reading."""
+    """Return the destination that `--to` requests, or the last good one."""
     if intent.to:
         return _requested_destination(intent, situation, snapshot)
     return _last_good_destination(situation, snapshot)
 
 
 def _last_good_destination(situation: Situation, snapshot: Snapshot) -> RollbackDestination:
-    """Return where to go back to from a reading that failed.
+    """Return the destination when the current reading failed.
 
-    It is the last reading that nobody went back from, and that Argo CD has synced with success,
-    where its history says so. Raises `TargetError` if there is none.
+    It is the last reading that was not rolled back and, if Argo CD's history is known, was synced
+    successfully. Raises `TargetError` if there is no such reading.
     """
     sub = situation.subscription
     file = situation.in_git.file
@@ -365,8 +362,8 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
         passed.append(earlier.version)
     if unsynced:
         return unsynced
-    message = f"Git's history has no earlier value of {sub.entry.image.name} to go back to"
-    raise TargetError(message, hint="name the tag: --to TAG", subject=file)
+    message = f"Git's history has no earlier version of {sub.entry.image.name} to roll back to"
+    raise TargetError(message, hint="specify the tag: --to TAG", subject=file)
 
 
 def _requested_destination(
@@ -374,10 +371,10 @@ def _requested_destination(
     situation: Situation,
     snapshot: Snapshot,
 ) -> RollbackDestination:
-    """Return where `--to` says to go back to.
+    """Return the destination that `--to` requests.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
-    registry knows the tag.
+    registry has the tag.
     """
     back = _steps_back(intent.to)
     if _is_at_destination(intent, situation):
@@ -389,21 +386,22 @@ def _requested_destination(
             return RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if back:
-        history = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
+        history = (
+            f"only {counted(len(passed), 'earlier version')}" if passed else "no earlier version"
+        )
         message = f"Git's history has {history} of {situation.subscription.entry.image.name}"
         raise TargetError(
             message,
-            hint="name the tag: --to TAG",
+            hint="specify the tag: --to TAG",
             subject=situation.in_git.file,
         )
     return _destination_from_registry(intent, situation, passed)
 
 
 def _is_at_destination(intent: Intent, situation: Situation) -> bool:
-    """Return whether Git already has the reading to go back to."""
+    """Return whether Git is already at the destination."""
     meant = situation.memory.rollback
-    # A job that runs a second time must not go back once more: its value is the one that Git has
-    # now.
+    # A job that runs again must not go back further: Git already has its destination.
     if meant and meant.to == intent.to and meant.version == situation.in_git.version:
         return True
     named = (situation.in_git.version, situation.in_git.tag)
@@ -415,10 +413,10 @@ def _destination_from_registry(
     situation: Situation,
     passed: Sequence[str],
 ) -> RollbackDestination:
-    """Return the tag or digest of `--to`, which Git's history lacks.
+    """Return the tag or digest in `--to`, which is not in Git's history.
 
-    `passed`: the versions in Git's history, one of which may be meant. Raises `UsageError` if the
-    registry does not have it.
+    `passed`: the versions in Git's history, used to suggest corrections. Raises `UsageError` if the
+    registry does not have the version.
     """
     to = intent.to
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
@@ -433,10 +431,10 @@ def _destination_from_registry(
     facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
     answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
     if answer is None:
-        why = "the registry is not asked (--registry-check never)"
+        why = "the registry is not queried (--registry-check never)"
         return RollbackDestination(reading, doubt=_doubt_about(to, why, ask, passed))
     if answer.error:
-        # The registry may be down, but an unreadable file on our side is a mistake of the user.
+        # The registry may be down, but an unreadable local file is the user's mistake.
         if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
         return RollbackDestination(
@@ -444,11 +442,11 @@ def _destination_from_registry(
         )
     if not answer.exists:
         raise UsageError(
-            f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
-            f"{situation.in_git.file} do not have it either",
+            f"{wanted.reference} is neither in the registry nor in the last {TEXTS_FOR_A_TAG}"
+            f" versions of {situation.in_git.file}",
             hint=(
-                f"{ask}name one image with --alias ALIAS, "
-                "or go back to the tag anyway with --unknown-tag"
+                f"{ask}select one image with --alias ALIAS, "
+                "or roll back to the tag anyway with --unknown-tag"
             ),
         )
     return RollbackDestination(replace(reading, digest=answer.digest) if pinned else reading)
@@ -457,7 +455,7 @@ def _destination_from_registry(
 def _doubt_about(to: str, why: str, ask: str, passed: Sequence[str]) -> Trouble:
     history = ", ".join(passed[:MOST_SHOWN])
     hint = f"this file's history has {history}" if history else "check it in the registry"
-    message = f"nobody has checked that {to} exists: Git's history does not have it, and {why}"
+    message = f"{to} might not exist: it is not in Git's history, and {why}"
     return Trouble.warning("registry", message, f"{ask}{hint}")
 
 
@@ -469,7 +467,7 @@ def _earlier_readings(
 ) -> Iterator[tuple[Reading, bool]]:
     """Yield the target's readings before the one in Git, newest first, without repetitions.
 
-    With each, tell whether one of the `synced` commits had it.
+    Also yield whether one of the `synced` commits had each reading.
     """
     readings = _readings_of_all_versions(situation, snapshot, most, synced)
     groups = groupby(readings, key=lambda of_commit: of_commit[1].version)

@@ -1,4 +1,4 @@
-"""Events as Argo CD Image Updater writes them."""
+"""Kubernetes Events in the format of Argo CD Image Updater."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which images `--wait` expects to run, and the key that a person is told to look at."""
+"""The images that `--wait` expects to be running, and the key to check if they are not."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The text of a plan's comment, and what happens where it cannot be written."""
+"""The text of a plan's comment, and the warning if it cannot be posted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ JOB = Job("plan", (), SCOPE, Terms(), WORDING, dry=True, requests=LINKS, comment
 
 
 class Page:
-    """The comments of a forge, which keeps what it is given."""
+    """A forge's comments, which records what is posted."""
 
     def __init__(self, forge: str = "github") -> None:
         self.forge, self.given = forge, list[tuple[str, str, str]]()
@@ -34,7 +34,7 @@ class Page:
 
 
 def world(comments: Callable[[str], Page]) -> World:
-    """Of which only comments and the log are needed."""
+    """A world with only comments and the log."""
     said: list[str] = []
     nothing: list[Any] = []
     return fake_world(

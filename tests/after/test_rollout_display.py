@@ -1,4 +1,4 @@
-"""What is shown while rollouts are waited for, and what is reported at the end."""
+"""The progress shown while waiting for rollouts, and the report at the end."""
 
 import re
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
         RolloutState("x/y", "waiting", text),
     )
     lines = drawn(rows, 10_000, 36_000, terminal(columns))
-    assert [one[:2] for one in lines[-2:]] == ["->", ".."]  # one line for each
+    assert [one[:2] for one in lines[-2:]] == ["->", ".."]  # one line per Application
     for one in lines:
         wide = sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in one)
         assert wide <= columns
@@ -137,7 +137,7 @@ def test_without_a_terminal_each_change_is_logged_in_one_line(environ: dict[str,
         "argocd/shop: needs-sync",
         "argocd/job: failed",
     ]
-    assert MANUAL.hint not in stream.getvalue()  # the error at the end has it
+    assert MANUAL.hint not in stream.getvalue()  # it is in the error at the end
 
 
 SENTENCES = [

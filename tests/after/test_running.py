@@ -1,4 +1,4 @@
-"""Synced and healthy is no success yet: the image has to run."""
+"""Synced and healthy is not enough: the image has to be running."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 HEALTHY = Rollout("synced-and-healthy", "synced and healthy")
 RUNS, ANOTHER, NOTHING = "synced-and-healthy", "failed", "warning"
 
-# (what was written, what status.summary.images holds, how the rollout ends)
+# (the written image, status.summary.images, the result of the rollout)
 LIVE = [
     (f"{WEB}:1.1.0", [f"{WEB}:1.1.0"], RUNS),
     (
         f"{WEB}:1.1.0",
         ["nginx:1", f"{WEB}:1.0.0", f"{WEB}:1.1.0"],
         RUNS,
-    ),  # a pod of before is about to end
+    ),  # an old pod is still terminating
     (f"{WEB}:1.1.0", [f"{WEB}:1.0.0"], ANOTHER),
     (f"{WEB}:1.1.0", [f"{WEB}:1.1"], ANOTHER),
     (f"{WEB}:1.1.0", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
@@ -29,7 +29,7 @@ LIVE = [
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{OTHER}"], ANOTHER),
-    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0"], RUNS),  # the target holds no digest
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0"], RUNS),  # the target does not have a digest
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@sha256"], ANOTHER),  # as Kustomize 4.5 reads tag@digest
     (f"{WEB}@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
     (f"{WEB}@{DIGEST}", [f"{WEB}:1.0.0"], ANOTHER),
@@ -125,10 +125,10 @@ def test_a_long_list_of_running_versions_is_shortened() -> None:
 
 
 LATER = [
-    (NEW, f"{WEB}:1.2.0", "failed"),  # the very commit: nothing has to be asked
-    (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # another revision, which says another version
+    (NEW, f"{WEB}:1.2.0", "failed"),  # the same commit, so the branch is not read
+    (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # another revision, with another version
     (OLD, f"{WEB}:1.1.0", "failed"),
-    (OLD, "", "failed"),  # nobody knows
+    (OLD, "", "failed"),  # unknown
 ]
 
 

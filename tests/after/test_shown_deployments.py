@@ -1,4 +1,4 @@
-"""Which deployments a run shows, and in which state; never a success that nobody has seen."""
+"""The deployments that a run shows, and their states. Success is never assumed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,10 +30,10 @@ JOB = Job("run", (), SCOPE, Terms(), WORDING, requests=PullRequestOptions(run=RU
 
 
 class Forge:
-    """What a forge was told: (environment, state) in order, and the commit's states."""
+    """A forge that records (environment, state) in order, and the commit's states."""
 
     def __init__(self, error: TaskError | None = None, *known: str) -> None:
-        self.error, self.known = error, known  # environments that an earlier run has begun
+        self.error, self.known = error, known  # environments that an earlier run began
         self.told: list[tuple[str, str]] = []
         self.statuses: list[CommitStatus] = []
         self.last: Deployment | None = None
@@ -57,7 +57,7 @@ class Forge:
 
 
 def world(forge: Forge) -> World:
-    """Of which only the forge and Argo CD's pages are needed."""
+    """A world with only the forge and Argo CD's pages."""
     never: Callable[..., Forge] = lambda *_: forge  # noqa: E731
     return fake_world(
         applications=list, locate=lambda _origin: None, repository=never,
@@ -97,8 +97,8 @@ def play(
     waits: bool = True,
     everyone: Sequence[Tracker] = (),
 ) -> tuple[Problem, ...]:
-    """What a run does; its warnings."""
-    source = replace(SOURCE, waits_for_rollouts=waits)
+    """Show a run's deployments, and return its warnings."""
+    source = replace(SOURCE, waits=waits)
     shown = ShownDeployments(source, JOB, world(forge), everyone or [one.application for one in of])
     if waits:
         shown.begin(of)
@@ -115,12 +115,12 @@ ROWS: list[
         [("web", "in_progress"), ("web", "failure")],
         ["pending", "failure"],
     ),
-    # Argo CD could not be asked: nobody knows
+    # Argo CD could not be queried, so the end is unknown
     ([landed()], [], [("web", "in_progress")], ["pending", "pending"]),
-    # what Git said already was begun by no run, or by an earlier one
+    # an image that was already in Git: begun by an earlier run, or not at all
     ([landed(verdict="unchanged")], [ended()], [], []),
     ([landed("known", "unchanged")], [ended("known")], [("known", "success")], ["success"]),
-    # a request that was merged while the run waited, and one that was not
+    # a request that was merged while the run was waiting, and one that was not
     ([landed(head="h", request="7")], [], [], []),
     ([landed(head="h", request="7")], [ended()], [("web", "success")], ["success"]),
     ([landed(head="h", request="7")], [ended(succeeded=False)], [("web", "failure")], ["failure"]),
@@ -202,7 +202,7 @@ def test_a_forge_that_refuses_deployments_is_contacted_only_twice(
     assert {(one.severity, one.message, one.exit) for one in problems} == {
         ("warning", error.message, 0)
     }
-    assert forge.calls == 2  # at the beginning, and once more after the wait
+    assert forge.calls == 2  # at the start, and again after the wait
 
 
 def test_a_deployment_refused_for_one_application_is_shown_for_the_others() -> None:

@@ -1,4 +1,4 @@
-"""`--on-failure rollback`: what a run puts back once its rollout has failed, and what it leaves as others made it."""
+"""`--on-failure rollback`: what a run rolls back after a failed rollout, and what it leaves alone."""
 
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -25,10 +25,10 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 def failing(
     scene: Story, meanwhile: Callable[[], object] = lambda: None, cause: str = CAUSE
 ) -> Story:
-    """The scene, whose rollouts fail; `meanwhile` happens during the wait."""
+    """A scene with failing rollouts. `meanwhile` is called during the wait."""
 
     def follow(landed: Sequence[LandedApplication]) -> Followed:
-        scene.follow = lambda _landed: Followed()  # of this run alone
+        scene.follow = lambda _landed: Followed()  # for this run only
         meanwhile()
         problem = Problem(Trouble("rollout", cause, exit=Exit.ROLLOUT), application="argocd/a")
         return Followed((problem,), tuple(Failure((one,), cause) for one in landed))
@@ -38,7 +38,7 @@ def failing(
 
 
 def waited(scene: Story, tag: str, sequence: int | None = None) -> Report:
-    """A run with `--wait --on-failure rollback`."""
+    """Run with `--wait --on-failure rollback`."""
     terms = Terms(build=Build(sequence=sequence), now=NOW)
     return scene.run(Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING, undo=True))
 
@@ -87,10 +87,10 @@ def test_a_newer_build_that_landed_meanwhile_is_kept() -> None:
     assert (report.exit, scene.value) == (6, "1.2.0")
     assert [one.rollback for one in report.commits] == [False, False]
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
-    assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # nothing is held
+    assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # there is no hold
     assert notes(report)[1] == (
         "warning",
-        f"not rolled back: {WEB}: 1.1.0 is not what Git says now: 1.2.0",
+        f"not rolled back: {WEB}: Git now has 1.2.0, not 1.1.0",
     )
 
 
@@ -108,14 +108,14 @@ def test_the_commit_about_a_late_failure_mentions_no_rollback() -> None:
     assert messages[-1].splitlines() == [
         "remember a failed version of a",
         "",
-        "a (web): 1.1.0 is not what Git says now: 1.2.0",
+        "a (web): Git now has 1.2.0, not 1.1.0",
         "",
         "Application: argocd/a",
     ]
 
 
 def rollout(scene: Story, number: int) -> Callable[[], None]:
-    """Land a build in a run that waits, and return what lets its rollout fail."""
+    """Land a build in a waiting run, and return a function that makes its rollout fail."""
     landed, fails = threading.Event(), threading.Event()
 
     def follow(given: Sequence[LandedApplication]) -> Followed:
@@ -140,7 +140,7 @@ def rollout(scene: Story, number: int) -> Callable[[], None]:
 def test_a_series_of_failing_builds_ends_at_the_version_before_them(
     order: Sequence[int], strategy: str
 ) -> None:
-    """All of them have landed before the first one fails."""
+    """All builds land before the first one fails."""
     scene = story(strategy)
     fails = {number: rollout(scene, number) for number in sorted(order)}
     for number in order:
@@ -151,7 +151,7 @@ def test_a_series_of_failing_builds_ends_at_the_version_before_them(
 @pytest.mark.slow
 @given(st.sampled_from(["newest-build", "semver"]), st.lists(st.integers(0, 5), max_size=14))
 def test_a_rollback_never_restores_a_failed_version(strategy: str, steps: list[int]) -> None:
-    """0 and 1 land the next build. The others let one of those fail whose rollout is waited for."""
+    """0 and 1 land the next build. Other numbers make one of the awaited rollouts fail."""
     scene = story(strategy)
     waiting: dict[int, Callable[[], None]] = {}
     failed: set[str] = set()
@@ -201,7 +201,7 @@ def test_a_first_version_is_not_rolled_back() -> None:
 def test_an_update_on_a_head_branch_is_not_rolled_back() -> None:
     scene = story("semver", git_branch="main:updates")
     report = waited(failing(scene), "1.1.0")
-    told = f"not rolled back: {WEB}: it is on the branch updates, and main never had it"
+    told = f"not rolled back: {WEB}: it is on the branch updates, but main never had it"
     assert notes(report)[1] == ("warning", told)
 
 
@@ -273,11 +273,11 @@ def test_a_hostile_cause_is_shortened_to_one_printable_line() -> None:
 
 
 class Raced(Branch):
-    """A branch on which others land something between what a writer has read and its push."""
+    """A branch on which others land commits between a writer's read and its push."""
 
     def __init__(self) -> None:
         super().__init__({target("a"): KUSTOMIZATION})
-        self.before: dict[int, Callable[[], object]] = {}  # what happens before the so-manieth push
+        self.before: dict[int, Callable[[], object]] = {}  # the call before the n-th push
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         self.before = {number - 1: happens for number, happens in self.before.items()}
@@ -298,7 +298,7 @@ class Raced(Branch):
 def test_a_rollback_never_overwrites_a_newer_build(
     builds: list[tuple[int, bool, list[int], bool]],
 ) -> None:
-    """Others land during the wait, or right before the push that puts back: the newest build of all stays."""
+    """Others land during the wait, or right before the rollback's push. The newest build is kept."""
     branch = Raced()
     scene = Story(application("a", URL, update_strategy="newest-build"), branch)
     newest = 0
@@ -327,7 +327,7 @@ def test_a_rollback_never_overwrites_a_newer_build(
 
 
 def test_a_rollback_to_an_unproved_version_is_written_with_a_warning() -> None:
-    """What the repository's config asks for is a warning then. Nothing else is written without its proof."""
+    """In a rollback, a missing proof is only a warning. Nothing else is written without its proof."""
     scene = story("semver")
     config = "version: 1\nsignatures: {keys: [ci.pub]}\n"
     scene.branch.commit({".image-update/config": config, "ci.pub": "a key"})

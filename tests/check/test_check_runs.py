@@ -1,4 +1,4 @@
-"""`check` in real checkouts: what it compares, how it merges, and that it writes nothing."""
+"""`check` in real checkouts: what it compares, how it merges, and that it does not write anything."""
 
 import json
 import resource
@@ -15,7 +15,7 @@ HELD = 'files:\n  apps/a/kustomization.yaml:\n    hold: {reason: "INC-1", by: ja
 
 
 class Scene:
-    """A repository on a server, a checkout of it, and the Application `a`."""
+    """A repository on a server, its checkout, and the Application `a`."""
 
     def __init__(self, folder: Path, files: dict[str, str] | None = None, depth: int = 0) -> None:
         self.folder = folder
@@ -25,7 +25,7 @@ class Scene:
         self.clone(depth)
 
     def clone(self, depth: int = 0, branch: str = "main") -> None:
-        """Check a branch out, complete or shallow."""
+        """Check out a branch, complete or shallow."""
         if self.here.exists():
             subprocess.run(["rm", "-rf", self.here], check=True)
         shallow = [f"--depth={depth}"] if depth else []
@@ -42,7 +42,7 @@ class Scene:
         git(self.here, "config", "remote.origin.url", str(self.repo))
 
     def check(self, *more: str, base: str = "main", head: str = "HEAD", apps: str = "") -> Result:
-        """Check in the checkout."""
+        """Run `check` in the checkout."""
         given = (
             "--applications",
             apps or str(self.apps),
@@ -102,7 +102,7 @@ def refs_and_files(*repos: Path) -> list[object]:
 def test_the_check_writes_to_neither_the_checkout_nor_the_server(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     scene.change({target("a"): BUMPED})
-    commit(scene.repo, {"other.yaml": "a: b\n"})  # so that git has to merge
+    commit(scene.repo, {"other.yaml": "a: b\n"})  # forces git to merge
     git(scene.here, "fetch", "--quiet", f"file://{scene.repo}", "change:change")
     git(scene.here, "checkout", "--quiet", "change")
     before = refs_and_files(scene.here, scene.repo)
@@ -114,7 +114,7 @@ def test_the_merge_with_the_current_tip_of_the_base_is_checked(tmp_path: Path) -
     scene = Scene(tmp_path, {"values.yaml": "a: 1\n"})
     scene.change({"values.yaml": "a: 2\n"})
     scene.clone(branch="change")
-    # after the checkout, the base gets a hold, and another version
+    # after the checkout, the base gets a hold and another version
     tip = commit(scene.repo, {STATE: HELD, target("a"): BUMPED})
     result = scene.check()
     assert (result.code, told(result), result.json["base"]) == (0, [], tip)
@@ -142,7 +142,7 @@ def test_each_way_to_name_base_and_head_gives_the_same_result(tmp_path: Path, wa
     head = scene.change({target("a"): BUMPED})
     old = git(scene.repo, "rev-parse", "main")
     tip = commit(scene.repo, {"other.yaml": "a: b\n"})
-    if way == "merged":  # as GitHub checks out a pull request: one commit, a merge of both
+    if way == "merged":  # as GitHub checks out a pull request: a single merge commit of both
         tree = git(scene.repo, "merge-tree", "--write-tree", tip, head)
         who = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
         made = git(scene.repo, *who, "commit-tree", tree, "-p", tip, "-p", head, "-m", "Merge")
@@ -321,7 +321,7 @@ def test_a_change_without_tracked_versions_among_20_000_files_passes_in_two_seco
     scene.change({path: "words: 1\n"})
     scene.clone(branch="change")
     began = _children_seconds()
-    # the registry would have to be asked about every version, and nobody answers there
+    # every version would need the registry, which does not answer
     result = scene.check("--output", "text", "--registry-check", "always")
     used = _children_seconds() - began
     assert (result.code, result.stdout.count("\n") + result.stderr.count("\n")) == (0, 1)
@@ -329,7 +329,7 @@ def test_a_change_without_tracked_versions_among_20_000_files_passes_in_two_seco
 
 
 def test_files_in_a_submodule_are_not_checked_and_the_submodule_is_named(tmp_path: Path) -> None:
-    """Nobody can see its files. Elsewhere in the repository, its commit may move without a word."""
+    """Its files are not visible. Its commit may change without a warning elsewhere in the repository."""
     scene = Scene(tmp_path)
     scene.apps = manifest(tmp_path, application("sub", scene.repo, path="lib/web"))
     for number, place in enumerate(("lib", "lib", "other")):

@@ -1,18 +1,18 @@
-"""Stories of changes, as people, bots and our own commands make them, and what `check` says of each.
+"""Changes by people, bots, and our own commands, and the result of `check` for each.
 
-What may be true of base, change, hold, state file and memory, and what follows:
+The possible states of base, change, hold, state file, and memory, and the results:
 
-- A tracked entry is in the base, in the change, or in both; its version or name is the same or
-  differs. Only what differs is judged, by the change's annotations if it still has the entry, else by
-  the base's. What is spelled in another way, or moved, has not changed.
-- The base's state file and memory branch hold an entry, or a freeze of the base's config does. The
-  change ends a hold, begins one, or leaves it. One that the change ends does not count, and is told;
-  one that it begins does not count for the change itself; a freeze only ends on its own.
-- A state file that says from where to where it rolls back, with these values, is a rollback: holds
-  and the order do not stop it, and a freeze only if it holds nothing.
-- The base's config demands; the change's does not count yet, and that it differs is told.
-- A registry or a proof answers yes, no, or not at all. Not at all is never green.
-- What is removed or cannot be read any more is not judged, and told.
+- A tracked entry is in the base, in the change, or in both. Its version or name is the same or
+  differs. Only differences are judged, by the change's annotations if it still has the entry, else by
+  the base's. An entry that is only spelled differently or moved has not changed.
+- The base's state file or memory branch holds an entry, or a freeze in the base's config does. The
+  change ends a hold, adds one, or leaves it. A hold that the change ends does not apply, and is
+  reported. A hold that it adds does not apply to the change itself. A freeze only ends on its own.
+- If the state file describes a rollback with these values, the change is a rollback. Holds and the
+  order do not block it. A freeze blocks it only if it does not set a hold.
+- The base's config applies. The change's config does not apply yet, and the difference is reported.
+- A registry or a proof answers yes, no, or not at all. A missing answer never passes.
+- An entry that is removed or can no longer be read is not judged, and is reported.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ CALM = {"README.md": "x\n"}
 def state(
     hold: str = "", *, of_image: str = "", memory: str = "", name: str = "a"
 ) -> dict[str, str]:
-    """Return a state file as our commands write it."""
+    """Return a state file in the format that our commands write."""
     lines = ["files:", f"  apps/{name}/kustomization.yaml:"]
     lines += [f"    hold: {hold}"] if hold else []
     lines += ["    images:", "      web:"] if of_image or memory else []
@@ -57,7 +57,7 @@ def config(text: str) -> dict[str, str]:
     return {CONFIG: f"version: 1\n{text}\n"}
 
 
-# --- what is a change of a version ---
+# --- which changes affect a version ---
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_hold_on_one_application_does_not_block_another_application() -> None:
     assert report.decisions[0].subscription.application.name == "b"
 
 
-# --- what a person may do ---
+# --- what people may do ---
 
 
 def test_an_older_version_is_a_warning() -> None:
@@ -199,7 +199,7 @@ def test_a_hold_that_the_change_ends_is_reported(held: dict[str, str], deleted: 
     ended: dict[str, Any] = {STATE: None if deleted else "files: {}\n"}
     report = said(tagged("1.1.0"), ended, base=tree(START, held))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "ends the hold INC-1 of" in warnings(report)
+    assert "ends the hold INC-1 on" in warnings(report)
     assert "argocd/a" in warnings(report)
 
 
@@ -254,7 +254,7 @@ def test_our_own_rollback_passes_despite_a_hold_and_the_older_version() -> None:
     )
     report = said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
+    assert "rolls web in argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
 
 
 def test_a_rollback_during_a_freeze_needs_a_hold() -> None:
@@ -283,7 +283,7 @@ def test_a_repeated_rollback_is_reported() -> None:
     base = tree(manifest_file(), tagged("1.1.0"), state(HOLD, memory=BACK))
     report = said(tagged("1.0.0"), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
+    assert "rolls web in argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
     assert told(said(tagged("1.2.0"), base=base)) == HELD
 
 
@@ -442,7 +442,7 @@ def test_the_source_named_by_a_promotion_must_have_the_version() -> None:
     assert (report.exit, told(report), report.decisions[0].source) == (0, PASSES, "argocd/b")
     lie = said(tagged("1.2.0"), base=base, judge=Judge(messages=PROMOTED))
     assert (lie.exit, told(lie)) == (5, [("web", "refuse", "source")])
-    assert "of argocd/b, which has 1.1.0, not 1.2.0" in lie.decisions[0].because
+    assert "from argocd/b, but argocd/b has 1.1.0, not 1.2.0" in lie.decisions[0].because
 
 
 def test_a_promotion_does_not_bypass_holds_or_constraints() -> None:
@@ -465,7 +465,7 @@ def test_the_age_of_a_promoted_version_is_its_age_at_the_source() -> None:
         config("minimumAge: 3d"),
     )
     judge = Judge(messages=PROMOTED, answer=Answer(created="2020-01-01T00:00:00Z"))
-    report = said(tagged("1.1.0"), base=base, judge=judge)  # the branch in memory is from now
+    report = said(tagged("1.1.0"), base=base, judge=judge)  # the in-memory branch was created now
     assert told(report) == [("web", "refuse", "too-young")]
     assert judge.asked == []
 
@@ -715,7 +715,7 @@ def test_a_change_passes_if_one_of_two_applications_on_the_entry_admits_it() -> 
     assert sorted(one.overridden_by for one in report.decisions) == ["", "argocd/a (web)"]
 
 
-# --- what a change moves away from ---
+# --- old places of moved entries ---
 
 STRICT = {"image_list": "web=ghcr.io/acme/web:~1.0"}
 ELSEWHERE = "apps/other/kustomization.yaml"

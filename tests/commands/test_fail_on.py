@@ -1,4 +1,4 @@
-"""What `status --fail-on` finds in rows, and since when."""
+"""The rows that `status --fail-on` reports, and since when."""
 
 from dataclasses import replace
 from typing import Any

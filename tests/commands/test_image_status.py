@@ -1,4 +1,4 @@
-"""What `status` says of an image: rows on a branch in memory, and the builds that a file's versions tell."""
+"""An image's `status`: rows for a branch in memory, and builds from a file's versions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ DIGEST = "sha256:" + "a" * 64
 def said(
     *tags: str | None, commits: str = "abcdefghij"
 ) -> list[tuple[FileVersion, Reading | None]]:
-    """The versions of a file by what they say, newest first; a blank in `commits` is a commit that is unknown."""
+    """A file's versions by their values, newest first. A blank in `commits` is an unknown commit."""
     known = (f"{letter.strip()}" for letter in commits)
     return [
         (
@@ -46,10 +46,10 @@ def said(
             5,
             False,
             ["2b", "1c"],
-        ),  # the oldest of those that say it has written it
+        ),  # the oldest version with the value wrote it
         (["2", "1", "2"], "abc", 5, False, ["2a", "1b", "2c"]),
-        (["2", None, "2", "1"], "abcd", 5, False, ["2c", "1d"]),  # a broken version says nothing
-        (["2", "", "2"], "abc", 5, False, ["2a", "2c"]),  # it was not set for a while
+        (["2", None, "2", "1"], "abcd", 5, False, ["2c", "1d"]),  # a broken version is ignored
+        (["2", "", "2"], "abc", 5, False, ["2a", "2c"]),  # the value was missing for a while
         (["", ""], "ab", 5, False, []),
         (["3", "2", "1"], "abc", 2, False, ["3a", "2b"]),
         (["3", "3", "2", "2"], "abcd", 1, False, ["3b"]),
@@ -59,8 +59,8 @@ def said(
             5,
             False,
             ["2a"],
-        ),  # what lies behind the history that was read has no commit
-        (["2", "1"], "ab", 5, True, ["2a"]),  # and there were more versions: 1 may be older than b
+        ),  # builds from before the history that was read do not have a commit
+        (["2", "1"], "ab", 5, True, ["2a"]),  # there are more versions, so 1 may be older than b
         (["2", "2"], "ab", 5, True, []),
         (["3", "2", "1"], "abc", 2, True, ["3a", "2b"]),
     ],
@@ -94,14 +94,14 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
         (row(live=(IMAGE,)), "differs"),
         (row(live=(IMAGE, replace(IMAGE, tag="1.0.0"))), "ok"),
         (row(live=(replace(IMAGE, tag="1.0.0", digest=DIGEST),)), "ok"),
-        (row(live=(IMAGE,), in_git=Reading()), "ok"),  # Git says nothing
+        (row(live=(IMAGE,), in_git=Reading()), "ok"),  # not in Git
         (row(newest=IMAGE, live=(IMAGE,)), "behind"),
         (row(newest=replace(IMAGE, tag="1.0.0")), "ok"),
         (
             row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver"),
             "ok",
-        ),  # the registry has thrown newer ones away
-        (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "ok"),  # Git pins none
+        ),  # newer tags were deleted from the registry
+        (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "ok"),  # Git does not pin a digest
         (
             row(
                 newest=replace(IMAGE, digest=DIGEST),
@@ -116,7 +116,7 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
             ),
             "behind",
         ),
-        (row(newest=replace(IMAGE, tag="0.9.0")), "behind"),  # tags of newest-build have no order
+        (row(newest=replace(IMAGE, tag="0.9.0")), "behind"),  # newest-build does not order tags
         (row(hold=Hold("x"), newest=IMAGE), "held"),
     ],
 )
@@ -149,7 +149,7 @@ def test_the_rules_of_an_image_are_described_in_words() -> None:
 
 
 def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -> Status:
-    """The status of the Application `a` on a branch in memory."""
+    """Return the status of the Application `a` on a branch in memory."""
     world = fake_world(
         applications=lambda: [Found(app or story("semver").app, "applications.json:1")], locate=lambda _origin: None,  # type: ignore[arg-type]
         repository=lambda _url, _subscription: branch, now=lambda: 0.0, sleep=lambda _seconds: None,

@@ -1,4 +1,4 @@
-"""`promote`: who gives what to whom, what the targets' own rules make of it, and that it says the same twice."""
+"""`promote`: which source is paired with which target, the targets' own rules, and repeated promotions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ DB = "ghcr.io/acme/db"
 
 
 def of_stage(key: str, **annotations: str) -> dict[str, Any]:
-    """An Application by its `namespace/name`; its folder has both names."""
+    """Return an Application by its `namespace/name`. Its folder has both names."""
     namespace, _, name = key.partition("/")
     made = application(name, URL, **{"update_strategy": "newest-build", **annotations})
     made["metadata"] |= {"namespace": namespace, "labels": {"stage": namespace}}
@@ -53,7 +53,7 @@ def path(key: str) -> str:
 
 
 class Stages(Story):
-    """Applications of several stages on one branch."""
+    """Applications in several stages on one branch."""
 
     def __init__(self, *apps: dict[str, Any]) -> None:
         keys = [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in apps]
@@ -65,7 +65,7 @@ class Stages(Story):
         return text.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
 
     def build(self, key: str, tag: str, sequence: int | None = None) -> Judged:
-        """An event for one Application."""
+        """Send an event for one Application."""
         terms = Terms(build=Build(sequence=sequence), now=NOW)
         return self._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
 
@@ -105,7 +105,7 @@ def test_a_promotion_writes_the_version_of_the_source_to_the_target() -> None:
     assert sources(report) == {"production/web": "staging/web"}
     assert [image.reference for image in report.images] == [f"{WEB}:b7"]
     assert scene.says("production/web") == "b7"
-    # The build's identity came along: an older build that finishes later is the older one there, too.
+    # The build's identity was promoted too, so an older build that finishes later is older there as well.
     assert scene.build("production/web", "b6", 6).rule == "superseded"
 
 
@@ -119,7 +119,7 @@ def test_repeating_a_promotion_changes_nothing() -> None:
 
 
 def four() -> Stages:
-    """Two stages of two Applications."""
+    """Two Applications with two stages each."""
     return Stages(
         *(
             of_stage(f"{stage}/{name}")
@@ -146,7 +146,7 @@ def four() -> Stages:
             "staging/web",
             "web",
             {"production/web": "staging/web"},
-        ),  # by the name alone, and never to itself
+        ),  # by name only, and never to itself
         (
             "staging/web staging/api",
             "*/{name}",
@@ -211,7 +211,7 @@ def test_two_versions_for_one_target_are_a_usage_error(given_to: str) -> None:
 def test_two_sources_with_the_same_version_count_as_one() -> None:
     scene = four()
     scene.build("staging/web", "b7")
-    scene.build("staging/api", "b7", 7)  # the one that knows its build says more
+    scene.build("staging/api", "b7", 7)  # the source with a known build has more details
     assert sources(scene.promote("staging/*", "production/web")) == {
         "production/web": "staging/api"
     }
@@ -308,7 +308,7 @@ def test_a_hold_defers_a_promotion_and_its_release_applies_it() -> None:
     scene.build("staging/web", "b6", 6)
     scene.by_hand("production/web", Intent("release"))
     assert scene.says("production/web") == "b7"
-    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build came along
+    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build was promoted too
 
 
 def test_after_a_rollback_of_the_source_its_version_in_git_is_promoted() -> None:
@@ -356,7 +356,7 @@ def test_a_rolled_back_source_does_not_downgrade_the_target(
 
 
 def test_a_build_that_arrives_after_a_rollback_is_promoted() -> None:
-    """Builds without a number: what came last is the newest."""
+    """Builds without a number: the last one is the newest."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
@@ -371,7 +371,7 @@ def test_a_build_that_arrives_after_a_rollback_is_promoted() -> None:
 def test_a_latest_build_without_a_number_does_not_count_as_rolled_back(
     strategy: str, rolled_back: bool
 ) -> None:
-    """As an event would: what arrived later is newer, although a number is remembered of a build before."""
+    """As with an event, the later build is newer, although an earlier build has a number."""
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
     both = {"update_strategy": strategy, **follows}
     scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
@@ -392,7 +392,7 @@ def test_a_latest_build_without_a_number_does_not_count_as_rolled_back(
 
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_version_older_than_the_newest_build_counts_as_rolled_back(by_hand: bool) -> None:
-    """Also after the release, which ends the rollback, and if a person edits the file."""
+    """Also after the release that ends the rollback, and after manual edits of the file."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b6", 6), ("b7", 7)):
         scene.build("staging/web", tag, number)
@@ -408,7 +408,7 @@ def test_a_version_older_than_the_newest_build_counts_as_rolled_back(by_hand: bo
 
 
 def test_a_build_deferred_in_the_target_does_not_count_as_promoted() -> None:
-    """The source went back, and a build waits in the target whose hold has ended."""
+    """The source was rolled back, and a build is waiting in a target whose hold has ended."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
@@ -457,7 +457,7 @@ def test_the_digest_of_the_original_event_is_kept(pinned: bool) -> None:
     assert DIGEST not in scene.branch.files[path("staging/web")]
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
     assert (f"digest: {DIGEST}" in scene.branch.files[path("production/web")]) == pinned
-    if not pinned:  # it is remembered, so the next stage can still have it
+    if not pinned:  # it is remembered, so it can still be promoted to the next stage
         assert rules(scene.promote("production/web", "production/pinned")) == {
             "production/pinned": "admitted"
         }
@@ -580,7 +580,7 @@ OLD, NEW = "a" * 40, "b" * 40
 
 
 def with_commits(repository: str) -> Stages:
-    """Production has a build of an old commit, staging one of a new commit; their builds have no numbers."""
+    """Production has a build of an old commit, staging has one of a new commit. Neither has a number."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key, tag, commit in (("production/web", "b1", OLD), ("staging/web", "b7", NEW)):
         terms = Terms(build=Build(commit=commit, repository=repository), now=NOW)
@@ -592,7 +592,7 @@ def with_commits(repository: str) -> Stages:
     ("written", "named", "rule"),
     [
         (OURS, "ssh://git@git.example/acme/web.git", "superseded"),
-        (OURS, "", "admitted"),  # nobody but the state file names it: by arrival
+        (OURS, "", "admitted"),  # only the state file has it, so arrival decides
         ("https://evil.example/steal", OURS, "admitted"),
     ],
 )
@@ -673,8 +673,8 @@ def test_invalid_promotion_arguments_are_usage_errors(promotion: Promotion, mess
 def test_a_promotion_gives_the_same_decision_as_an_event_for_the_build(
     strategy: str, steps: Sequence[tuple[str, int, bool]]
 ) -> None:
-    """Whatever happened before: it decides as the source's build would, and the second time it changes nothing."""
-    # Of a source that has builds with a number and builds without, nobody can tell a later build from a way back.
+    """After any history, it decides as for the source's build, and a second promotion changes nothing."""
+    # If only some of a source's builds have numbers, a later build looks the same as a rollback.
     assume(len({identified for what, _, identified in steps if what == "staging"}) < 2)
 
     def stages() -> Stages:

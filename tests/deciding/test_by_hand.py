@@ -1,4 +1,4 @@
-"""A rollback stays, a hold holds, a release applies what waited: what is decided, event after event."""
+"""The decisions about rollbacks, holds, and releases, event by event."""
 
 import json
 
@@ -59,7 +59,7 @@ def test_release_can_discard_the_waiting_update() -> None:
     scene.event("1.2.0")
     assert scene.release(discard=True).verdict == "unchanged"
     assert scene.value == "1.0.0"
-    assert STATE not in scene.branch.files  # nothing is left to remember
+    assert STATE not in scene.branch.files  # there is nothing left to remember
     assert scene.release().because == "it is not held, and no build is waiting"
 
 
@@ -67,11 +67,13 @@ def test_a_release_names_the_version_that_stays() -> None:
     scene = story("semver")
     scene.hold("load test")
     told = scene.release().because
-    assert told.startswith("released, 1.0.0 stays: it was held by jane since ")
-    assert told.endswith(": load test")
+    assert told.startswith("released: it was held by jane since ")
+    assert told.endswith(": load test; Git keeps 1.0.0")
     scene.hold("load test")
     scene.event("1.2.0")
-    assert scene.release(discard=True).because.endswith(": load test; 1.2.0 is discarded")
+    assert scene.release(discard=True).because.endswith(
+        ": load test; Git keeps 1.0.0; 1.2.0 is discarded"
+    )
 
 
 def test_a_rollback_without_a_hold_names_the_hold_that_remains() -> None:
@@ -104,7 +106,7 @@ def test_a_hold_expires_at_its_end_time() -> None:
     state = {"files": {target("a"): {"hold": hold, "images": {"web": {"deferred": waits}}}}}
     scene.branch.commit({STATE: json.dumps(state)})
     assert scene.event("m8", 8) == ("update", "admitted")
-    assert scene.value == "m9"  # what waited is the newer one
+    assert scene.value == "m9"  # the waiting build is newer
     assert "freeze" not in scene.branch.files[STATE]
 
 
@@ -133,7 +135,7 @@ def test_each_rollback_target_restores_the_right_version(to: str, value: str) ->
 def test_repeating_a_rollback_does_not_go_back_further(
     to: str, value: str, images: tuple[str, ...], hold: bool, reason: str
 ) -> None:
-    """Git's history says that the value before is now the one that was rolled back from."""
+    """In Git's history, the previous value is now the one that was rolled back."""
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0", "1.3.0"):
         scene.event(tag)
@@ -141,7 +143,7 @@ def test_repeating_a_rollback_does_not_go_back_further(
     tip = scene.branch.tip
     again = scene.rollback(to, *images, hold=hold, reason=reason)
     assert (again.verdict, scene.value, scene.branch.tip) == ("unchanged", value, tip)
-    assert f"{value}, which {to} meant" in again.because
+    assert f"{value} ({to})" in again.because
     state = yaml.safe_load(scene.branch.files[STATE])["files"][target("a")]
     assert state["images"]["web"]["rollback"] == {"to": to, "tag": value, "was": "1.3.0"}
 
@@ -169,7 +171,7 @@ def test_the_previous_version_is_determined_again_after_a_release_or_an_update()
             f"web={WEB}, db={DB}",
             (),
             "rolled back to previous",
-        ),  # it may be another tag for each image
+        ),  # each image may have a different tag
     ],
 )
 def test_the_default_reason_of_a_rollback_names_the_tag(

@@ -1,4 +1,4 @@
-"""`rollback --failed`: a test after the deploy fails late, and takes back only the build that it has tested."""
+"""`rollback --failed`: a late test after a deployment only rolls back the build it tested."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 
 
 def three_builds() -> Story:
-    """1.0.0 was there; 1.1.0 and 1.2.0 land one after the other, while both are still tested."""
+    """1.1.0 and 1.2.0 land after 1.0.0, while both are still being tested."""
     scene = story("semver")
     scene.event("1.1.0")
     scene.event("1.2.0")
@@ -34,7 +34,7 @@ def test_a_late_failure_does_not_undo_a_newer_build() -> None:
         assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git now has 1.2.0")
     assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits + 1)
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
-    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and nothing is held
+    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and there is no hold
 
 
 def test_a_failure_of_an_unknown_version_is_not_remembered() -> None:
@@ -64,7 +64,7 @@ def test_a_failed_build_is_rolled_back_and_held() -> None:
 def test_two_failures_in_any_order_end_at_the_last_good_version(
     order: Sequence[str], values: Sequence[str]
 ) -> None:
-    """The rollback of 1.2.0 knows that 1.1.0 failed, where the test of 1.1.0 ended first."""
+    """If the test of 1.1.0 ends first, the rollback of 1.2.0 takes its failure into account."""
     scene = three_builds()
     found = []
     for tag in order:
@@ -102,7 +102,7 @@ def test_a_failure_of_the_first_version_is_an_error() -> None:
     scene = story("semver")
     found = scene.failed("1.0.0")
     assert (found.verdict, found.rule) == ("error", "target")
-    assert "no earlier value" in found.because
+    assert "no earlier version" in found.because
 
 
 def test_two_builds_of_one_tag_are_distinguished_by_their_digest() -> None:
@@ -129,15 +129,15 @@ def test_a_failed_version_is_remembered_with_its_digest() -> None:
 
 
 def test_a_failure_that_cannot_be_remembered_is_reported() -> None:
-    """What is written by pull request has no commit that changes only the state file."""
+    """With pull requests, there is no commit that only changes the state file."""
     scene = story("semver", git_branch="main:updates")
     text = scene.branch.files[target("a")]
     for tag in ("1.1.0", "1.2.0"):
         scene.branch.commit({target("a"): text.replace("1.0.0", tag)})
     commits = len(scene.branch.commits)
     assert scene.failed("1.1.0").because == (
-        "nothing to undo: Git now has 1.2.0; nothing remembers that 1.1.0 failed:"
-        " a rollback of a newer one may go back to it"
+        "nothing to undo: Git now has 1.2.0; the failure of 1.1.0 cannot be remembered:"
+        " a later rollback may go back to it"
     )
     assert len(scene.branch.commits) == commits
 
@@ -180,7 +180,7 @@ def test_a_failed_rollout_is_rolled_back_past_a_version_that_was_never_synced() 
 
 
 def test_two_failed_rollouts_in_a_row_end_at_the_version_before_both() -> None:
-    """The newer one fails first, goes back to the older one, and that one fails as well."""
+    """The newer build fails first and is rolled back to the older one, which then fails, too."""
     scene = story("semver")
 
     def newer_one_fails(landed: Sequence[LandedApplication]) -> Followed:

@@ -1,10 +1,9 @@
-"""The law of visible writes, with Helm and Kustomize as judges: an update changes the image that they render.
+"""The law of visible writes, tested with Helm and Kustomize: an update changes the image that they render.
 
-How Argo CD calls them is written again here, as in `helmTemplate` of its reposerver/repository, `template` of
-util/helm/cmd.go and `Build` of util/kustomize/kustomize.go (v3.1): the values files in their order, the Application's
-own values as one more file, then `--set`, `--set-string` and `--set-file`; `kustomize edit set image` in the source's
-folder, whose effect is written into the file here. Override files are applied by `editors/argocd.py`, which was compared
-with Argo CD's own merge.
+Both are called like Argo CD calls them in `helmTemplate` in reposerver/repository, `template` in util/helm/cmd.go, and
+`Build` in util/kustomize/kustomize.go (v3.1): the values files in order, the Application's own values as another file,
+then `--set`, `--set-string`, and `--set-file`. The effect of `kustomize edit set image` in the source's folder is
+written to the file here. Override files are applied by `editors/argocd.py`, which was compared with Argo CD's own merge.
 """
 
 import json
@@ -63,7 +62,7 @@ def seen(texts: Mapping[str, str], ask: Ask) -> Snapshot:
 
 
 def decided(app: Any, texts: Mapping[str, str]) -> tuple[Decision, Texts]:
-    """Return the decision about a new version, and the files that a commit of it would leave."""
+    """Return the decision about a new version, and the files after its commit."""
     (sub,) = subscribe(parse_application(app)).subscriptions
     ask = Ask(sub, (parse_image(f"{IMAGE}:{NEW}"),))
     snapshot = seen(texts, ask)
@@ -96,7 +95,7 @@ SIDE = {"name": "replicas", "value": "3"}
 
 
 def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
-    """Yield Applications of a chart, with the files around them. Half of the places say nothing about the image."""
+    """Yield Applications that use a chart, with their files. Half of the places do not have the image."""
     chance = random.Random(39)  # noqa: S311 - the same layouts each time
     for _ in range(number):
 
@@ -158,7 +157,7 @@ def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
 
 
 def helm_image(folder: Path, app: Any, texts: Texts) -> str:
-    """Return the image that Helm renders, called as Argo CD does, or the error."""
+    """Return the image that Helm renders when called like Argo CD calls it, or the error."""
     put(folder, texts)
     overrides = [
         texts[path]
@@ -214,7 +213,7 @@ def images(chance: random.Random) -> list[dict[str, str]]:
 
 
 def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
-    """Yield Applications of an overlay over a base, with components, and entries anywhere."""
+    """Yield Applications that use an overlay with a base and components, with entries anywhere."""
     chance = random.Random(40)  # noqa: S311 - the same layouts each time
     for _ in range(number):
         nested = chance.random() < 0.3
@@ -233,7 +232,7 @@ def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
         component = {
             "apiVersion": "kustomize.config.k8s.io/v1alpha1",
             "kind": "Component",
-            "commonAnnotations": {"part": "of-web"},  # Kustomize refuses one that says nothing
+            "commonAnnotations": {"part": "of-web"},  # Kustomize rejects an empty one
         }
         texts = {"apps/base/pod.yaml": POD}
         for folder, data in zip(
@@ -297,7 +296,7 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
 ) -> None:
     layouts, image = LAYOUTS[tool]
     verdicts: dict[str, int] = {}
-    judged = 0  # errors about files that could be written, whose image could be rendered
+    judged = 0  # errors about writable files with a renderable image
     for number, (app, texts) in enumerate(layouts(260)):
         one, after = decided(app, texts)
         verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
@@ -346,7 +345,7 @@ PLACES: dict[str, tuple[str, dict[str, Any], Texts, str, str]] = {
         "helmvalues",
         {},
         {"apps/a/.argocd-source-a.yaml": yaml.safe_dump({"helm": {"parameters": [BELOW]}})},
-        "helm.parameters of apps/a/.argocd-source-a.yaml",
+        "helm.parameters in apps/a/.argocd-source-a.yaml",
         "remove it from apps/a/.argocd-source-a.yaml",
     ),
     "the chart above": (
@@ -373,7 +372,7 @@ PLACES: dict[str, tuple[str, dict[str, Any], Texts, str, str]] = {
             "apps/a/kustomization.yaml": f"images: [{{name: {IMAGE}, newTag: 1.0.0}}]",
             "apps/a/.argocd-source-a.yaml": f"kustomize: {{images: ['{IMAGE}:1.0.0']}}",
         },
-        "kustomize.images of apps/a/.argocd-source-a.yaml",
+        "kustomize.images in apps/a/.argocd-source-a.yaml",
         "remove the image from apps/a/.argocd-source-a.yaml",
     ),
     "the overlay": (
@@ -424,7 +423,7 @@ HIDDEN_TWICE: dict[str, tuple[dict[str, Any], Texts]] = {
 
 
 def verdicts_of(target: str, section: dict[str, Any], texts: Texts) -> list[tuple[str, str]]:
-    """Return what is decided about each target."""
+    """Return the decision about each target."""
     subs = subscribe(parse_application(hidden_app(target, section))).subscriptions
     asks = [Ask(sub, (parse_image(f"{IMAGE}:{NEW}"),)) for sub in subs]
     moves = [decide_one(seen(texts, ask), ask, Terms(check="never")) for ask in asks]
@@ -433,7 +432,7 @@ def verdicts_of(target: str, section: dict[str, Any], texts: Texts) -> list[tupl
 
 @pytest.mark.parametrize("target", HIDDEN_TWICE)
 def test_a_target_may_be_hidden_by_another_target_of_the_same_image(target: str) -> None:
-    """Both get the version. The hidden one alone has no effect."""
+    """Both get the version. Writing only the hidden one has no effect."""
     section, texts = HIDDEN_TWICE[target]
     assert verdicts_of(target, section, texts) == [("update", "admitted")] * 2
     hidden = target.partition(",")[0]
@@ -539,7 +538,7 @@ def test_an_entry_that_matches_no_image_is_a_warning() -> None:
         }
         files = {path: File(text) for path, text in texts.items()}
         found = file_cautions(files, sub, "kustomization", parse_image(f"{IMAGE}:1.0.0"), Terms())
-        assert len([one for one in found if "changes nothing" in one.message]) == expected
+        assert len([one for one in found if "has no effect" in one.message]) == expected
 
 
 def test_replacing_a_yaml_alias_with_its_value_is_a_warning() -> None:
@@ -547,5 +546,5 @@ def test_replacing_a_yaml_alias_with_its_value_is_a_warning() -> None:
     story = Story(hidden_app("kustomization", {}), Branch({"apps/a/kustomization.yaml": lines}))
     job = Job("run", (parse_image(f"{IMAGE}:{NEW}"),), SCOPE, Terms(), WORDING)
     told = [one.message for one in story.run(job).problems]
-    assert told == ["apps/a: line 4: newTag: *v is written out"]
+    assert told == ["apps/a: line 4: newTag: *v is replaced with the version itself"]
     assert f"newTag: {NEW}" in story.branch.files["apps/a/kustomization.yaml"]

@@ -1,4 +1,4 @@
-"""Two Argo CDs share a repository and an Application's name, but no memory: what is decided and where it is kept."""
+"""Two Argo CDs share a repository and an Application name, but not their memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ Pair = tuple[Story, Story]
 
 
 def web(path: str, target: str) -> dict[str, Any]:
-    """`argocd/web`, as each cluster has one."""
+    """Return `argocd/web`, which exists in each cluster."""
     app = application(
         "web",
         URL,
@@ -30,7 +30,7 @@ def web(path: str, target: str) -> dict[str, Any]:
 
 
 def folders() -> Pair:
-    """Each cluster has its folder."""
+    """Each cluster has its own folder."""
     branch = Branch(
         {f"clusters/{name}/web/kustomization.yaml": KUSTOMIZATION for name in ("staging", "prod")}
     )
@@ -41,7 +41,7 @@ def folders() -> Pair:
 
 
 def chart() -> Pair:
-    """One chart, with a values file for each cluster."""
+    """One chart with a values file per cluster."""
     branch = Branch({"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "web/prod.yaml": VALUES})
     staging, prod = (
         Story(web("web", f"helmvalues:{name}.yaml"), branch) for name in ("staging", "prod")
@@ -103,7 +103,7 @@ def test_every_path_of_a_state_file_is_valid_on_every_file_system() -> None:
     found = [path for path in branch.files if path.startswith(".image-update/")]
     assert len(found) == 4
     assert all(len(path) <= 4096 and max(map(len, path.split("/"))) <= 255 for path in found)
-    # `.image-update/config` is a file, for which a case-insensitive file system takes `.image-update/Config`
+    # on a case-insensitive file system, `.image-update/Config` would be the file `.image-update/config`
     assert ".image-update/Config-folder/argocd_web.state" in found
 
 
@@ -139,7 +139,7 @@ def test_an_unknown_key_from_a_newer_version_does_not_stop_a_run() -> None:
     prod.event("main-2", 2)
     (path,) = states(prod)
     newer = prod.branch.files[path].replace(
-        "        written:\n", "        pinned: {by: jane}  # of version 0.9\n        written:\n"
+        "        written:\n", "        pinned: {by: jane}  # from version 0.9\n        written:\n"
     )
     prod.branch.commit({path: "schema: 2\n" + newer})
     assert prod.event("main-3", 3) == ("update", "admitted")

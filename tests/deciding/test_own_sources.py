@@ -1,4 +1,4 @@
-"""The first update of an Application without a status: its own sources say what an older build must not replace."""
+"""The first update of an Application without a status must not be older than its own sources."""
 
 import json
 import subprocess
@@ -90,7 +90,7 @@ def test_an_older_build_than_the_version_in_the_sources_is_refused(row: str) -> 
     assert (one.verdict, one.rule, one.current.tag) == ("refuse", "not-newer", "2.0.0")
     assert len(told.branch.commits) == 1
     one, _ = decided(told, "2.0.0")
-    assert (one.verdict, "own sources say 2.0.0 already" in one.because) == ("unchanged", True)
+    assert (one.verdict, "own sources already have 2.0.0" in one.because) == ("unchanged", True)
     one, problems = decided(told, "3.0.0", "plan")
     assert (one.verdict, [text for text in problems if "was not compared" in text]) == (
         "update",
@@ -106,7 +106,7 @@ def test_an_older_build_than_the_version_in_the_sources_is_refused(row: str) -> 
         ({}, CHART),
         ({}, {**CHART, "apps/a/values.yaml": "image: {tag: [2.0.0]}"}),
         ({}, {**CHART, "apps/a/values.yaml": "image: {name: ghcr.io/acme/other, tag: 2.0.0}"}),
-        # a list in the override file hides the parameters of the spec
+        # a list in the override file hides the spec's parameters
         ({"helm": HELM}, {**CHART, "apps/a/.argocd-source-a.yaml": "helm: {parameters: []}"}),
         (
             {"helm": {"valueFiles": ["https://example.com/v.yaml", "../../../x", "$other/v.yaml"]}},
@@ -161,7 +161,7 @@ def test_the_version_in_the_sources_matches_the_output_of_helm(
     for name, text in {**chart, **files}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    # Argo CD's repo-server: first the files, then the values of the spec as a file, then the parameters.
+    # as in Argo CD's repo-server: first the files, then the spec's values as a file, then the parameters
     flags = [flag for name in section["valueFiles"] for flag in ("--values", str(tmp_path / name))]
     if own := section.get("valuesObject") or section.get("values"):
         (tmp_path / "own.json").write_text(own if isinstance(own, str) else json.dumps(own))

@@ -1,4 +1,4 @@
-"""A registry in a value of its own, next to the name of an image of another registry."""
+"""A separate registry value, next to an image name with another registry."""
 
 import pytest
 from support.memory import SCOPE, URL, WORDING, Branch, Story
@@ -18,7 +18,7 @@ FILE = "apps/a/values.yaml"
         ("{registry: ghcr.io, repository: acme/web, tag: 1.0.0}", ""),
         ("{registry: ghcr.io, repository: ghcr.io/acme/web, tag: 1.0.0}", ""),
         ("{registry: '', repository: acme/web, tag: 1.0.0}", ""),
-        ("{registry: quay.io, repository: acme/other, tag: 1.0.0}", ""),  # of a template, perhaps
+        ("{registry: quay.io, repository: acme/other, tag: 1.0.0}", ""),  # perhaps for a template
         ("{registry: quay.io, tag: 1.0.0}", ""),
         ("{repository: ghcr.io/acme/web, tag: 1.0.0}", ""),
     ],

@@ -1,4 +1,4 @@
-"""Statements about rules of owners that must hold whatever the event says: whole runs on a branch in memory."""
+"""Owners' rules that apply to any event: whole runs on a branch in memory."""
 
 from collections.abc import Collection, Mapping
 
@@ -12,7 +12,7 @@ from task.model import Answer, Build, Judged, Question, Verdict
 from task.proof import Proof
 from task.repository_config.config import PATH
 
-SIGNED = "sha256:" + "1" * 64  # what the tag is in the registry
+SIGNED = "sha256:" + "1" * 64  # the tag's digest in the registry
 UNSIGNED = "sha256:" + "2" * 64
 KEY = ".image-update/ci.pub"
 SIGNATURES = f"signatures: {{keys: [{KEY}]}}"
@@ -21,7 +21,7 @@ OLD = f"newTag: 1.0.0\n  digest: sha256:{'0' * 64}"
 
 
 def signed(questions: Collection[Question]) -> Mapping[Question, Proof | Verdict]:
-    """Prove the one digest, as a registry with one signature does."""
+    """Prove one digest, like a registry with a single signature."""
     refused = Verdict("refuse", "signature", "no signature")
     return {
         one: Proof("signature", "ci.pub") if one.image.digest == SIGNED else refused
@@ -30,7 +30,7 @@ def signed(questions: Collection[Question]) -> Mapping[Question, Proof | Verdict
 
 
 def guarded(demand: str, *, pinned: bool = False, **annotations: str) -> Story:
-    """Return the story of an Application whose repository demands a proof."""
+    """Return a story with an Application whose repository demands a proof."""
     found = story("semver", **annotations)
     found.branch.commit({PATH: f"version: 1\n{demand}\n", KEY: "a key"})
     if pinned:
@@ -42,7 +42,7 @@ def guarded(demand: str, *, pinned: bool = False, **annotations: str) -> Story:
 
 
 def build(of: Story, tag: str, digest: str, *, verify: bool = False, check: str = "auto") -> Judged:
-    """Send the event of a build, and return the decision."""
+    """Send a build event, and return the decision."""
     image = parse_image(f"{WEB}:{tag}@{digest}" if digest else f"{WEB}:{tag}")
     terms = Terms(build=Build(sequence=7), now=of.now, verify=verify, check=check)
     (found,) = of.run(Job("run", (image,), SCOPE, terms, WORDING)).decisions

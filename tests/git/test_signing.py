@@ -71,7 +71,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def project(scene: Scene, *keys: str) -> None:
-    """Put an AppProject next to the Application, so that Argo CD syncs only commits that are signed by these keys."""
+    """Put an AppProject next to the Application, so that Argo CD only syncs commits signed by these keys."""
     spec = {"signatureKeys": [{"keyID": key} for key in keys]}
     item = {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -91,9 +91,7 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     unsigned, by_ssh = scene.run(), scene.run("--signing-key", ssh_key)
     by_another = scene.run("--signing-key", "signer@example.com", env=keyring)
     planned = image_update("plan", *arguments(scene.apps)[1:])
-    message = (
-        f"in project default, Argo CD syncs only commits that are signed by {wanted}; this one "
-    )
+    message = f"in project default, Argo CD only syncs commits signed by {wanted}; this one "
     for result in (unsigned, by_ssh, planned):
         assert result.code == 4
         assert f"{message}has no OpenPGP signature" in result.stderr
@@ -103,7 +101,7 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     linted = image_update("lint", scene.apps)
     assert linted.code == 0
     assert (
-        f"info: argocd/a: in project default, Argo CD syncs only commits that are signed by {wanted}"
+        f"info: argocd/a: in project default, Argo CD only syncs commits signed by {wanted}"
         in linted.stdout
     )
 

@@ -218,7 +218,7 @@ def test_a_waiting_build_is_reported_as_one_commit() -> None:
     scene = Scene()
     assert set(names(scene.event("web:1.1.0"))) == {HEAD}
     (caution,) = scene.by_hand("rollback", "web", "0.9.0").problems
-    assert caution.message.startswith("this rollback of argocd/a waits on bump")
+    assert caution.message.startswith("this rollback of argocd/a is waiting on bump")
 
 
 @pytest.mark.parametrize(

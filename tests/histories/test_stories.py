@@ -250,7 +250,7 @@ def test_a_hold_applies_to_another_application_that_writes_the_same_entry(scan: 
     }
     verdict = [held[one].verdict for one in (("a", "web"), ("b", "web"), ("a", "cron"))]
     assert verdict == ["defer", "defer", "update"]
-    assert "(a hold of argocd/a)" in held["b", "web"].because
+    assert "(hold on argocd/a)" in held["b", "web"].because
     assert scene.base["web"] == FIRST
     scene.direct.others = []
     scene.by_hand("release", "web")
@@ -684,7 +684,7 @@ def test_a_release_during_a_registry_outage_keeps_the_hold_and_the_waiting_build
     job = Job("release", (), SCOPE, ALWAYS, WORDING, intent=intent, aliases=("web",))
     (decision,) = scene.story.run(job).decisions
     assert decision.verdict == "error"
-    assert decision.because == "not released: 1.5.0 waits, and the registry answers 503"
+    assert decision.because == "not released: 1.5.0 is waiting, and the registry answers 503"
     assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
     scene.story.answers = {}
     scene.by_hand("release", "web")
@@ -697,7 +697,7 @@ def test_a_deferred_build_that_cannot_be_checked_waits_beside_an_older_build() -
     scene.story.answers = {"1.5.0": DOWN}
     (decision,) = always_asked(scene, "web:1.4.0").decisions
     assert (decision.verdict, decision.candidate.tag) == ("update", "1.4.0")
-    assert decision.because.endswith("; 1.5.0 still waits: the registry answers 503")
+    assert decision.because.endswith("; 1.5.0 is still waiting: the registry answers 503")
     scene.story.answers = {}
     scene.event("web:1.3.0")
     assert scene.waiting == {"web": "1.5.0"}

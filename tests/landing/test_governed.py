@@ -41,7 +41,7 @@ def test_an_event_during_a_freeze_is_deferred_and_the_reason_names_the_freeze() 
     assert (found.verdict, found.rule) == ("defer", "held")
     assert found.because == (
         "held by the freeze in .image-update/config, line 3, since 2026-11-20 18:00 UTC until 2026-11-23 08:00 UTC: "
-        "no deployments at weekends; 1.1.0 waits: the first run after the freeze writes it"
+        "no deployments at weekends; 1.1.0 is waiting: the first run after the freeze writes it"
     )
     assert one.value == "1.0.0"
 
@@ -81,7 +81,7 @@ def test_a_release_during_a_freeze_ends_the_hold_but_writes_nothing_yet() -> Non
     assert found.because.startswith("released: it was held by jane")
     assert "; still held by the freeze in .image-update/config, line " in found.because
     assert found.because.count("no deployments at weekends") == 1
-    assert found.because.endswith("; release does not end a freeze")
+    assert found.because.endswith("; release cannot end a freeze")
     assert one.value == "1.0.0"
     one.now = FREE
     assert one.event("a", 1) == ("update", "admitted")
@@ -93,12 +93,12 @@ def test_a_release_during_a_freeze_explains_that_it_does_not_end_the_freeze() ->
     assert one.event("b", 2) == ("defer", "held")
     waiting = one.release()
     assert waiting.because.startswith("still held by the freeze in .image-update/config, line ")
-    assert waiting.because.endswith("run after the freeze writes it; release does not end a freeze")
+    assert waiting.because.endswith("run after the freeze writes it; release cannot end a freeze")
     one = frozen()
     found = one.release()
     assert found.verdict == "unchanged"
     assert found.because.startswith("still held by the freeze in .image-update/config, line ")
-    assert found.because.endswith("; release does not end a freeze")
+    assert found.because.endswith("; release cannot end a freeze")
 
 
 def test_hold_and_rollback_work_during_a_freeze() -> None:
