@@ -48,12 +48,12 @@ def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(
     assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever stands before it
     shown = " ".join(capsys.readouterr().out.split())
     groups = [
-        "The image:",
+        "Image:",
         "Applications:",
         "Rules:",
-        "The commit:",
+        "Commit:",
         "Pull requests:",
-        "Results and log:",
+        "Results and logging:",
         "Git:",
     ]
     places = [shown.index(one) for one in groups]
@@ -128,14 +128,14 @@ def test_help_explains_the_argument(
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"\n  {argument} " in shown
-    assert ("What is held" in shown) == (command in ("hold", "lint"))
+    assert ("Holds:" in shown) == (command in ("hold", "lint"))
 
 
 def test_promote_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["promote", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--alias ALIAS Act on this image only" in shown
-    assert "What is held" not in shown
+    assert "--alias ALIAS Act only on the image with this alias" in shown
+    assert "Holds:" not in shown
 
 
 def test_no_value_of_a_variable_is_in_the_help(

@@ -289,34 +289,34 @@ API = ("--commit-through", "github")
             ["--git-author-email", "Jane <a@b>"],
             "--git-author-email: 'Jane <a@b>' is not an e-mail address",
         ),
-        (["--verify-identity", "me"], "--verify-identity is given alone"),
+        (["--verify-identity", "me"], "--verify-identity requires --verify-issuer"),
         (
             ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "https://i"],
-            "--verify and --verify-identity are both given",
+            "--verify and --verify-identity cannot be combined",
         ),
-        (["--on-failure", "rollback"], "--on-failure=rollback is given without --wait"),
+        (["--on-failure", "rollback"], "--on-failure=rollback requires --wait"),
         (
             ["--on-failure", "rollback", "--wait", "--pull-request"],
-            "--on-failure=rollback does not go with a pull request that a person merges",
+            "--on-failure=rollback does not work with a pull request that a person merges",
         ),
         (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not one of its values"),
-        ([*API, "--signing-key", "k"], "--signing-key and --commit-through github are both given"),
+        ([*API, "--signing-key", "k"], "--signing-key and --commit-through github cannot be combined"),
         (
             [*API, "--signing-format", "ssh"],
-            "--signing-format and --commit-through github are both given",
+            "--signing-format and --commit-through github cannot be combined",
         ),
-        ([*API, "--sign-off"], "--sign-off and --commit-through github are both given"),
+        ([*API, "--sign-off"], "--sign-off and --commit-through github cannot be combined"),
         (
             [*API, "--git-author-name", "x"],
-            "--git-author-name and --commit-through github are both given",
+            "--git-author-name and --commit-through github cannot be combined",
         ),
         (
             [*API, "--git-author-email", "x@y"],
-            "--git-author-email and --commit-through github are both given",
+            "--git-author-email and --commit-through github cannot be combined",
         ),
         (
             [*API, "--git-author-email", "x@y", "--sign-off", "--signing-key", "k"],
-            "--signing-key, --sign-off, --git-author-email and --commit-through github are all given",
+            "--signing-key, --sign-off, --git-author-email and --commit-through github cannot be combined",
         ),
     ],
 )
@@ -348,7 +348,7 @@ def test_the_old_name_of_alias_reads_no_variable(
     needed = words.get(command, ["--from=web", "--to=api"])
     assert read(command, *needed).aliases == ()
     assert read(command, *needed, "--image", "web").aliases == ("web",)
-    with pytest.raises(UsageError, match="--alias and --image are both given"):
+    with pytest.raises(UsageError, match="--alias and --image cannot be combined"):
         read(command, *needed, "--image", "web", "--alias", "web")
 
 

@@ -93,7 +93,7 @@ hold web
     say why the images are held (--reason, or the variable IMAGE_UPDATE_REASON)
 rollback web
     --to is missing or empty
-    name the version to go back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
+    set the version to roll back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
 hold --applications /tmp --reason x
     APP... is missing
     name at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
@@ -119,11 +119,11 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --report /no/such/report.
     --report: cannot write '/no/such/report.json': there is no folder '/no/such'
     choose a place that this user may write to
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
-    --verify-identity is given alone
-    give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so
+    --verify-identity requires --verify-issuer
+    use --verify-identity and --verify-issuer together: the signer, and the OIDC issuer that confirms it
 IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key k
-    --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github are all given
-    leave out --commit-through, or the others: GitHub signs the commit, and its author is the owner of the token
+    --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github cannot be combined
+    remove --commit-through, or the others: GitHub signs the commit, and the token's owner is its author
 IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
     '/no/such/folder' does not exist here
     name a file or folder of manifests that this step can see, or - for stdin

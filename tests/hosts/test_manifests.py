@@ -170,7 +170,7 @@ def test_what_people_type_is_called_the_same_everywhere(path: Path) -> None:
     }
     said = named["applications"]["description"]
     assert said.startswith(
-        "Read Applications from cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
+        "Where to read Applications from: cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
     )
     assert "stdin" not in said  # no host gives a step any
 
