@@ -338,7 +338,7 @@ def test_only_what_lands_in_the_repository_is_asked_about(
     [
         (["--image", "a:1"], "scan has no --image: it asks the registries"),
         (["--sequence", "1"], "scan has no --sequence\n  fix: run, plan and status have it"),
-        (["--registry-check", "never"], "scan cannot do without the registries"),
+        (["--registry-check", "never"], "scan cannot work without the registries"),
     ],
 )
 def test_an_event_is_not_for_scan(

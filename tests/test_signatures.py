@@ -203,8 +203,14 @@ def test_what_was_deferred_is_checked_on_release(
     [
         (["--verify", "/nonexistent/cosign.pub"], "cannot read"),
         (["--verify-identity", "me@example.com"], "--verify-identity requires --verify-issuer"),
-        (["--verify-issuer", "https://issuer.example"], "--verify-issuer requires --verify-identity"),
-        (["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"], "cannot be combined"),
+        (
+            ["--verify-issuer", "https://issuer.example"],
+            "--verify-issuer requires --verify-identity",
+        ),
+        (
+            ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"],
+            "cannot be combined",
+        ),
         (["--verify", "k", "--trust-root", "/nonexistent/root.json"], "--trust-root: cannot read"),
         (["--verify", "k", "--verify-timeout", "soon"], "number of seconds"),
     ],

@@ -650,7 +650,7 @@ def test_the_command_accepts_a_later_commit(tmp_path: Path, argo_cd: ArgoCDServe
 
 
 WRONG = [
-    (("web", "--revision", "main"), "is not a commit id"),
+    (("web", "--revision", "main"), "is not a commit ID"),
     (("web",), "--revision is missing\n  fix: name the commit"),
     (("--revision", "a" * 40), "APP"),
     (("Web", "--revision", "a" * 40), "not a valid name of an Application"),

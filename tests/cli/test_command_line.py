@@ -226,14 +226,14 @@ def test_short_options_are_those_of_kubectl(short: str, long: str) -> None:
     ("argv", "message"),
     [
         (["--nonsense"], "there is no option --nonsense; image-update --help shows all options"),
-        (["--log-level", "debug", "run"], "--log-level comes before the command; write it after: image-update run"),
+        (["--log-level", "debug", "run"], "--log-level is in front of the command; put it after the command: image-update run"),
         (["help", "rum"], "there is no command 'rum'; did you mean run? "),
         (["rum"], "there is no command 'rum'; did you mean run? the commands are run, scan, "),
         (["run", "--app", "x"], "there is no option --app; did you mean --application? "),
-        (["run", "--image"], "--image needs a value; image-update run --help-all shows what it takes"),
+        (["run", "--image"], "--image requires a value; image-update run --help-all shows its values"),
         (["run", "--no-image", "x"], "there is no option --no-image"),
-        (["run", "x"], "run takes no argument 'x'; for one Application, write --application x, and the image as --image REF"),
-        (["scan", "web"], "scan takes no argument 'web'; for one Application, write --application web"),
+        (["run", "x"], "run takes no argument 'x'; pass an Application as --application x, and the image as --image REF"),
+        (["scan", "web"], "scan takes no argument 'web'; pass an Application as --application web"),
         (["run", "-i", "x"], "there is no option -i; did you mean --image? image-update run --help-all shows"),
         (["run", "-image", "x"], "there is no option -image; did you mean --image?"),
         (["run", "-image=x"], "there is no option -image; did you mean --image?"),
@@ -243,17 +243,19 @@ def test_short_options_are_those_of_kubectl(short: str, long: str) -> None:
         (["-V"], "there is no option -V; did you mean --version?"),
         (["run", "-z"], "there is no option -z; image-update run --help-all shows all options"),
         (["run", "--no-atomic=true"], "--no-atomic takes no value; write --no-atomic alone"),
-        (["hold", "web", "--reason", " "], "--reason is empty; say why the images are held"),
+        (["hold", "web", "--reason", " "], "--reason is empty; give a reason for the hold"),
         (["hold", ",", "--reason", "x"], "APP... is empty; name at least one Application"),
         (["wait", " ", "--revision", "abcdef1"], "APP... is empty; name at least one Application"),
-        (["wait", "web"], "--revision is missing; name the commit that Argo CD has to sync"),
-        (["report"], "FILE is missing; name the JSON report of a run, or - for stdin"),
+        (["wait", "web"], "--revision is missing; set the commit that Argo CD has to sync"),
+        (["report"], "FILE is missing; pass a run's JSON report, or - for stdin"),
         (["wait", "web", "--html", "x"], "wait has no --html; status and report have it; image-update wait --help-all"),
         (["status", "--dry-run"], "status has no --dry-run: it never writes to Git; leave it out"),
-        (["status", "--html", "--output", "json"], "--html and --output=json are both given; leave out one of them"),
-        (["promote", "web"], "promote takes no argument 'web'; name Applications with --from and --to"),
-        (["lint"], "nothing says where to read Applications from; name their folder or file, as in image-update lint"),
-        (["scan", "--registry-check", "never"], "--registry-check: scan cannot do without the registries"),
+        (["status", "--html", "--output", "json"], "--html and --output=json cannot be combined; remove one of them"),
+        (["promote", "web"], "promote does not accept the argument 'web'; select Applications with --from and --to"),
+        (["lint"], "nothing says where to read Applications from; pass a folder or file, as in image-update lint"),
+        (["scan", "--registry-check", "never"], (
+            "--registry-check: scan cannot work without the registries"
+        )),
     ],
 )  # fmt: skip
 def test_a_mistake_is_2_with_a_line_for_what_to_do(
@@ -270,7 +272,7 @@ def test_a_switch_that_is_neither_on_nor_off(
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_ATOMIC", "maybe")
     assert main(["run"]) == 2
-    assert "IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false" in capsys.readouterr().err
+    assert "IMAGE_UPDATE_ATOMIC: 'maybe' is not true or false" in capsys.readouterr().err
 
 
 def test_a_bad_switch_is_explained_in_our_words() -> None:
@@ -280,8 +282,8 @@ def test_a_bad_switch_is_explained_in_our_words() -> None:
     )  # 0.29
     said = explained(error, "run", {}, {"IMAGE_UPDATE_ATOMIC": "maybe"})
     assert (said.message, said.hint) == (
-        "--atomic: 'maybe' is neither true nor false",
-        "write true or false",
+        "--atomic: 'maybe' is not true or false",
+        "use true or false",
     )
 
 
@@ -355,7 +357,7 @@ def test_a_defect_is_1_with_a_traceback_and_results(
     assert main(["run", "--dotenv", f"{tmp_path}/env"]) == 1
     sys.stdout = stdout
     shown = capsys.readouterr().err
-    assert shown.startswith("error: a defect of image-update: ")
+    assert shown.startswith("error: a defect in image-update: ")
     assert "Traceback" in shown
     assert "IMAGE_UPDATE_RESULT_STATUS=failed" in (tmp_path / "env").read_text()
 

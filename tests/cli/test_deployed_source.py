@@ -57,7 +57,7 @@ def test_a_run_that_waits_finds_out_how_it_ends() -> None:
 def test_what_is_unknown(missing: str, option: str) -> None:
     environ = {name: value for name, value in GITLAB.items() if name != missing}
     with pytest.raises(
-        UsageError, match=r"--deployments: the \w+ that was built is unknown"
+        UsageError, match=r"--deployments: cannot tell which \w+ was built"
     ) as caught:
         deployed(environ)
     assert option in caught.value.hint

@@ -263,8 +263,8 @@ API = ("--commit-through", "github")
         (["--follow-apps", "-1"], "--follow-apps: '-1' is not a whole number from 0 to 50"),
         (["--follow-apps", "1.5"], "--follow-apps: '1.5' is not a whole number from 0 to 50"),
         (["--strategy", "newest"], "--strategy: 'newest' is not one of its values"),
-        (["--source-commit", "main"], "--source-commit: 'main' is not a commit id"),
-        (["--source-commit", "abc123"], "--source-commit: 'abc123' is not a commit id"),
+        (["--source-commit", "main"], "--source-commit: 'main' is not a commit ID"),
+        (["--source-commit", "abc123"], "--source-commit: 'abc123' is not a commit ID"),
         (["--trailer", "x"], "--trailer: 'x' is not of the form KEY=VALUE"),
         (["--rewrite-url", "=x"], "--rewrite-url: '=x' is not of the form PREFIX=REPLACEMENT"),
         (["--git-author-name", "a<b"], "--git-author-name: 'a<b' is not a name that Git accepts"),
@@ -300,7 +300,10 @@ API = ("--commit-through", "github")
             "--on-failure=rollback does not work with a pull request that a person merges",
         ),
         (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not one of its values"),
-        ([*API, "--signing-key", "k"], "--signing-key and --commit-through github cannot be combined"),
+        (
+            [*API, "--signing-key", "k"],
+            "--signing-key and --commit-through github cannot be combined",
+        ),
         (
             [*API, "--signing-format", "ssh"],
             "--signing-format and --commit-through github cannot be combined",

@@ -30,7 +30,7 @@ run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     write sha256: and 64 hexadecimal digits
 run ghcr.io/acme/web:1.5.0
     run takes no argument 'ghcr.io/acme/web:1.5.0'
-    give an image as --image ghcr.io/acme/web:1.5.0
+    pass the image as --image ghcr.io/acme/web:1.5.0
 run --image '$(tasks.build.results.IMAGE_URL)'
     --image: the pipeline did not replace $(tasks.build.results.IMAGE_URL)
     check the names in it, and that the step which makes the value runs before this one
@@ -51,16 +51,16 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --selector 'a b'
     write a=b, a!=b, a in (b,c), a or !a, with commas between them
 plan --dry-run
     plan has no --dry-run: it never writes to Git
-    leave it out
+    remove it
 lint --dry-run
     lint has no --dry-run: it never writes to Git
-    leave it out
+    remove it
 run --git-token s3cret
-    --git-token does not exist: on the command line, others could read the secret
-    set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE
+    --git-token does not exist: others could read the secret on the command line
+    set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file FILE
 scan --image ghcr.io/acme/web:1.5.0
-    scan has no --image: it asks the registries for the newest tag of every tracked image
-    leave it out, or call run, which takes the image that was just built
+    scan has no --image: it looks up the newest tag of every tracked image in the registries
+    remove it, or use run to write the image that was just built
 scan --require-match
     scan has no --require-match
     run, promote and plan have it; image-update scan --help-all shows the options of scan
@@ -83,26 +83,26 @@ IMAGE_UPDATE_DEADLINE=soon run --image ghcr.io/acme/web:1.5.0
     IMAGE_UPDATE_DEADLINE: 'soon' is not a number of seconds
     write a number, such as 120
 IMAGE_UPDATE_ATOMIC=maybe run --image ghcr.io/acme/web:1.5.0
-    IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false
-    write true or false
+    IMAGE_UPDATE_ATOMIC: 'maybe' is not true or false
+    use true or false
 IMAGE_UPDATE_STRATEGY=newest run --image ghcr.io/acme/web:1.5.0
     IMAGE_UPDATE_STRATEGY: 'newest' is not one of its values
     choose from semver, newest-build, alphabetical, digest
 hold web
     --reason is missing
-    say why the images are held (--reason, or the variable IMAGE_UPDATE_REASON)
+    give a reason for the hold (--reason, or the variable IMAGE_UPDATE_REASON)
 rollback web
     --to is missing or empty
     set the version to roll back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
 hold --applications /tmp --reason x
     APP... is missing
-    name at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
+    list at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
 hold web --applications /tmp --reason x --until yesterday
     --until: 'yesterday' is not a time
-    write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w
+    use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m, 12h, 3d, or 2w
 wait web --applications argocd --revision main
-    --revision: 'main' is not a commit id
-    give the id of the commit that was pushed, 40 hexadecimal digits
+    --revision: 'main' is not a commit ID
+    use the ID of the pushed commit, 40 hexadecimal digits
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
     a user name for Git is given, but no password or token
     set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file
@@ -128,11 +128,11 @@ IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
     '/no/such/folder' does not exist here
     name a file or folder of manifests that this step can see, or - for stdin
 rollback web --to 0-back --applications /tmp
-    --to: '0-back' is not a version to go back to
-    write a tag, tag@sha256:…, previous, or 3-back
+    --to: '0-back' is not a version to roll back to
+    use a tag, tag@sha256:…, previous, or 3-back
 status --html web
     --html: is 'web' a file or an Application?
-    for a file, write --html=web; for an Application, write web --html
+    for a file, use --html=web; for an Application, use web --html
 status --applications /tmp --html team-a/web api
     --html: is 'team-a/web' a file or an Application?
     for a file, write --html=team-a/web; for an Application, write team-a/web --html

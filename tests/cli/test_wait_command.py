@@ -174,9 +174,9 @@ def test_a_refused_list_leaves_a_bare_name_to_the_control_planes_namespace(
 WRONG = [
     (("a/b/c",), NEW, "not a valid name of an Application"),
     (("../x",), NEW, "not a valid name of an Application"),
-    (("web",), "main", "is not a commit id"),
-    (("web",), "", "is not a commit id"),
-    (("web",), "abc", "is not a commit id"),
+    (("web",), "main", "is not a commit ID"),
+    (("web",), "", "is not a commit ID"),
+    (("web",), "abc", "is not a commit ID"),
 ]
 
 
