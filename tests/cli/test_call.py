@@ -215,13 +215,19 @@ def test_options_are_added_to_the_command_line_and_no_shell_reads_them(
         ),
         ("-n team", "options: '-n team' is not a valid option"),
         ("$(params.more)", "options: '$(params.more)' is not a valid option"),
-        ("--deadline\n--atomic", "options: --deadline needs a value; write --deadline value"),
-        ("--atomic true", "options: --atomic takes no value; write --atomic or --no-atomic alone"),
+        ("--deadline\n--atomic", "options: --deadline requires a value; use --deadline value"),
+        (
+            "--atomic true",
+            "options: --atomic does not take a value; use --atomic or --no-atomic without a value",
+        ),
         (
             "--no-atomic=1",
-            "options: --no-atomic takes no value; write --atomic or --no-atomic alone",
+            "options: --no-atomic does not take a value; use --atomic or --no-atomic without a value",
         ),
-        ("--image web:1", "options: --image has its own parameter; set the parameter image instead"),
+        (
+            "--image web:1",
+            "options: --image has its own parameter; set the parameter image instead",
+        ),
         ("--no-wait", "options: --no-wait has its own parameter; set the parameter wait instead"),
         ("--options x", "options: there is no option --options"),
         ("--help", "options: there is no option --help"),

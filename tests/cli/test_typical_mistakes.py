@@ -29,14 +29,14 @@ run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     --image-digest: 'abc' is not a digest
     write sha256: and 64 hexadecimal digits
 run ghcr.io/acme/web:1.5.0
-    run takes no argument 'ghcr.io/acme/web:1.5.0'
+    run does not accept the argument 'ghcr.io/acme/web:1.5.0'
     pass the image as --image ghcr.io/acme/web:1.5.0
 run --image '$(tasks.build.results.IMAGE_URL)'
     --image: the pipeline did not replace $(tasks.build.results.IMAGE_URL)
-    check the names in it, and that the step which makes the value runs before this one
+    check the names in it, and make sure that the step that provides the value runs before this one
 IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     IMAGE_UPDATE_IMAGE: the pipeline did not replace {{inputs.parameters.image}}
-    check the names in it, and that the step which makes the value runs before this one
+    check the names in it, and make sure that the step that provides the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
     nothing says where to read Applications from: --applications is missing or empty
     give --applications (is the variable of your pipeline set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
@@ -71,23 +71,23 @@ run --imag x
     there is no option --imag
     did you mean --image? image-update run --help-all shows all options
 run --atomic=true
-    --atomic takes no value
-    write --atomic, or --no-atomic
+    --atomic does not take a value
+    use --atomic or --no-atomic
 deploy
     there is no command 'deploy'
     the commands are run, scan, promote, rollback, hold, release, plan, status, lint, check, wait, report, demo
 run --image ghcr.io/acme/web:1.5.0 --deadline soon
     --deadline: 'soon' is not a number of seconds
-    write a number, such as 120
+    use a number such as 120
 IMAGE_UPDATE_DEADLINE=soon run --image ghcr.io/acme/web:1.5.0
     IMAGE_UPDATE_DEADLINE: 'soon' is not a number of seconds
-    write a number, such as 120
+    use a number such as 120
 IMAGE_UPDATE_ATOMIC=maybe run --image ghcr.io/acme/web:1.5.0
     IMAGE_UPDATE_ATOMIC: 'maybe' is not true or false
     use true or false
 IMAGE_UPDATE_STRATEGY=newest run --image ghcr.io/acme/web:1.5.0
-    IMAGE_UPDATE_STRATEGY: 'newest' is not one of its values
-    choose from semver, newest-build, alphabetical, digest
+    IMAGE_UPDATE_STRATEGY: 'newest' is not a valid value
+    use one of semver, newest-build, alphabetical, digest
 hold web
     --reason is missing
     give a reason for the hold (--reason, or the variable IMAGE_UPDATE_REASON)
