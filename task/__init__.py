@@ -1,4 +1,4 @@
-"""Image Update: writes the version of a newly built image to Git for every Argo CD Application that
+"""Image Update: writes the version of a newly built image to Git, for every Argo CD Application that
 tracks it.
 
 It is the pipeline step after the build. It finds the Applications by their Argo CD Image Updater

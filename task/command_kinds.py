@@ -17,9 +17,7 @@ class CommandKind:
     takes_images: bool = False  # it is given the images of the event
     deploys_only: bool = False  # the CI job did not build the images
     lists_tags: bool = False  # it looks up the newest tags in the registries
-    lists_mistakes: bool = (
-        False  # an unreadable source is only a finding
-    )
+    lists_mistakes: bool = False  # an unreadable source is only a finding
     hosted: bool = False  # CI hosts call it: it hands over results, however it ends
     reports: bool = False  # its result is a report of decisions
 

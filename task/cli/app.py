@@ -57,7 +57,7 @@ GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
 GROUPS = {
     "Update": {
         "run": About(
-            "Write the version of a newly built image to Git for every Argo CD Application that"
+            "Write the version of a newly built image to Git, for every Argo CD Application that"
             " tracks it.",
             (
                 "--image ghcr.io/acme/web:1.5.0 --applications argocd",
@@ -237,10 +237,7 @@ VARIABLES = (
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
-    help=(
-        "Writes the version of a newly built image to Git for every Argo CD Application that"
-        " tracks it."
-    ),
+    help="Writes the version of a newly built image to Git, for every Argo CD Application that tracks it.",
     epilog=f"{VARIABLES}\n\n\b\n{TABLE}",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

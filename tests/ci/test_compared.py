@@ -156,7 +156,7 @@ def test_a_job_of_a_push_learns_which_option_to_give(environ: Mapping[str, str])
     """To compare a branch with itself would be green for every change."""
     with pytest.raises(UsageError, match=r"^--base is missing") as refused:
         compared_of(CheckOptions(), environ)
-    assert refused.value.hint.startswith("give --base, such as origin/main")
+    assert refused.value.hint.startswith("set --base, such as origin/main")
 
 
 def test_every_system_with_a_situation_is_tested() -> None:

@@ -175,7 +175,7 @@ def test_an_unknown_event_among_others_is_an_error() -> None:
 
 def test_the_user_names_the_registry_where_events_do_not() -> None:
     nexus = json.dumps(RECORDED["nexus"]["cases"][0]["payload"])
-    with pytest.raises(Malformed, match="does not name its registry") as raised:
+    with pytest.raises(Malformed, match="does not contain its registry") as raised:
         events_in(nexus)
     assert "--images-registry" in raised.value.hint
     proxied = json.dumps(RECORDED["distribution"]["cases"][0]["payload"])

@@ -244,7 +244,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "two formats at once": ({**JIB, **SKAFFOLD}, "jib-image.json or Skaffold"),
     "buildx and Jib at once": ({**JIB, **BUILDX}, "buildx metadata or jib-image.json"),
     "an image id": ("c" * 64, "line 1"),
-    "a digest beside a reference": (f"{A}\nghcr.io/a/b:1", "nothing shows which belong together"),
+    "a digest beside a reference": (f"{A}\nghcr.io/a/b:1", "it is not clear which belong together"),
     "several digests": (f"{A}\n{B}", "several digests"),
     "upper case": (f"ghcr.io/Acme/web@{A}", "upper-case"),
     "neither a tag nor a digest": ("ghcr.io/acme/web", "neither a tag nor a digest"),
@@ -252,7 +252,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
         {"image.name": f"a/b@{A}", "containerimage.digest": B},
         "two different digests",
     ),
-    "a target of bake without a name": (
+    "a bake target without a name": (
         {"web": {"containerimage.digest": A}, "db": BAKE["db"]},
         "no image.name",
     ),

@@ -207,7 +207,7 @@ def test_options_are_added_to_the_command_line_and_no_shell_reads_them(
         ("--to previous", "options: run has no --to; promote and rollback have it"),
         (
             "--git-token abc",
-            "options: --git-token does not exist: on the command line, others could read",
+            "options: --git-token does not exist: others could read",
         ),
         (
             "deadline 60",

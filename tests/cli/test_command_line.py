@@ -244,15 +244,15 @@ def test_short_options_are_those_of_kubectl(short: str, long: str) -> None:
         (["run", "-z"], "there is no option -z; image-update run --help-all shows all options"),
         (["run", "--no-atomic=true"], "--no-atomic does not take a value; use --no-atomic without a value"),
         (["hold", "web", "--reason", " "], "--reason is empty; give a reason for the hold"),
-        (["hold", ",", "--reason", "x"], "APP... is empty; name at least one Application"),
-        (["wait", " ", "--revision", "abcdef1"], "APP... is empty; name at least one Application"),
+        (["hold", ",", "--reason", "x"], "APP... is empty; list at least one Application"),
+        (["wait", " ", "--revision", "abcdef1"], "APP... is empty; list at least one Application"),
         (["wait", "web"], "--revision is missing; set the commit that Argo CD has to sync"),
         (["report"], "FILE is missing; pass a run's JSON report, or - for stdin"),
         (["wait", "web", "--html", "x"], "wait has no --html; status and report have it; image-update wait --help-all"),
         (["status", "--dry-run"], "status has no --dry-run: it never writes to Git; remove it"),
         (["status", "--html", "--output", "json"], "--html and --output=json cannot be combined; remove one of them"),
         (["promote", "web"], "promote does not accept the argument 'web'; select Applications with --from and --to"),
-        (["lint"], "nothing says where to read Applications from; pass a folder or file, as in image-update lint"),
+        (["lint"], "cannot tell where to read Applications from; pass a folder or file, as in image-update lint"),
         (["scan", "--registry-check", "never"], (
             "--registry-check: scan cannot work without the registries"
         )),

@@ -110,8 +110,8 @@ def test_what_belongs_to_no_row_is_shown_again(tmp_path: Path) -> None:
     again = image_update("report", path)
     assert again.stderr == failed.stderr
     assert (
-        "error: no image is given: --image is missing or empty\n  fix: name the image that was just built"
-        in again.stderr
+        "error: no image is set: --image is missing or empty\n"
+        "  fix: set the newly built image" in again.stderr
     )
     assert again.code == 0
 

@@ -11,14 +11,14 @@ from task.git.errors import failure
 # The variables and the command line; what is wrong; what to do.
 MISTAKES = """
 run
-    no image is given: --image is missing or empty
-    name the image that was just built with --image REF, or give --images-from FILE; if it comes from a variable of your pipeline, is that variable set?
+    no image is set: --image is missing or empty
+    set the newly built image with --image REF or --images-from FILE; if it comes from a pipeline variable, check that the variable is set
 IMAGE_UPDATE_IMAGE= run
-    no image is given: --image is missing or empty
-    name the image that was just built with --image REF, or give --images-from FILE; if it comes from a variable of your pipeline, is that variable set?
+    no image is set: --image is missing or empty
+    set the newly built image with --image REF or --images-from FILE; if it comes from a pipeline variable, check that the variable is set
 run --image 1.5.0
     --image: '1.5.0' is a tag without an image
-    write the whole reference, such as ghcr.io/acme/web:1.5.0
+    use the full reference, such as ghcr.io/acme/web:1.5.0
 run --image ghcr.io/acme/web
     --image: 'ghcr.io/acme/web' has neither a tag nor a digest
     write ghcr.io/acme/web:<tag>, as the build pushed it
@@ -27,7 +27,7 @@ run --image https://ghcr.io/acme/web:1
     write ghcr.io/acme/web:1
 run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     --image-digest: 'abc' is not a digest
-    write sha256: and 64 hexadecimal digits
+    use sha256: and 64 hexadecimal digits, or sha512: and 128
 run ghcr.io/acme/web:1.5.0
     run does not accept the argument 'ghcr.io/acme/web:1.5.0'
     pass the image as --image ghcr.io/acme/web:1.5.0
@@ -98,7 +98,7 @@ hold --applications /tmp --reason x
     APP... is missing
     list at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
 hold web --applications /tmp --reason x --until yesterday
-    --until: 'yesterday' is not a time
+    --until: 'yesterday' is not a time or duration
     use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m, 12h, 3d, or 2w
 wait web --applications argocd --revision main
     --revision: 'main' is not a commit ID
@@ -117,7 +117,7 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/su
     name a readable file
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --report /no/such/report.json
     --report: cannot write '/no/such/report.json': there is no folder '/no/such'
-    choose a place that this user may write to
+    use a path that this user can write to
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
     --verify-identity requires --verify-issuer
     use --verify-identity and --verify-issuer together: the signer, and the OIDC issuer that confirms it
@@ -135,7 +135,7 @@ status --html web
     for a file, use --html=web; for an Application, use web --html
 status --applications /tmp --html team-a/web api
     --html: is 'team-a/web' a file or an Application?
-    for a file, write --html=team-a/web; for an Application, write team-a/web --html
+    for a file, use --html=team-a/web; for an Application, use team-a/web --html
 """
 LINES = [line.strip() for line in MISTAKES.strip().splitlines()]
 

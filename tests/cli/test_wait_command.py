@@ -172,8 +172,8 @@ def test_a_refused_list_leaves_a_bare_name_to_the_control_planes_namespace(
 
 
 WRONG = [
-    (("a/b/c",), NEW, "not a valid name of an Application"),
-    (("../x",), NEW, "not a valid name of an Application"),
+    (("a/b/c",), NEW, "not a valid Application name"),
+    (("../x",), NEW, "not a valid Application name"),
     (("web",), "main", "is not a commit ID"),
     (("web",), "", "is not a commit ID"),
     (("web",), "abc", "is not a commit ID"),

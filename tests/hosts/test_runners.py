@@ -390,7 +390,7 @@ def test_a_wait(
 @ALL
 def test_a_lint(scene: Scene) -> None:
     told = complete(scene, scene.run(command="lint"))
-    assert (told["status"], told["message"]) == ("unchanged", "nothing wrong in 1 Application")
+    assert (told["status"], told["message"]) == ("unchanged", "no errors in 1 Application")
 
 
 @ALL
