@@ -210,7 +210,7 @@ def test_only_repository_that_leaves_out_everything(
     assert f"no Application tracks {WEB}" not in text.stdout + text.stderr
     if command[0] == "run":
         assert (
-            f"{WEB}:1.1.0: no Application of these repositories tracks it (2 read)" in text.stdout
+            f"{WEB}:1.1.0: no Application in these repositories tracks it (2 read)" in text.stdout
         )
 
 

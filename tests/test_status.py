@@ -364,7 +364,7 @@ def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
         text = image_update(
             "status", "d", "--newest", "--registry-check", "auto", *given[:-2]
         ).stdout
-        assert "      newest   unknown: the registry did not say\n" in text
+        assert "      newest   unknown: the registry did not answer\n" in text
         assert "1 unknown, 1 error, as of " in text
     jsonschema.validate(found.json, SCHEMA)
     assert [one["newest"] for one in found.json["images"]] == [

@@ -639,7 +639,7 @@ def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
     result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
     assert (result.code, result.stdout) == (
         2,
-        "image-update run: 1 error; exit code 2 (for whoever wrote the pipeline)\n",
+        "image-update run: 1 error; exit code 2 (for the pipeline's author)\n",
     )
 
 

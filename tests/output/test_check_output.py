@@ -87,7 +87,7 @@ def test_the_text_has_a_line_for_each_version_with_its_place() -> None:
 
 
 def test_nothing_tracked_is_one_line() -> None:
-    assert plain(as_json(checked())) == "image-update check: no tracked version differs\n"
+    assert plain(as_json(checked())) == "image-update check: no tracked version has changed\n"
 
 
 def test_the_summary_shows_what_is_refused_and_where() -> None:

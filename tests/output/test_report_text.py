@@ -166,7 +166,7 @@ def test_a_run_that_never_began_says_one_thing() -> None:
     ended = report(status="failed", images=[], counts=counts, exit_code=2)
     assert (
         table(ended, console(120))
-        == "image-update run: nothing was done; exit code 2 (for whoever wrote the pipeline)\n"
+        == "image-update run: nothing was done; exit code 2 (for the pipeline's author)\n"
     )
 
 
