@@ -453,7 +453,7 @@ def test_few_broken_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "--wait: nothing says which Argo CD to ask"),
+        ([], "--wait: cannot tell which Argo CD to query"),
         (["--kubeconfig", "/nowhere"], "the kubeconfig '/nowhere' does not exist"),
     ],
 )

@@ -71,7 +71,10 @@ def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
         (["--to", "web-production"], "--from is missing or empty"),
         (["--from", "web-staging"], "--to is missing or empty"),
         (["--from", "*", "--to", "{cluster}"], "--to: nothing is known as {cluster}"),
-        (["--from", "a", "--to", "b", "--healthy"], "--healthy: nothing says which Argo CD to ask"),
+        (
+            ["--from", "a", "--to", "b", "--healthy"],
+            ("--healthy: cannot tell which Argo CD to query"),
+        ),
         (["--from", "a", "--to", "b", "--sequence", "1"], "promote has no --sequence"),
     ],
 )

@@ -230,7 +230,7 @@ def test_an_event_without_a_request_compares_nothing(tmp_path: Path, event: Any)
     ],
 )
 def test_what_names_no_commit_is_refused(given: CheckOptions) -> None:
-    with pytest.raises(UsageError, match=r"names no commit|--head is missing"):
+    with pytest.raises(UsageError, match=r"is not a valid name of a commit|--head is missing"):
         compared_of(given, {})
 
 

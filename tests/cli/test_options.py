@@ -274,20 +274,20 @@ API = ("--commit-through", "github")
         ),
         (
             ["--git-author-email", "a\x07@b"],
-            r"--git-author-email: 'a\x07@b' is not an e-mail address",
+            r"--git-author-email: 'a\x07@b' is not an email address",
         ),
         (
             ["--git-author-email", "a@b\nc"],
-            r"--git-author-email: 'a@b\nc' is not an e-mail address",
+            r"--git-author-email: 'a@b\nc' is not an email address",
         ),
-        (["--git-author-email", "jane"], "--git-author-email: 'jane' is not an e-mail address"),
+        (["--git-author-email", "jane"], "--git-author-email: 'jane' is not an email address"),
         (
             ["--git-author-email", "@example.com"],
-            "--git-author-email: '@example.com' is not an e-mail address",
+            "--git-author-email: '@example.com' is not an email address",
         ),
         (
             ["--git-author-email", "Jane <a@b>"],
-            "--git-author-email: 'Jane <a@b>' is not an e-mail address",
+            "--git-author-email: 'Jane <a@b>' is not an email address",
         ),
         (["--verify-identity", "me"], "--verify-identity requires --verify-issuer"),
         (

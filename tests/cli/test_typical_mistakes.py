@@ -21,7 +21,7 @@ run --image 1.5.0
     use the full reference, such as ghcr.io/acme/web:1.5.0
 run --image ghcr.io/acme/web
     --image: 'ghcr.io/acme/web' has neither a tag nor a digest
-    write ghcr.io/acme/web:<tag>, as the build pushed it
+    use ghcr.io/acme/web:<tag>, as the build pushed it
 run --image https://ghcr.io/acme/web:1
     --image: 'https://ghcr.io/acme/web:1': an image reference does not begin with 'https://'
     write ghcr.io/acme/web:1
@@ -38,8 +38,8 @@ IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     IMAGE_UPDATE_IMAGE: the pipeline did not replace {{inputs.parameters.image}}
     check the names in it, and make sure that the step that provides the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
-    nothing says where to read Applications from: --applications is missing or empty
-    give --applications (is the variable of your pipeline set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
+    cannot tell where to read Applications from: --applications is missing or empty
+    set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
     write // and the path of the manifests after it: https://git.example.com/acme/deploy//apps?ref=main

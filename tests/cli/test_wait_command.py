@@ -153,7 +153,7 @@ def test_a_name_in_several_namespaces_is_not_guessed(
         "team/web",
         "team/web",
     ]
-    with pytest.raises(UsageError, match=r"no Application's name matches '\*/gone'"):
+    with pytest.raises(UsageError, match=r"no Application name matches '\*/gone'"):
         waited(argo_cd, "*/gone")
 
 

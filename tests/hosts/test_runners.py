@@ -412,7 +412,7 @@ def test_a_smoke_test_rolls_back_only_its_own_build(scene: Scene) -> None:
     [
         (
             {"command": "rollback", "names": "web", "to": "previous", "image": f"{WEB}:1.1.0"},
-            "image: rollback takes",
+            "image: not a parameter of rollback",
         ),
         (
             {"command": "run", "image": f"{WEB}:1.1.0", "discard": "true"},

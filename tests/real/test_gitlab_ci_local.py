@@ -179,7 +179,7 @@ def test_each_command_by_hand(tmp_path: Path) -> None:
         (
             {"command": "wait", "names": "web", "revision": "a" * 40, "options": ""},
             2,
-            "nothing says which Argo CD to ask",
+            "cannot tell which Argo CD to query",
         ),
         (
             {"command": "rollback", "names": "web", "to": "1.0.0", "image": "x:1"},
