@@ -1090,7 +1090,9 @@ def test_events_without_a_cluster_are_a_warning(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = run("--applications", apps, "--kubernetes-events")
     assert (result.code, result.json["status"]) == (0, "updated")
-    assert "warning: --kubernetes-events: Events cannot be created without a cluster" in result.stderr
+    assert (
+        "warning: --kubernetes-events: Events cannot be created without a cluster" in result.stderr
+    )
 
 
 def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi) -> None:

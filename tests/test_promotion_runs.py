@@ -73,7 +73,7 @@ def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
         (["--from", "*", "--to", "{cluster}"], "--to: nothing is known as {cluster}"),
         (
             ["--from", "a", "--to", "b", "--healthy"],
-            ("--healthy: cannot tell which Argo CD to query"),
+            "--healthy: cannot tell which Argo CD to query",
         ),
         (["--from", "a", "--to", "b", "--sequence", "1"], "promote has no --sequence"),
     ],

@@ -142,7 +142,7 @@ def _misplaced_configs(config: str) -> Iterator[Finding]:
 
 
 def same_repository(repo: str, other: str) -> bool:
-    """Tell whether two URLs refer to the same repository, even if one uses ssh and the other https."""
+    """Return whether two URLs refer to the same repository, even if one uses ssh."""
     first, second = (
         normal_url(url).partition("://")[2].rpartition("@")[2] for url in (repo, other)
     )
