@@ -14,7 +14,7 @@ class CommandKind:
     by_hand: bool = False  # a person requests the change, and its commit may not contain an update
     dry: bool = False  # it decides like a run, but does not write
     judges: bool = False  # it judges a change that somebody else made
-    takes_images: bool = False  # it is given the images of the event
+    takes_images: bool = False  # it receives the images of the event
     deploys_only: bool = False  # the CI job did not build the images
     lists_tags: bool = False  # it looks up the newest tags in the registries
     lists_mistakes: bool = False  # an unreadable source is only a finding

@@ -23,7 +23,7 @@ class Exit(IntEnum):
     ACCESS = 4
     NOTHING_UPDATED = 5
     ROLLOUT = 6
-    TEMPORARY = 75  # EX_TEMPFAIL of sysexits.h; Argo Workflows' own executor ends with 64 and 65
+    TEMPORARY = 75  # EX_TEMPFAIL in sysexits.h; Argo Workflows' executor exits with 64 and 65
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -44,7 +44,7 @@ class Trouble:
         return cls(rule, message, hint, "warning", Exit.OK)
 
     def as_warning(self) -> Trouble:
-        """Return the same as a warning."""
+        """Return this trouble as a warning."""
         return self.warning(self.rule, self.message, self.hint)
 
 

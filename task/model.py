@@ -679,7 +679,7 @@ class Flaw(Troubled):
     value: str
     trouble: Trouble
     misspelt: bool = False  # whether the key is misspelled: it is similar to a known key
-    strategy: Strategy | None = None  # of the entry, if the annotation is valid
+    strategy: Strategy | None = None  # the entry's strategy, if the annotation is valid
 
 
 @dataclass(frozen=True)
@@ -796,7 +796,7 @@ class Decision(Judged):
 class Unusable(Judged):
     """The error for a tracked image with an invalid annotation, which does not have a subscription."""
 
-    strategy: Strategy | None = None  # of the entry, if that annotation is valid
+    strategy: Strategy | None = None  # the entry's strategy, if that annotation is valid
 
 
 @dataclass(frozen=True)

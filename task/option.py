@@ -79,7 +79,7 @@ def one_text(given: Given) -> str:
 
 
 def secret(given: Given) -> Secret:
-    """Return a text that may be a key itself."""
+    """Return a string that may be a secret."""
     return Secret(one_text(given))
 
 
@@ -89,7 +89,7 @@ def prefix(given: Given) -> str:
 
 
 def one_of(given: Given) -> str:
-    """Return one of the words in the option's metavar."""
+    """Return a word, which must be in the option's metavar."""
     text = one_text(given)
     choices = given.metavar.split("|")
     if text not in choices and text != given.default:
@@ -121,7 +121,7 @@ def count(given: Given) -> int:
 def commit_id(given: Given) -> str:
     """Return a full or abbreviated commit ID, because later steps cannot look up anything else."""
     text = one_text(given).lower()
-    # as git prints them
+    # as printed by git
     if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):
         raise given.wrong(
             text,

@@ -30,7 +30,7 @@ from task.option import (
 )
 from task.secret import Secret
 
-# The groups of the help, in their order.
+# The groups in the help, in order.
 HELD, EVENT, FIND, RULES = map(Group, ("Holds", "Image", "Applications", "Rules"))
 CHANGE = Group("Change")
 COMMIT, REQUEST, RESULTS = map(Group, ("Commit", "Pull requests", "Results and logging"))
@@ -106,7 +106,7 @@ class EventOptions:
         "HOST[/PATH]",
     )
     sequence: str = EVENT.text(
-        f"Build number. Builds are ordered by it: a higher number is a newer build. {FROM_CI}",
+        f"Build number. A higher number means a newer build. {FROM_CI}",
         "N",
         common=BUILDS,
     )
@@ -468,7 +468,7 @@ class VerifyOptions:
 
     @property
     def wanted(self) -> bool:
-        """Whether images need a signature."""
+        """Whether images must have a signature."""
         return bool(self.verify or self.verify_identity)
 
 

@@ -225,7 +225,7 @@ def _command(name: str) -> TyperCommand:
         short_help=first,
         context_settings={
             "help_option_names": ["-h", "--help"]
-        },  # Click keeps those of a command's first context
+        },  # Click keeps the names from a command's first context
     )(function)
     return cast("TyperCommand", get_command(app))
 

@@ -31,7 +31,7 @@ def carry_out(
     log: Log,
     shielded: ExitStack,
 ) -> Report:
-    """Judge the change, and return the report. Nothing is written."""
+    """Judge the change, and return the report, without writing anything."""
     compared = compared_of(settings.check, environ)
     job = job_of(settings, (), environ)
     world = RealWorld(settings, environ, log, job.scope)

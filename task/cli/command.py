@@ -217,7 +217,9 @@ class GroupedHelp(TyperCommand):
                     f"for a file, use --html={following}; for an Application, use {following}"
                     " --html"
                 )
-                raise UsageError(f"--html: is {following!r} a file or an Application?", hint=hint)
+                raise UsageError(
+                    (f"--html: {following!r} could be a file or an Application"), hint=hint
+                )
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:

@@ -20,7 +20,7 @@ _ENTRY = re.compile(r"(--[a-z][a-z0-9-]*)(?:\s*=\s*|\s+|$)(.*)", re.DOTALL)
 # The manifest sets where the host reads results, and where it mounts certificates and credentials.
 _RESULTS = ("--results-dir", "--dotenv")
 _MOUNTED = ("--basic-auth-directory", "--ca-file", "--report")
-# Files with a secret that the manifest may pass as a variable.
+# Options for secrets that the manifest may pass as variables.
 _SECRETS = {
     "--ssh-key-file": "IMAGE_UPDATE_SSH_KEY",
     "--github-app-key-file": "IMAGE_UPDATE_GITHUB_APP_KEY",

@@ -56,7 +56,7 @@ def explained(
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
         return _missing_option(param, "is empty")
     if kind == "BadParameter" and param is not None and getattr(param, "is_flag", False):
-        # Only a variable can give it a value.
+        # Only a variable can set it to a value.
         value = environ.get(str(param.envvar), "").strip()
         return UsageError(
             f"{param.opts[0]}: {value!r} is not true or false",
@@ -92,7 +92,7 @@ def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
     near = get_close_matches(name, commands, n=1, cutoff=0.65)  # deploy is not like demo
     ask = f"did you mean {near[0]}? " if near else ""
     return UsageError(
-        f"there is no command {name!r}",
+        f"unknown command {name!r}",
         hint=f"{ask}the commands are {', '.join(commands)}",
     )
 
@@ -143,9 +143,9 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
 
 
 def _of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
-    have = f"{others[0]} has it"
+    have = f"it is an option of {others[0]}"
     if len(others) > 1:
-        have = f"{', '.join(others[:-1])} and {others[-1]} have it"
+        have = f"it is an option of {', '.join(others[:-1])} and {others[-1]}"
     return UsageError(
         f"{command} has no {name}",
         hint=f"{have}; image-update {command} --help-all shows the options of {command}",
@@ -159,13 +159,13 @@ def _unlike_any(name: str, command: str, flags: Collection[str]) -> UsageError:
     called = f"image-update {command}" if command else "image-update"
     if short := _meant_by(name, flags):
         hint = f"did you mean {short}? {called} --help-all shows all options"
-        return UsageError(f"there is no option {name}", hint=hint)
+        return UsageError(f"unknown option {name}", hint=hint)
     # A common prefix says more than similarity: --app means --application, not --tag.
     begun = sorted((flag for flag in flags if flag.startswith(name)), key=len)
     near = begun[:1] or get_close_matches(name, flags, n=1)
     ask = f"did you mean {near[0]}? " if near else ""
     hint = f"{ask}{called} {'--help-all' if command else '--help'} shows all options"
-    return UsageError(f"there is no option {name}", hint=hint)
+    return UsageError(f"unknown option {name}", hint=hint)
 
 
 # What users of kubectl, git, and curl mean by short options that do not exist here.

@@ -93,7 +93,7 @@ Work = Callable[[Settings, Mapping[str, str], Log, ExitStack], Report]
 
 
 def published(settings: Settings, call: Call, work: Work, output: ResultOptions) -> int:
-    """Do this work, publish its report, and return the exit code."""
+    """Run `work`, publish its report, and return the exit code."""
     environ = call.environ
     log = call.log
     if environ.get("GITHUB_ACTIONS") == "true":
@@ -106,7 +106,7 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
     with ExitStack() as shielded:
         report = work(settings, environ, log, shielded)
         _log_problems(report, output.output, log)
-        # they are in the log already
+        # these are already in the log
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         failed = publish(report, output, environ)
         for error in failed:

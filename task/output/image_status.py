@@ -22,7 +22,7 @@ class PastBuild:
     pipeline_run: str = ""  # from the commit's trailer
     url: str = ""  # the commit's page; "" if the Git host is unknown
     proof: str = ""  # its proof, from the commit's trailer
-    event: str = ""  # where it came from, from the commit's trailer
+    event: str = ""  # its origin, from the commit's trailer
 
 
 @dataclass(frozen=True)

@@ -37,18 +37,22 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     ), ()),
     "problems_total": ("counter", "Errors and warnings.", ("severity",)),
     "run_seconds_total": ("counter", "Total duration of runs in seconds.", ()),
-    "last_run_timestamp_seconds": ("gauge", "End of the last run.", ()),
-    "last_success_timestamp_seconds": ("gauge", "End of the last run with exit code 0.", ()),
+    "last_run_timestamp_seconds": ("gauge", "End time of the last run.", ()),
+    "last_success_timestamp_seconds": ("gauge", "End time of the last run with exit code 0.", ()),
     "last_run_exit_code": ("gauge", "Exit code of the last run.", ()),
     "last_run_duration_seconds": ("gauge", "Duration of the last run in seconds.", ()),
     "last_run_applications": (
         "gauge", "Applications in the last run: read, and tracking the image.", ("state",),
     ),
-    "last_run_decisions": ("gauge", "Decisions of the last run, by verdict and rule.", ("rule", "verdict")),
-    "last_run_commits": ("gauge", "Commits of the last run.", ()),
-    "last_run_rollbacks": ("gauge", "Commits of the last run that restored the earlier version.", ()),
-    "last_run_pull_requests": ("gauge", "Pull requests of the last run.", ()),
-    "last_run_attempts": ("gauge", "Push attempts for the commits of the last run.", ()),
+    "last_run_decisions": ("gauge", (
+        "Decisions in the last run, by verdict and rule."
+    ), ("rule", "verdict")),
+    "last_run_commits": ("gauge", "Commits in the last run.", ()),
+    "last_run_rollbacks": ("gauge", (
+        "Commits in the last run that restored the earlier version."
+    ), ()),
+    "last_run_pull_requests": ("gauge", "Pull requests in the last run.", ()),
+    "last_run_attempts": ("gauge", "Push attempts for the commits in the last run.", ()),
 }  # fmt: skip
 _LARGEST = 1 << 20  # maximum bytes of a metrics file to read; ours have about 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80

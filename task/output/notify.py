@@ -130,7 +130,7 @@ def send_events(
         log("warning", "not all CloudEvents were sent: the run was stopped")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
-    except Exception as error:  # noqa: BLE001 - the commits have landed, so a receiver must not fail the run
+    except Exception as error:  # noqa: BLE001 - the commits have landed, so this must not fail the run
         log("warning", f"--cloudevent-url: {where}: {type(error).__name__}")
     finally:
         if http:

@@ -252,7 +252,7 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
         where = (
             f"in {image_status.request.url}"
             if image_status.request.url
-            else f"on the branch {image_status.request.head}"
+            else f"on branch {image_status.request.head}"
         )
         yield "request", f"{image_status.request.tag} {where}"
     if image_status.would:
@@ -269,7 +269,7 @@ def _held_by(image_status: ImageStatus, hold: Hold) -> str:
     if ends is None:
         return words
     request = f"#{ends.number}" if ends.number else ends.head
-    return f"{words}; ends with {request}" if request else words
+    return f"{words}; ends when {request} is merged" if request else words
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
@@ -309,7 +309,7 @@ def rules(image_status: ImageStatus) -> str:
     words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
     words += ["pin-digest"] if policy.pin_digest else []
     words += ["by pull request"] if sub.pull_request else []
-    words += [f"to the branch {sub.head_template}"] if sub.head_template else []
+    words += [f"to branch {sub.head_template}"] if sub.head_template else []
     return "; ".join(words)
 
 

@@ -73,7 +73,7 @@ class Line(NamedTuple):
 
     @property
     def folded(self) -> bool:
-        """Whether it has no change, and nobody has to act on it."""
+        """Whether nothing changes, and nobody has to act."""
         return self.verdict in FOLDED and self.word not in (OVERRIDDEN, CHECKED["refuse"])
 
     @property

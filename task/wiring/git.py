@@ -21,7 +21,7 @@ from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.threads import once
 from task.urls import without_login
 
-# (subscription, its repository's URL) → (name of a secret in the cluster, its credentials), or None
+# (subscription, its repository's URL) → (name of a cluster secret, its credentials), or None
 FromCluster = Callable[[Subscription, str], "tuple[str, Credentials] | None"]
 
 

@@ -63,18 +63,18 @@ scan --image ghcr.io/acme/web:1.5.0
     remove it, or use run to write the image that was just built
 scan --require-match
     scan has no --require-match
-    run, promote and plan have it; image-update scan --help-all shows the options of scan
+    it is an option of run, promote and plan; image-update scan --help-all shows the options of scan
 plan --reason x
     plan has no --reason
-    rollback and hold have it; image-update plan --help-all shows the options of plan
+    it is an option of rollback and hold; image-update plan --help-all shows the options of plan
 run --imag x
-    there is no option --imag
+    unknown option --imag
     did you mean --image? image-update run --help-all shows all options
 run --atomic=true
     --atomic does not take a value
     use --atomic or --no-atomic
 deploy
-    there is no command 'deploy'
+    unknown command 'deploy'
     the commands are run, scan, promote, rollback, hold, release, plan, status, lint, check, wait, report, demo
 run --image ghcr.io/acme/web:1.5.0 --deadline soon
     --deadline: 'soon' is not a number of seconds
@@ -131,10 +131,10 @@ rollback web --to 0-back --applications /tmp
     --to: '0-back' is not a version to roll back to
     use a tag, tag@sha256:…, previous, or 3-back
 status --html web
-    --html: is 'web' a file or an Application?
+    --html: 'web' could be a file or an Application
     for a file, use --html=web; for an Application, use web --html
 status --applications /tmp --html team-a/web api
-    --html: is 'team-a/web' a file or an Application?
+    --html: 'team-a/web' could be a file or an Application
     for a file, use --html=team-a/web; for an Application, use team-a/web --html
 """
 LINES = [line.strip() for line in MISTAKES.strip().splitlines()]

@@ -473,7 +473,7 @@ def test_an_option_without_a_parameter_reaches_the_command_as_one_word(scene: Sc
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("--deadlin=5", "options: there is no option --deadlin"),
+        ("--deadlin=5", "options: unknown option --deadlin"),
         ("--image=x:2", "options: image has its own parameter"),
         ("--results-dir=/tmp/x", "options: the manifest already sets --results-dir"),
     ],
