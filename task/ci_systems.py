@@ -182,7 +182,7 @@ SYSTEMS = (
         ),
         token=("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"),
     ),
-    CiSystem(  # its jobs know only a job count, which includes reruns
+    CiSystem(  # its jobs have only a job count, which includes reruns
         name="CircleCI",
         marker="CIRCLECI",
         page="https://circleci.com/docs/reference/variables/",

@@ -218,7 +218,7 @@ class Option:
 
 
 class Group(str):
-    """A heading in the help, and the options below it, each of which is a field of a record."""
+    """A heading in the help. Its methods declare the options below it, as fields of a record."""
 
     __slots__ = ()
 

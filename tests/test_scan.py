@@ -337,7 +337,10 @@ def test_only_what_lands_in_the_repository_is_asked_about(
     ("more", "words"),
     [
         (["--image", "a:1"], "scan has no --image: it asks the registries"),
-        (["--sequence", "1"], "scan has no --sequence\n  fix: it is an option of run, plan and status"),
+        (
+            ["--sequence", "1"],
+            "scan has no --sequence\n  fix: it is an option of run, plan and status",
+        ),
         (["--registry-check", "never"], "scan cannot work without the registries"),
     ],
 )

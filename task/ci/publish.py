@@ -33,7 +33,7 @@ from task.urls import web_page, without_login
 
 LIMIT = 2048
 LONGEST_MESSAGE = 300
-_SHORT_MESSAGE = 30  # bytes; the message if all other values have their maximum length
+_SHORT_MESSAGE = 30  # bytes of the message if all other values have their maximum length
 _OF_APPLICATIONS = 100  # bytes that the message leaves for Application names
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",

@@ -144,7 +144,7 @@ def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tu
             continue
         fitting = [key for key in listed if _glob_fits_key(text, key)]
         if not fitting:
-            hint = "check the name: Argo CD does not list such an Application"
+            hint = "check the name: there is no such Application in Argo CD"
             raise UsageError(f"no Application name matches {text!r}", hint=hint)
         found += fitting
     return found

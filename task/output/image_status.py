@@ -72,4 +72,4 @@ class Status:
     images: tuple[ImageStatus, ...]
     problems: tuple[Problem, ...]
     considered: int  # number of Applications read
-    at: str = ""  # time of the status; RFC 3339, UTC
+    at: str = ""  # when the status was read; RFC 3339, UTC

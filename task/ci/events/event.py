@@ -32,7 +32,7 @@ CONFIGS = frozenset(
     )
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-# cosign's tags for attachments to an image, and the fallback tag of the referrers API.
+# cosign's tags for signatures and attestations, and the fallback tag of the referrers API.
 _ATTACHED = re.compile(r"sha(?:256|512)-[0-9a-f]{64,128}(?:\.[a-z]+)?")
 
 
