@@ -254,7 +254,9 @@ class Outpaced(Exception):
 
 
 class NoAnswerError(Exception):
-    """There is no answer, and `kind` says why. The caller converts it to one of the errors above."""
+    """There is no answer, and `kind` says why. The caller converts it to one of the errors
+    above.
+    """
 
     def __init__(
         self,

@@ -202,7 +202,9 @@ class Keys:
 
 @dataclass(frozen=True)
 class Claim:
-    """An image-list entry, and the names of its image in a target; "" without such an annotation."""
+    """An image-list entry, and the names of its image in a target; "" without such an
+    annotation.
+    """
 
     alias: str
     identity: str  # of its image
@@ -794,7 +796,9 @@ class Decision(Judged):
 
 @dataclass(frozen=True)
 class Unusable(Judged):
-    """The error for a tracked image with an invalid annotation, which does not have a subscription."""
+    """The error for a tracked image with an invalid annotation, which does not have a
+    subscription.
+    """
 
     strategy: Strategy | None = None  # the entry's strategy, if that annotation is valid
 

@@ -59,7 +59,9 @@ class Given:
         return UsageError(f"{self.name}: {value!r} is not {what}", hint=hint)
 
     def without_placeholders(self, text: str) -> str:
-        """Return the text. Raises `UsageError` if it still contains a placeholder of the CI system."""
+        """Return the text. Raises `UsageError` if it still contains a placeholder of the CI
+        system.
+        """
         if found := PLACEHOLDER.search(text):
             hint = (
                 "check the names in it, and make sure that the step that provides the value runs"

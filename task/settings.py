@@ -440,7 +440,9 @@ class RegistryOptions:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """The signature that an image must have: by a key, or by an identity that an issuer confirmed."""
+    """The signature that an image must have: by a key, or by an identity that an issuer
+    confirmed.
+    """
 
     verify: str = REGISTRY.text(
         "Write only images with a cosign signature by one of the public keys in this file, and pin"

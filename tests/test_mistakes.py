@@ -539,7 +539,9 @@ def test_a_value_from_an_unset_variable(tmp_path: Path, given: list[str], messag
     result = image_update(*given, cwd=tmp_path)
     assert (result.code, message in result.stderr) == (2, True)
     if "missing or" in message and "--to" not in message:
-        assert re.search("of your pipeline(, is that variable)? set[?]", result.stderr)
+        assert re.search(
+            "check that the variable is set|is your pipeline's variable set[?]", result.stderr
+        )
 
 
 @pytest.mark.parametrize("files", [0, 1, 3])

@@ -336,7 +336,7 @@ def test_only_what_lands_in_the_repository_is_asked_about(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--image", "a:1"], "scan has no --image: it asks the registries"),
+        (["--image", "a:1"], "scan has no --image: it looks up the newest tag"),
         (
             ["--sequence", "1"],
             "scan has no --sequence\n  fix: it is an option of run, plan and status",

@@ -63,7 +63,9 @@ def demo(
         bool, typer.Option("--keep", help="Keep the repository so that you can experiment with it.")
     ] = False,
 ) -> int:
-    """Try an update in a throwaway repository: one build, the decisions, the diff, and the commit."""
+    """Try an update in a throwaway repository: one build, the decisions, the diff, and the
+    commit.
+    """
     folder = tempfile.mkdtemp(prefix="image-update-demo-")
     try:
         return _play(folder)

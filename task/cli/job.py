@@ -285,7 +285,9 @@ def _is_remote(url: str) -> bool:
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Return which Applications to consider, and the defaults for settings without an annotation."""
+    """Return which Applications to consider, and the defaults for settings without an
+    annotation.
+    """
     given = settings.scope
     names = settings.application
     apps = settings.app or settings.status.app

@@ -123,7 +123,9 @@ def _collect(
     environ: Mapping[str, str],
     log: Log,
 ) -> tuple[list[Placed], int, Migration | None]:
-    """Return all findings, the number of Applications read, and the requested comparison with AIU."""
+    """Return all findings, the number of Applications read, and the requested comparison with
+    AIU.
+    """
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
     try:

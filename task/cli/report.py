@@ -1,4 +1,6 @@
-"""`report`: shows a run's report again, or converts it to an HTML page for a pipeline's artifacts."""
+"""`report`: shows a run's report again, or converts it to an HTML page for a pipeline's
+artifacts.
+"""
 
 import os
 import sys

@@ -1,4 +1,6 @@
-"""Computes the status, counts, and JSON report (docs/report.md) of a run, and parses JSON reports."""
+"""Computes the status, counts, and JSON report (docs/report.md) of a run, and parses JSON
+reports.
+"""
 
 from __future__ import annotations
 

@@ -308,7 +308,9 @@ def requests(report: JSON) -> list[str]:
 
 
 def waiting_words(waited: JSON) -> str:
-    """Return the build that was waiting on a head branch before the run, and what happened to it."""
+    """Return the build that was waiting on a head branch before the run, and what happened to
+    it.
+    """
     what = " ".join(
         filter(None, (waited["application"], waited["alias"], waited["tag"] or waited["digest"]))
     )

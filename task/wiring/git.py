@@ -94,7 +94,9 @@ class GitClients:
             return self._private[repo, name][0]
 
     def _tell_unused(self, repo: str, sub: Subscription) -> None:
-        """Log once that a secret in an annotation is not read, unless the options provide a login."""
+        """Log once that a secret in an annotation is not read, unless the options provide a
+        login.
+        """
         with self._lock:
             known = (repo, sub.credentials) in self._unused
             self._unused.add((repo, sub.credentials))
@@ -154,7 +156,9 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _with_given(self, own: Credentials) -> Access:
-        """Return a secret's login, together with the authorities and known hosts from the options."""
+        """Return a secret's login, together with the authorities and known hosts from the
+        options.
+        """
         given = self.access.given if self.access else None
         if given is None:
             return Access(own, self._environ)

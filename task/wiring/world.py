@@ -306,7 +306,9 @@ class RealWorld(World):
         return self._forges().compare(repo, base, head)
 
     def range_page(self, repo: str, old: str, new: str) -> str:
-        """Return the URL of the page that compares two commits, or "" if the Git host is unknown."""
+        """Return the URL of the page that compares two commits, or "" if the Git host is
+        unknown.
+        """
         return self._forges().range_page(repo, old, new)
 
     def commit_page(self, repo: str, commit: str) -> str:

@@ -104,7 +104,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, colour: bool) -> None:
 def test_nothing_is_lost_on_a_narrow_terminal(width: int) -> None:
     shown = re.sub(r"\s", "", table(MANY, console(width)))
     told = ["doesnotsatisfy~1.0", "fix:checkspec.source.path", "byann", "0" * 64, "apps/shop/kustomization.yaml",
-            "https://git.example.com/gitops/pulls/1", "otherswerefaster2times", "1updated"]  # fmt: skip
+            "https://git.example.com/gitops/pulls/1", "3attempts,becauseotherspushedfirst", "1updated"]  # fmt: skip
     assert [word for word in told if word not in shown] == []
 
 
