@@ -1,4 +1,4 @@
-"""The command `image-update`."""
+"""The `image-update` command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from task.output.console import abandon
 
 
 def main() -> None:
-    """Run the command line, and exit with its code."""
+    """Run the command line, and exit with its exit code."""
     # in the order of their numbers
     for name, mode in (
         ("stdin", "r"),
@@ -22,36 +22,36 @@ def main() -> None:
         ("stderr", "w"),
     ):
         if getattr(sys, name) is None:  # the parent process has closed it (`<&-`)
-            # The next file that is opened gets this number. That must not be a pipe to a child,
-            # whose own input would then take its place.
+            # The next file that is opened gets this number. It must not be a pipe to a child,
+            # because the child's own input would then replace it.
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # as for stderr: the help has more than Latin-1 can show
+        # as for stderr: the help has characters that are not in Latin-1
         sys.stdout.reconfigure(errors="backslashreplace")
-    # hardly anything becomes garbage during the imports; to look for it took a tenth of them
+    # the imports create hardly any garbage, and looking for it took a tenth of their time
     gc.set_threshold(100_000)
-    # A signal that comes during the imports waits until there is a handler for it. Otherwise the
+    # A signal that arrives during the imports waits until there is a handler for it. Otherwise the
     # first process of a container would not get it at all (the kernel drops signals to PID 1
-    # without a handler), and any other process would end without results.
+    # without a handler), and any other process would exit without results.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     shutdown.install()
     try:
-        # a signal that comes during the imports has to wait
+        # a signal that arrives during the imports has to wait
         from task.cli.app import main as run  # noqa: PLC0415
 
         code = run(sys.argv[1:])
         shutdown.deaf()  # all results are written: it is too late to stop anything
     except shutdown.Stopped:
         code = shutdown.code()
-    except MemoryError:  # once more, where the first one was about to be told
-        os.write(2, b"error: this step has too little memory\n  fix: raise its limit\n")
+    except MemoryError:  # a second one, while the first one was being reported
+        os.write(2, b"error: this step does not have enough memory\n  fix: raise its limit\n")
         code = int(Exit.TEMPORARY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # the exit code says already what could not be written
+        except OSError:  # the exit code already reports what could not be written
             abandon(stream)
-    gc.freeze()  # otherwise the interpreter visits every object once more before it ends: 0.05 s
+    gc.freeze()  # otherwise the interpreter visits every object again before it exits: 0.05 s
     sys.exit(code)
 
 

@@ -1,7 +1,7 @@
-"""What is known of each CI system: the variables that its jobs have. One row for each system.
+"""The variables that jobs have in each CI system, with one row for each system.
 
-The names come from the systems' own references. Strings in braces are templates of variables.
-`ci/` reads the rows for builds, their source and pull requests, `forges/` for the job's token.
+The names come from the systems' documentation. Strings with braces are templates of variables.
+`ci/` uses the rows for builds, their sources, and pull requests; `forges/` for the job's token.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Origin(NamedTuple):
-    """Where an image comes from, and which run deploys it. Unknown parts are ""."""
+    """Where an image comes from, and which run deploys it. Unknown fields are ""."""
 
     commit: str = ""
     repository: str = ""
@@ -22,25 +22,25 @@ class Origin(NamedTuple):
 
 
 class Counter(NamedTuple):
-    """The number of a run, and the counters that it may belong to."""
+    """A run's number, and the counters that it may belong to."""
 
     number: str
-    names: tuple[str, ...]  # the first whose variables are all set
+    names: tuple[str, ...]  # the first with all variables set
 
 
-_PIPELINE = "run it in a pipeline that is started by a pull request"
+_PIPELINE = "run it in a pipeline that is triggered by a pull request"
 
 
 class RequestVariables(NamedTuple):
     """The variables for the pull request that a job runs for."""
 
-    numbers: tuple[str, ...]  # variables; the first that is set counts
+    numbers: tuple[str, ...]  # variables; the first one set is used
     repositories: tuple[str, ...]
     hint: str = _PIPELINE
 
 
 class ComparedVariables(NamedTuple):
-    """Which variables name what a job's request compares, in one situation of a CI system.
+    """The variables for what a job's request compares, in one situation of a CI system.
 
     Without `base`, the base is the tip of the branch.
     """
@@ -49,7 +49,7 @@ class ComparedVariables(NamedTuple):
     branch: str
     base: str = ""
     merge: str = ""
-    # the variable and its value without which this is another situation
+    # the variable and value that identify this situation
     when: tuple[str, str] = ("", "")
 
 
@@ -59,23 +59,23 @@ class CiSystem:
 
     name: str
     marker: str  # the variable that distinguishes this system from others
-    page: str  # where the system documents its variables
+    page: str  # the documentation of its variables
     origin: Origin
-    actor: str  # the variable with who started the pipeline
-    counter: Counter | None = None  # None if its jobs do not know the number of their run
-    # None for Actions: their reference or the event's file names the request
+    actor: str  # the variable with the person who started the pipeline
+    counter: Counter | None = None  # None if its jobs do not know their run's number
+    # None for Actions, where GITHUB_REF or the event file has the request
     request: RequestVariables | None = None
-    situations: tuple[ComparedVariables, ...] = ()  # the first whose variables are all set
-    # the variable with the job's own token for requests, and the one with the server it is for
+    situations: tuple[ComparedVariables, ...] = ()  # the first with all variables set
+    # the variable with the job's token for requests, and the variable with the token's server
     token: tuple[str, str] | None = None
-    urls_with_token: tuple[str, ...] = ()  # variables with a URL that has the job's token
+    urls_with_token: tuple[str, ...] = ()  # variables with a URL that contains the job's token
 
 
-# Where two rows match, the first counts.
+# If two rows match, the first is used.
 SYSTEMS = (
     CiSystem(
         name="GitHub, Gitea and Forgejo Actions",
-        marker="GITHUB_REPOSITORY",  # Gitea's and Forgejo's runners set GitHub's names
+        marker="GITHUB_REPOSITORY",  # Gitea's and Forgejo's runners set GitHub's variables
         page="https://docs.github.com/actions/reference/workflows-and-actions/variables",
         origin=Origin(
             "{GITHUB_SHA}",
@@ -83,7 +83,7 @@ SYSTEMS = (
             "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
         ),
         actor="GITHUB_ACTOR",
-        counter=Counter(  # counted per workflow; running again keeps the number
+        counter=Counter(  # counted per workflow; a rerun keeps the number
             "{GITHUB_RUN_NUMBER}",
             (
                 "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{WORKFLOW_FILE}",
@@ -113,7 +113,7 @@ SYSTEMS = (
             " 'merge_request_event'}]",
         ),
         situations=(
-            # The base of a train is what the requests before this one make of the branch.
+            # A train's base is the branch with the requests before this one.
             ComparedVariables(
                 "{CI_COMMIT_SHA}",
                 "{CI_MERGE_REQUEST_TARGET_BRANCH_NAME}",
@@ -152,7 +152,7 @@ SYSTEMS = (
         request=RequestVariables(
             ("BITBUCKET_PR_ID",),
             ("{BITBUCKET_GIT_HTTP_ORIGIN}",),
-            "put it under pull-requests: in bitbucket-pipelines.yml",
+            "move it under pull-requests: in bitbucket-pipelines.yml",
         ),
         situations=(ComparedVariables("{BITBUCKET_COMMIT}", "{BITBUCKET_PR_DESTINATION_BRANCH}"),),
     ),
@@ -168,7 +168,7 @@ SYSTEMS = (
         actor="BUILD_REQUESTEDFOR",
         # one count for the whole organization
         counter=Counter("{BUILD_BUILDID}", ("azure:{SYSTEM_COLLECTIONURI}",)),
-        # for GitHub's repositories, the number is set, and the id is something else
+        # for GitHub repositories, the number is set, and the ID is something else
         request=RequestVariables(
             ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
             ("{BUILD_REPOSITORY_URI}",),
@@ -182,7 +182,7 @@ SYSTEMS = (
         ),
         token=("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"),
     ),
-    CiSystem(  # its jobs know only how many jobs there were, which also counts what runs again
+    CiSystem(  # its jobs have only a job count, which includes reruns
         name="CircleCI",
         marker="CIRCLECI",
         page="https://circleci.com/docs/reference/variables/",
@@ -242,14 +242,14 @@ SYSTEMS = (
         counter=Counter("{DRONE_BUILD_NUMBER}", ("drone:{DRONE_REPO_LINK}", "drone:{DRONE_REPO}")),
         request=RequestVariables(("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",)),
         situations=(
-            ComparedVariables(  # of a push, the target is the branch itself
+            ComparedVariables(  # for a push, the target is the branch itself
                 "{DRONE_COMMIT_SHA}",
                 "{DRONE_TARGET_BRANCH}",
                 when=("DRONE_BUILD_EVENT", "pull_request"),
             ),
         ),
     ),
-    CiSystem(  # it has some of GitLab's names
+    CiSystem(  # it shares some names with GitLab
         name="Woodpecker",
         marker="CI_REPO_URL",
         page="https://woodpecker-ci.org/docs/usage/environment",

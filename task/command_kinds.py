@@ -1,4 +1,6 @@
-"""What kind of command each one is. Others ask for its properties here, not for its name."""
+"""The properties of each command. Other modules check these properties instead of a command's
+name.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from dataclasses import dataclass
 class CommandKind:
     """The properties of one command."""
 
-    writes: bool = False  # it commits, unless --dry-run is given
-    by_hand: bool = False  # a person asks for the change, and its commit may have no update
-    dry: bool = False  # it decides as a run does, and writes nothing
-    judges: bool = False  # it decides about a change that somebody else has made
-    takes_images: bool = False  # it is given the images of the event
-    deploys_only: bool = False  # the CI job has not built the images
-    lists_tags: bool = False  # it asks the registries for the newest tags
-    lists_mistakes: bool = False  # a source that cannot be read is one mistake, and not the end
-    hosted: bool = False  # a CI host calls it: it hands over results, however it ends
-    reports: bool = False  # the results are a report of decisions
+    writes: bool = False  # it commits, unless --dry-run is set
+    by_hand: bool = False  # a person requests the change, and its commit may not contain an update
+    dry: bool = False  # it decides like a run, but does not write
+    judges: bool = False  # it judges a change that somebody else made
+    takes_images: bool = False  # it receives the images of the event
+    deploys_only: bool = False  # the CI job did not build the images
+    lists_tags: bool = False  # it looks up the newest tags in the registries
+    lists_mistakes: bool = False  # an unreadable source is only a finding
+    hosted: bool = False  # CI hosts call it: it hands over results, however it ends
+    reports: bool = False  # its result is a report of decisions
 
 
 _BY_HAND = CommandKind(

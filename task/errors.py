@@ -1,6 +1,6 @@
-"""The errors: one class for each kind of reader, each with its exit code.
+"""The errors, with one class for each audience and exit code.
 
-Users' pipelines rely on the codes (docs/reference.md), and only this file knows them.
+Pipelines rely on the codes (docs/reference.md), which are defined only here.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ class Exit(IntEnum):
     ACCESS = 4
     NOTHING_UPDATED = 5
     ROLLOUT = 6
-    TEMPORARY = 75  # EX_TEMPFAIL of sysexits.h; Argo Workflows' own executor ends with 64 and 65
+    TEMPORARY = 75  # EX_TEMPFAIL in sysexits.h; Argo Workflows' executor exits with 64 and 65
     INTERRUPTED = 130
     TERMINATED = 143
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong, what to do about it, and what it means for the run's exit code."""
+    """A problem, how to fix it, and its effect on the run's exit code."""
 
-    rule: str  # the kind of trouble, as reports name it
+    rule: str  # the kind of trouble, as in reports
     message: str
     hint: str = ""
     severity: Severity = "error"
-    exit: Exit = Exit.CONFIGURATION  # of a run with this error; a warning does not change it
+    exit: Exit = Exit.CONFIGURATION  # of a run with this error; warnings do not change it
 
     @classmethod
     def warning(cls, rule: str, message: str, hint: str = "") -> Trouble:
-        """Return a trouble that never changes the exit code."""
+        """Return a warning, which never changes the exit code."""
         return cls(rule, message, hint, "warning", Exit.OK)
 
     def as_warning(self) -> Trouble:
-        """Return the same as a warning."""
+        """Return this trouble as a warning."""
         return self.warning(self.rule, self.message, self.hint)
 
 
 class Troubled:
-    """A record that says where a trouble is. It shows the trouble's fields as its own."""
+    """A record with the location of a trouble. It also has the trouble's fields."""
 
     trouble: Trouble
 
@@ -70,7 +70,7 @@ class Troubled:
 
     @property
     def severity(self) -> Severity:
-        """Whether it is an error, a warning or an info."""
+        """Whether it is an error, a warning, or an info."""
         return self.trouble.severity
 
     @property
@@ -80,7 +80,7 @@ class Troubled:
 
 
 class Malformed(ValueError):
-    """A text in an outside notation does not parse. The caller knows whose text it is."""
+    """A text in an external format cannot be parsed. The caller knows where the text is from."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -104,7 +104,7 @@ class TaskError(Exception):
 
     @property
     def trouble(self) -> Trouble:
-        """The error as a value: its message begins with the subject."""
+        """The error as a value. Its message starts with the subject."""
         return Trouble(self.rule, str(self), self.hint, exit=self.exit)
 
     def saying(self, message: str) -> Trouble:
@@ -121,14 +121,14 @@ class TaskError(Exception):
 
 
 class UsageError(TaskError):
-    """The command line or its variables are wrong. For the pipeline's author."""
+    """The command line or its variables are invalid. For the pipeline's author."""
 
     exit = Exit.USAGE
     rule = "usage"
 
 
 class AnnotationError(TaskError):
-    """An annotation is wrong. For the Application's owner."""
+    """An annotation is invalid. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
     rule = "annotation"
@@ -142,8 +142,8 @@ class TargetError(TaskError):
 
 
 class NotPermittedError(TargetError):
-    """Annotations ask for a file that they may not write: for the owner
-    of the Application, or of the repository.
+    """An Application is not allowed to write a file. For the owner of the Application or of the
+    repository.
     """
 
     rule = "not-permitted"
@@ -157,8 +157,8 @@ class SourceError(TaskError):
 
 
 class RepositoryError(TaskError):
-    """The Git repository refused permanently: a hook, a protected branch, not found,
-    no permission.
+    """The Git repository rejected the operation permanently: a hook, a protected branch, not found,
+    or no permission.
     """
 
     exit = Exit.ACCESS
@@ -166,21 +166,21 @@ class RepositoryError(TaskError):
 
 
 class CredentialsError(TaskError):
-    """Login, key, host key or certificate were not accepted. For the platform team."""
+    """The login, key, host key, or certificate was not accepted. For the platform team."""
 
     exit = Exit.ACCESS
     rule = "credentials"
 
 
 class UnreachableError(TaskError):
-    """The Git server could not be reached or closed the connection: running again may help."""
+    """The Git server could not be reached or closed the connection. Running again may help."""
 
     exit = Exit.TEMPORARY
     rule = "repository"
 
 
 class ExhaustedError(UnreachableError):
-    """This machine has no more of something, such as open files: running again may help."""
+    """This machine has run out of a resource, such as open files. Running again may help."""
 
 
 class RegistryError(TaskError):
@@ -191,23 +191,23 @@ class RegistryError(TaskError):
 
 
 class RegistryDownError(RegistryError):
-    """The registry could not be reached or closed the connection: running again may help."""
+    """The registry could not be reached or closed the connection. Running again may help."""
 
     exit = Exit.TEMPORARY
 
 
 class RegistryAccessError(RegistryError):
-    """The registry's login or certificate was not accepted. For the platform team."""
+    """The registry login or certificate was not accepted. For the platform team."""
 
     exit = Exit.ACCESS
 
 
 class TamperedError(RegistryError):
-    """The bytes of a registry's answer do not match their digest: somebody changed them."""
+    """The bytes of a registry's response do not match their digest: somebody changed them."""
 
 
 class SourceDownError(SourceError):
-    """The Kubernetes or Argo CD API could not be reached or closed the connection: running again
+    """The Kubernetes or Argo CD API could not be reached or closed the connection. Running again
     may help.
     """
 
@@ -215,46 +215,48 @@ class SourceDownError(SourceError):
 
 
 class AbsentError(SourceError):
-    """There is no such object, or the cluster does not know its kind."""
+    """The object does not exist, or the cluster does not have its kind."""
 
 
 class SourceAccessError(SourceError):
-    """The Kubernetes or Argo CD API did not accept our login, or our request:
-    for the platform team.
+    """The Kubernetes or Argo CD API did not accept our credentials or our request. For the platform
+    team.
     """
 
     exit = Exit.ACCESS
 
 
 class ForgeError(RepositoryError):
-    """The forge refused the pull request as it is. For the Application's owner."""
+    """The forge rejected the pull request. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
 
 
 class RolloutError(TaskError):
-    """Argo CD did not get the revision synced and healthy. For the developer."""
+    """The revision did not become Synced and Healthy in Argo CD. For the developer."""
 
     exit = Exit.ROLLOUT
     rule = "rollout"
 
 
 class ContendedError(TaskError):
-    """Others kept moving the branch until the deadline: running again may help."""
+    """Others kept moving the branch until the deadline. Running again may help."""
 
     exit = Exit.TEMPORARY
     rule = "contended"
 
 
 class Outpaced(Exception):
-    """Somebody else was faster: the branch, Application or request changed after we read it.
+    """Somebody else was faster: the branch, Application, or request changed after we read it.
 
-    No user sees this error: `pipeline.deliver` and `landing.live` catch it and decide again.
+    Users never see this error: `pipeline.deliver` and `landing.live` catch it and decide again.
     """
 
 
 class NoAnswerError(Exception):
-    """There is no answer, and `kind` says why. The caller turns it into one of the named errors."""
+    """There is no answer, and `kind` says why. The caller converts it to one of the errors
+    above.
+    """
 
     def __init__(
         self,
@@ -269,13 +271,13 @@ class NoAnswerError(Exception):
 class NotAtomicError(Exception):
     """The server cannot change two branches in one push.
 
-    Never leaves `landing`: they are pushed one by one.
+    Never leaves `landing`, which then pushes them one by one.
     """
 
 
-# If a run has several errors, the first one in this order gives the exit code. A defect comes
-# first, because then nothing else can be trusted. What another run may solve (75) comes before what
-# people have to change.
+# If a run has several errors, the first in this order determines the exit code. A defect comes
+# first, because nothing else can be trusted then. Errors that another run may solve (75) come
+# before those that people have to fix.
 PRECEDENCE = (
     Exit.DEFECT,
     Exit.USAGE,
@@ -290,7 +292,7 @@ PRECEDENCE = (
 def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Exit:
     """Return the exit code of a run with these troubles: that of the first error in `PRECEDENCE`.
 
-    `before` is the code that the run has without them. An error never ends as a success.
+    `before` is the run's code without them. A run with an error never succeeds.
     """
     codes = {
         trouble.exit or Exit.CONFIGURATION for trouble in troubles if trouble.severity == "error"

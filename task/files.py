@@ -1,7 +1,7 @@
-"""Reads files whose paths come from options, variables and folders: up to a size,
-and only regular files.
+"""Reads files whose paths come from options, variables, and folders: only regular files, and up to
+a maximum size.
 
-A link may lead to a pipe or to /proc/kmsg, which block their reader, or to /dev/zero, which never
+A link may lead to a pipe or to /proc/kmsg, which block the reader, or to /dev/zero, which never
 ends.
 """
 
@@ -18,9 +18,9 @@ import time
 
 from task.errors import ExhaustedError, UnreachableError, UsageError
 
-LARGEST = 10_000_000  # bytes; certificates, keys and settings need a few hundred thousand at most
-PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
-_NO_SIZE = 1_000_000  # bytes of a file whose size is said to be 0, as in /proc and /sys
+LARGEST = 10_000_000  # bytes; certificates, keys, and settings need a few hundred thousand at most
+PATIENCE = 120.0  # seconds that a program in `<(…)` may be silent
+_NO_SIZE = 1_000_000  # bytes of a file that reports size 0, as in /proc and /sys
 _PIECE = 1 << 20
 # files that the shell has opened for us: `<(command)`
 _OWN = (
@@ -34,7 +34,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-# bytes of a folder's path; Linux allows 108 for a socket's path, and names in the folder take up to
+# bytes of a folder's path; Linux allows 108 for a socket's path, and names in the folder need up to
 # 45
 _SHORT = 60
 
@@ -42,7 +42,7 @@ _SHORT = 60
 def read_file(path: str, most: int = LARGEST) -> bytes:
     """Return the content of a file, of at most `most` bytes.
 
-    Raises `OSError`, and its `strerror` says why: not a file, too large, or reading would block.
+    Raises `OSError` with the reason in `strerror`: not a file, too large, or reading would block.
     /dev/null is an empty file. A pipe is read only if the shell has opened it for us: `<(command)`.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -75,7 +75,7 @@ def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
 
 
 def check_file(path: str) -> None:
-    """Raise `OSError` for anything but a readable file.
+    """Raise `OSError` for anything other than a readable file.
 
     Call this before another program or library opens the file.
     """
@@ -87,19 +87,20 @@ def check_file(path: str) -> None:
 
 
 def write_private(path: str, text: str) -> None:
-    """Write a file that only this user can read. It is not written through a link."""
+    """Write a file that only this user can read. Links are not followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def temporary_folder(parent: str, *, sockets: bool = False) -> str:
-    """Make a new folder that only this user can read, and return its path.
+    """Create a folder that only this user can read, and return its path.
 
-    Raises `UsageError` if there is no such folder, and `UnreachableError` if that fails.
+    Raises `UsageError` if the parent does not exist, and `UnreachableError` if creating the folder
+    fails.
 
     With `sockets`, the folder is in /tmp if its path would otherwise be too long for a socket, as
-    with macOS's TMPDIR.
+    with TMPDIR on macOS.
     """
     prefix = "image-update-"
     if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
@@ -110,7 +111,7 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     try:
         return tempfile.mkdtemp(prefix=prefix, dir=parent)
     except OSError as error:
-        message = f"cannot make a temporary folder in {parent}: {error.strerror}"
+        message = f"cannot create a temporary folder in {parent}: {error.strerror}"
         raise UnreachableError(
             message,
             hint="free some space, or set TMPDIR to another folder",
@@ -120,7 +121,7 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
 def remove_folder(folder: str) -> None:
     """Remove a folder and its content.
 
-    Try several times, because a child of a stopped git may still write there.
+    Retry a few times, because a child process of a stopped git may still be writing to it.
     """
     for pause in (0.02, 0.1, 0.3, 0):
         shutil.rmtree(folder, ignore_errors=True)
@@ -130,7 +131,7 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """Return an error that says what to do if files, memory or threads ran out, else None."""
+    """Return an error with a fix if files, memory, or threads ran out, else None."""
     for _ in range(10):
         if error is None:
             return None
@@ -145,23 +146,26 @@ def _exhausted(error: BaseException) -> ExhaustedError | None:
     if number == errno.EMFILE:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return ExhaustedError(
-            f"too many open files: this step may have {most} open at a time",
-            hint="raise the limit where the step is started: ulimit -n 1024",
+            f"too many open files: this step can have {most} open at a time",
+            hint="raise the limit where the step is started, such as with ulimit -n 1024",
         )
     if number == errno.ENFILE:
         return ExhaustedError(
             "too many open files on this machine",
-            hint="close the programs that hold them open, then run it again",
+            hint="close the programs that keep them open, then run it again",
         )
     if number == errno.ENOMEM or isinstance(error, MemoryError):
         return ExhaustedError(
-            "this step has too little memory",
-            hint="raise its limit: resources.limits.memory of a pod, or ulimit -d and -v",
+            "this step does not have enough memory",
+            hint="raise its limit: the pod's resources.limits.memory, or ulimit -d and -v",
         )
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return ExhaustedError(
             "this step cannot start another thread",
-            hint="raise its limits on memory and on processes: ulimit -d, -v and -u, a pod's pids",
+            hint=(
+                "raise its limits on memory and processes: ulimit -d, -v, and -u, or the pod's"
+                " PID limit"
+            ),
         )
     return None
 
@@ -183,7 +187,7 @@ def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
         if not ready.poll(PATIENCE * 1000):
             raise TimeoutError(
                 errno.ETIMEDOUT,
-                f"nothing could be read for {PATIENCE:g} seconds",
+                f"no data for {PATIENCE:g} seconds",
                 path,
             )
     try:

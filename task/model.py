@@ -1,4 +1,4 @@
-"""The nouns of the story. All are frozen, so a change is a new value."""
+"""The domain types. All are frozen, so a change creates a new value."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TargetKind = Literal[
     "flux",
 ]
 VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
-Through = Literal["git", "github"]  # what makes a commit: git and a push, or GitHub's API
+Through = Literal["git", "github"]  # how to commit: with git and a push, or through the GitHub API
 Grouping = Literal["repository", "project", "application", "image"]
 
 
 class Versioned:
-    """What has a tag and a digest. Each is "" if there is none."""
+    """A record with a tag and a digest. Each is "" if there is none."""
 
     tag: str
     digest: str
@@ -40,7 +40,7 @@ class Versioned:
 
 @dataclass(frozen=True)
 class Image(Versioned):
-    """One image reference: `name` as written, `registry` and `repository` in normal form."""
+    """An image reference: `name` as written, `registry` and `repository` in normal form."""
 
     name: str  # as written, without tag and digest: "nginx", "localhost:5000/acme/api"
     registry: str  # "docker.io" if the name has none
@@ -52,30 +52,30 @@ class Image(Versioned):
     def identity(self) -> str:
         """The repository in normal form.
 
-        It is the same for the spellings `nginx` and `docker.io/library/nginx`.
+        It is the same for `nginx` and `docker.io/library/nginx`.
         """
         return f"{self.registry}/{self.repository}"
 
     @property
     def reference(self) -> str:
-        """The whole reference, as container runtimes accept it."""
+        """The full reference, as container runtimes accept it."""
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.name}{tag}@{self.digest}" if self.digest else f"{self.name}{tag}"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of `image-list`: `alias=name:constraint@digest`."""
+    """An entry in `image-list`: `alias=name:constraint@digest`."""
 
     alias: str  # "" if the entry has none
-    image: Image  # without a tag; the digest is as written, and has no effect, as in AIU
+    image: Image  # without a tag; the digest is as written, and is ignored, as in AIU
     constraint: str  # the tag part, trimmed; "" if the entry has none
     text: str  # as written, trimmed
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One Helm parameter of an Application's source."""
+    """A Helm parameter of an Application's source."""
 
     name: str
     value: str
@@ -91,8 +91,8 @@ class Source:
     revision: str = ""  # "" and "HEAD": the repository's default branch
     chart: str = ""
     ref: str = ""
-    kind: Kind = ""  # from the status, else from the spec's section; "" until Git is read
-    section: Kind = ""  # the section that the spec has for this source
+    kind: Kind = ""  # from the status, or else the spec's section; "" until Git is read
+    section: Kind = ""  # the section in the spec for this source
     parameters: tuple[Parameter, ...] = ()  # helm.parameters
     images: tuple[str, ...] = ()  # kustomize.images
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
@@ -101,13 +101,13 @@ class Source:
     values_field: str = ""  # which of the two it is
     file_parameters: tuple[str, ...] = ()  # the names in helm.fileParameters
     recurse: bool = False  # directory.recurse
-    name: str = ""  # of one of several sources, for Argo CD's own commands
+    name: str = ""  # the name of one of several sources, for Argo CD's own commands
 
 
 @dataclass(frozen=True)
 class KeySecret:
-    """A field of a Kubernetes Secret, with the public key
-    that has to verify an image's signature.
+    """A field of a Kubernetes Secret with the public key that an image's signature is verified
+    with.
     """
 
     namespace: str
@@ -120,7 +120,7 @@ class KeySecret:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where an Application is deployed. Of a cluster, the spec has its URL or its name."""
+    """Where an Application is deployed. The spec has the cluster's URL or name."""
 
     server: str = ""
     name: str = ""
@@ -129,8 +129,8 @@ class Destination:
 
 @dataclass(frozen=True)
 class Tracker:
-    """What tracks images, and is deployed from Git: an Argo CD Application,
-    or a HelmRelease of Flux v1.
+    """A resource that tracks images and is deployed from Git: an Argo CD Application, or a Flux v1
+    HelmRelease.
     """
 
     namespace: str
@@ -138,16 +138,16 @@ class Tracker:
     # Image Updater's, without the annotation prefix
     annotations: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
-    live: tuple[str, ...] = ()  # the images that run, as written
+    live: tuple[str, ...] = ()  # the running images, as written
     labels: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""  # "apps/web.yaml:12", "cluster"
-    # Only of Applications; "" is unknown as well.
+    # Only for Applications; "" also means unknown.
     project: str = ""
     destination: Destination = Destination()
     sync: str = ""  # status.sync.status
     health: str = ""  # status.health.status
     generated_by: str = ""  # namespace/name of the ApplicationSet that it was rendered from
-    request_labels: tuple[str, ...] = ()  # of its pull requests, from its ImageUpdater
+    request_labels: tuple[str, ...] = ()  # for its pull requests, from its ImageUpdater
 
     @property
     def key(self) -> str:
@@ -157,38 +157,39 @@ class Tracker:
 
 @dataclass(frozen=True)
 class Application(Tracker):
-    """One Argo CD Application, with what it takes to read its annotations."""
+    """An Argo CD Application, with what is needed to read its annotations."""
 
-    multi: bool = False  # whether it has spec.sources, not spec.source
+    multi: bool = False  # whether it has spec.sources instead of spec.source
     from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater
     resource: str = ""  # namespace/name of that ImageUpdater
-    resource_origin: str = ""  # its place, as `origin`
-    reference: str = ""  # the reference of an ImageUpdater that selects it, as messages name it
-    # From its ImageUpdater, because there is no annotation for this. By alias; "" is every image.
+    resource_origin: str = ""  # its location, like `origin`
+    reference: str = ""  # the reference of an ImageUpdater that selects it, as in messages
+    # By alias, from its ImageUpdater, because there is no annotation for this; "" means every
+    # image.
     signing_keys: Mapping[str, KeySecret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Which tags an entry accepts, and which of two tags is the newer one."""
+    """Which tags an entry accepts, and which of two tags is newer."""
 
     strategy: Strategy = "semver"
     constraints: tuple[
         str, ...
-    ] = ()  # the entry's, and that of `semver:<constraint>`; all of them must hold
-    allow: str | None = None  # RE2 pattern, unanchored; None is any tag
+    ] = ()  # the entry's constraint and that of `semver:<constraint>`; all of them must match
+    allow: str | None = None  # RE2 pattern, unanchored; None means any tag
     ignore: tuple[str, ...] = ()  # Go filepath.Match globs
     platforms: tuple[str, ...] = ()
     pin_digest: bool = False
-    pull_secret: str = ""  # the annotation that names the registry's login
-    tag_order: str = ""  # the order of tags, as it is written; "" is the strategy's own
+    pull_secret: str = ""  # the annotation with the registry login
+    tag_order: str = ""  # the tag order, as written; "" means the strategy's order
     minimum_age: int = 0  # seconds, for `scan` and `promote`
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Where an image is in a target, from the per-image annotations;
-    "" if there is no such annotation.
+    """The keys of an image in a target, from the per-image annotations; "" without such an
+    annotation.
     """
 
     name: str = ""  # helm.image-name / plugin.image-name
@@ -201,8 +202,8 @@ class Keys:
 
 @dataclass(frozen=True)
 class Claim:
-    """One image-list entry, and the names of its image in a target;
-    "" if there is no such annotation.
+    """An image-list entry, and the names of its image in a target; "" without such an
+    annotation.
     """
 
     alias: str
@@ -214,38 +215,38 @@ class Claim:
 
 @dataclass(frozen=True)
 class Target:
-    """One place to write: a file (or, for `kustomization` and `manifests`,
-    a folder) and the keys in it.
+    """A place to write: a file (or, for `kustomization` and `manifests`, a folder) and the keys in
+    it.
     """
 
     kind: TargetKind
     path: str  # from the repository's root, "/"-separated, no leading "/", no ".."; "" is the root
     keys: Keys
-    image: Image  # the entry's image; its spelling is used if the file has no name yet
-    source: Source  # the Application's source; its parameters, images and env are carried along
+    image: Image  # the entry's image; its spelling is used if the file does not have a name yet
+    source: Source  # the Application's source; its parameters, images, and env are carried along
     application: str = ""  # namespace/name
     alias: str = ""
-    recurse: bool = False  # for manifests: include sub-folders
+    recurse: bool = False  # for manifests: include subfolders
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
-    # whether the spec's parameters, images and env are carried along; None: into lists of ours, and
-    # new ones
+    # whether the spec's parameters, images, and env are carried along; None: only into our own and
+    # new lists
     carry: bool | None = None
     managed: tuple[
         str, ...
-    ] = ()  # parameters, image identities and variables that any alias of the Application writes
+    ] = ()  # parameters, image identities, and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
     values: tuple[
         str, ...
-    ] = ()  # the values files in this repository that Helm reads, in its order
+    ] = ()  # the values files in this repository that Helm reads, in Helm's order
 
 
 @dataclass(frozen=True)
 class File:
-    """One path of a snapshot. Absent paths have no File."""
+    """A path in a snapshot. Absent paths do not have a File."""
 
-    text: str  # "" for anything but a regular file that was requested
+    text: str  # "" for anything other than a requested regular file
     mode: str = "100644"  # Git's: 100644, 100755, 120000 symlink, 160000 submodule, 040000 folder
-    # the reason why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
+    # why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
     problem: str = ""
 
 
@@ -254,11 +255,11 @@ Files = Mapping[str, File]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that a snapshot must have: a file's text, whether it exists,
-    or all manifests of a folder.
+    """A path that a snapshot must contain: a file's text, whether it exists, or all manifests in a
+    folder.
 
-    `names` means all files in a folder and below it, without their texts. `files` adds their texts,
-    and links.
+    `names` means all files in a folder and its subfolders, without their texts. `files` adds their
+    texts and links.
     """
 
     path: str
@@ -267,7 +268,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The requested files, at one commit of the base branch."""
+    """The requested files at one commit of the base branch."""
 
     repo: str
     branch: str  # the base branch's name, "HEAD" resolved
@@ -276,16 +277,16 @@ class Snapshot:
     message: str = ""  # of that commit
     memory: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
-    # the memory branch and its tip that `memory` comes from, if its base is gone and this one has
-    # none
+    # the memory branch and tip that `memory` is from, if its base is gone and this base has none
     inherited: tuple[str, str] | None = None
     renamed_from: str = ""  # that base
-    # memory branches whose base is gone and that this base may not take, with that base's name
+    # memory branches whose base is gone and that this base cannot take over, with the name of that
+    # base
     left: tuple[tuple[str, str], ...] = ()
     prefix: str = "image-update"  # of our own branches
-    # what of the memory branch does not count, in words: nobody who may has signed it
+    # the part of the memory branch that is ignored, in words, because no allowed key signed it
     unsigned: str = ""
-    # of the default branch's tip, if that is another commit
+    # at the default branch's tip, if that is another commit
     default: Files = field(default_factory=dict)
 
 
@@ -296,28 +297,28 @@ class Head:
     branch: str
     tip: str  # commit id
     tree: str
-    parent: str  # "" if the commit has none, or several
+    parent: str  # "" if the commit has no or several parents
     message: str = ""
     by: str = ""  # its author
 
 
 @dataclass(frozen=True)
 class Reading(Versioned):
-    """The image that is in a target now; everything is "" if the target does not have it."""
+    """The current image in a target. All fields are "" if the target does not have the image."""
 
     name: str = ""
     tag: str = ""
     digest: str = ""
-    # False if the target must be rewritten although its text is right, such as the number 1.10
+    # False if the target must be rewritten even though its text is right, such as the number 1.10
     sound: bool = True
-    file: str = ""  # the file that is written
-    # tags of the image's other entries, which an update replaces as well
+    file: str = ""  # the file to write
+    # tags of the image's other entries, which an update also replaces
     also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One scalar that changed, for commit messages and reports."""
+    """A changed scalar, for commit messages and reports."""
 
     path: str
     key: str
@@ -327,7 +328,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Person:
-    """Author and committer of a commit."""
+    """The author and committer of a commit."""
 
     name: str
     email: str
@@ -335,18 +336,18 @@ class Person:
 
 @dataclass(frozen=True)
 class Changeset:
-    """The commit to make on top of `tip`, for one head branch."""
+    """The commit to create on top of `tip`, for one head branch."""
 
     repo: str  # the Application's own URL, without userinfo
     base: str  # a branch name
-    head: str  # the base, unless `git-branch` or a pull request names another branch
+    head: str  # the base, unless `git-branch` or a pull request uses another branch
     tip: str
-    files: Files  # only changed ones, with their new text and mode
+    files: Files  # only changed files, with their new text and mode
     message: str
     author: Person
-    # the tip of the head branch, "" if it is absent, None if it was not read
+    # the head branch's tip; "" if it does not exist, None if it was not read
     head_commit: str | None = None
-    # the head branch is somebody else's: the commit continues its own tip, `tip`
+    # the head branch belongs to somebody else: the commit is on top of the branch's own tip, `tip`
     on_top: bool = False
     push_options: tuple[str, ...] = ()  # for the server
 
@@ -355,20 +356,20 @@ class Changeset:
 class LandedCommit:
     """The result of landing a changeset."""
 
-    commit: str  # "" if it is only predicted
+    commit: str  # "" for a prediction
     tree: str
-    pushed: bool = True  # False if the head branch had exactly this already
+    pushed: bool = True  # False if the head branch already had exactly this
     through: Through = "git"
-    memory: str = ""  # the commit of the memory branch that was pushed with it
+    memory: str = ""  # the memory branch's commit that was pushed with it
 
 
 @dataclass(frozen=True)
 class FileVersion:
-    """One text of a file on a branch, and the commit that wrote it;
-    these fields are "" if that is too far back.
+    """A version of a file on a branch, and the commit that wrote it. These fields are "" if the
+    commit is too far back.
     """
 
-    text: str | None  # None if there was no file, or it is not text
+    text: str | None  # None if there was no file, or if it is not text
     commit: str = ""
     at: str = ""  # RFC 3339, UTC
     by: str = ""  # the author's name
@@ -380,19 +381,19 @@ Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
 
 @dataclass(frozen=True)
 class Question:
-    """Facts about one image that a rule needs and that neither the event nor Git has.
+    """Facts about an image that a rule needs and that are not in the event or in Git.
 
-    A registry answers.
+    They come from a registry.
     """
 
     image: Image  # with the tag, the digest, or both
     facts: tuple[Fact, ...]
     platforms: tuple[
         str, ...
-    ] = ()  # "os/arch[/variant]": only these members of an index count; () is all
-    secret: str = ""  # the annotation `pull-secret`, as written
-    namespace: str = ""  # the Application's, because it may name secrets there
-    signed_by: KeySecret | None = None  # for a question about signatures, as the next one
+    ] = ()  # "os/arch[/variant]": only these members of an index count; () means all
+    secret: str = ""  # the `pull-secret` annotation, as written
+    namespace: str = ""  # the Application's, because it may use secrets there
+    signed_by: KeySecret | None = None  # for a question about signatures, like the next one
     demands: tuple[Demand, ...] = ()
 
 
@@ -401,17 +402,17 @@ class Answer:
     """A registry's answer. Facts that were not requested are empty."""
 
     exists: bool = True
-    digest: str = ""  # of the manifest that the tag names, which may be an index
-    created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" if the image has no date
+    digest: str = ""  # of the tag's manifest, which may be an index
+    created: str = ""  # RFC 3339, UTC, "2026-11-21T06:00:00.123Z"; "" without a date
     platforms: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()  # of the image's repository
-    error: TaskError | None = None  # the reason why there is no answer
+    error: TaskError | None = None  # why there is no answer
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pull request as it should be. There is one for each repository, base and head."""
+    """The desired state of a pull request. There is one for each repository, base, and head."""
 
     repo: str  # the Application's own URL
     base: str
@@ -428,20 +429,20 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Proposed:
-    """A pull request as it is now."""
+    """The current state of a pull request."""
 
-    url: str  # the page for people
+    url: str  # the web page
     number: str
-    # "gone": closed by the forge, since its branch was deleted
+    # "gone": closed by the forge because its branch was deleted
     state: Literal["open", "merged", "closed", "gone"]
     title: str = ""
     body: str = ""
     head_commit: str = ""
-    merge_commit: str = ""  # if it is merged
+    merge_commit: str = ""  # if merged
     conflicts: bool = False  # with its base, according to the forge
-    # whether the forge will merge it on its own; None if it does not say
+    # whether the forge will merge it automatically; None if unknown
     auto_merge: bool | None = None
-    thrown_out: str = ""  # why its merge queue threw it out; "" if it did not, or a person did
+    thrown_out: str = ""  # why the merge queue removed it; "" if it did not, or a person did
     note: str = ""  # a harmless failure, such as "GitHub cannot merge automatically here: …"
 
 
@@ -450,11 +451,10 @@ Fate = Literal["waits", "merged", "superseded", "deferred", "dropped"]
 
 @dataclass(frozen=True)
 class HeadBuildRow:
-    """A build that waited on a head branch before this run, and what became of it."""
+    """A build that was waiting on a head branch before this run, and what happened to it."""
 
-    application: (
-        str  # namespace/name; "" for lines of a file that belong to no Application of this run
-    )
+    # namespace/name; "" for lines of a file that are not about an Application of this run
+    application: str
     alias: str
     tag: str
     digest: str
@@ -466,10 +466,11 @@ class HeadBuildRow:
 
 @dataclass(frozen=True)
 class Build:
-    """Where a build is in the order of one image's builds; "" and None mean unknown."""
+    """A build's position in the order of an image's builds; "" and None mean unknown."""
 
     sequence: int | None = None
-    # what counts `sequence`, because numbers of two counters cannot be compared; "" for --sequence
+    # the counter of `sequence`, because numbers from two counters cannot be compared; "" for
+    # --sequence
     counter: str = ""
     commit: str = ""
     repository: str = ""  # of that commit, without userinfo
@@ -478,18 +479,18 @@ class Build:
 
 @dataclass(frozen=True)
 class Event:
-    """A push of an image, as a registry or a pipeline tells it."""
+    """A push of an image, as reported by a registry or a pipeline."""
 
-    image: Image  # with a tag; one that a pipeline wrote may have only a digest
-    form: str = ""  # whose form it has: "harbor", "quay", …; "lines" is our own
-    at: str = ""  # RFC 3339, UTC; when the registry says that it happened
-    build: Build = Build()  # what a line of our own says
-    run: str = ""  # the page of the pipeline that built it, from a line of our own
+    image: Image  # with a tag; an image from a pipeline may have only a digest
+    form: str = ""  # the form: "harbor", "quay", …; "lines" is our own
+    at: str = ""  # RFC 3339, UTC; when it happened, according to the registry
+    build: Build = Build()  # from our own lines
+    run: str = ""  # the page of the pipeline that built it, from our own lines
     claimed: bool = True  # whether the registry has to confirm it
 
     @property
     def origin(self) -> str:
-        """Where the build came from, in words: `registry event, harbor`."""
+        """Where the build is from, in words: `registry event, harbor`."""
         if self.claimed:
             return f"registry event, {self.form}"
         return f"pipeline event, {self.run}" if self.run else "pipeline event"
@@ -497,83 +498,84 @@ class Event:
 
 @dataclass(frozen=True)
 class Written(Versioned):
-    """One build of an image, as it is in the state file."""
+    """A build of an image, as in the state file."""
 
     tag: str = ""
     digest: str = ""
     build: Build = Build()
-    image_digest: str = ""  # what its event said, if only the tag is written
+    image_digest: str = ""  # the digest from its event, if only the tag is written
 
 
 @dataclass(frozen=True)
 class Hold:
-    """A hold on one image, or on all images of an Application: no update changes them."""
+    """A hold on one image, or on all images of an Application, which prevents updates."""
 
     reason: str
     by: str = ""
     at: str = ""  # RFC 3339, UTC
-    until: str = ""  # RFC 3339, UTC; "" is until it is released
-    source: str = ""  # of a freeze: the place in the config that asks for it
+    until: str = ""  # RFC 3339, UTC; "" means until released
+    source: str = ""  # for a freeze: its location in the config
 
 
 @dataclass(frozen=True)
 class Meant(Versioned):
-    """The last rollback: what it asked for, the version that this was at that time,
-    and the one that was left.
+    """The last rollback: its target, the version that the target stood for, and the version that
+    was replaced.
     """
 
-    to: str  # "previous", "3-back"; "" for a tag
+    to: str  # "previous" or "3-back"; "" for a tag
     tag: str = ""
     digest: str = ""
-    was: str = ""  # on a head branch, this says that a person's rollback waits there
+    was: str = ""  # on a head branch, this means that a person's rollback is waiting there
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of one image-list entry."""
+    """The memory of an image-list entry."""
 
     written: Written | None = None  # the newest build that was ever written
-    # Versions (`tag`, `tag@digest`, digest) that a repeated run must not bring back; newest first.
+    # Versions (`tag`, `tag@digest`, or digest) that a repeated run must not restore; newest first.
     replaced: tuple[str, ...] = ()
-    # Versions whose rollout failed after a newer build had landed; newest first. No rollback that
-    # looks for a good version goes to them.
+    # Versions whose rollout failed after a newer build had landed; newest first. Rollbacks that
+    # look for a good version skip them.
     failed: tuple[str, ...] = ()
     hold: Hold | None = None
-    deferred: Written | None = None  # the newest event while held
+    deferred: Written | None = None  # the newest event during a hold
     rollback: Meant | None = None
 
 
 @dataclass(frozen=True)
 class State:
-    """The memory of one Application in one write-back file.
+    """The memory of an Application in a write-back file.
 
     A state file has one for each such file.
     """
 
     hold: Hold | None = None  # on all images
-    # By alias. An entry without an alias has its image's name, as `image-list` spells it.
+    # By alias. The key of an entry without an alias is its image's name, as spelled in
+    # `image-list`.
     images: Mapping[str, Memory] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Writes:
-    """The files and branches that the repository's own config lets Applications write, as globs;
-    None is any.
+    """The files and branches that the repository's config allows Applications to write, as globs;
+    None means any.
     """
 
     paths: tuple[str, ...] | None = None
     branches: tuple[str, ...] | None = None
-    line: int = field(default=0, compare=False)  # of the config
-    only: str = ""  # the one file that this is about; "" is all that the Application writes
+    line: int = field(default=0, compare=False)  # in the config
+    only: str = ""  # the only file that this applies to; "" means all of them
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the repository's own config says about an Application; None if it does not say it."""
+    """An Application's settings in the repository's config; None if not set."""
 
     author_name: str | None = None
     author_email: str | None = None
-    # the path of the commit message's template, from the repository's root
+    # the path of the commit message template, from the repository's root
     template: str | None = None
     trailers: tuple[tuple[str, str], ...] | None = None
     sign_off: bool | None = None
@@ -591,14 +593,14 @@ class Wishes:
     writes: Writes | None = None
     signatures: Demand | None = None
     provenance: Demand | None = None
-    branch_prefix: str | None = None  # of our own branches; only for the whole repository
+    branch_prefix: str | None = None  # for our own branches; only for the whole repository
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """One image that an Application or HelmRelease tracks.
+    """An image that an Application or HelmRelease tracks.
 
-    This much is known even if its annotations are wrong.
+    This is known even if its annotations are invalid.
     """
 
     application: Tracker
@@ -607,8 +609,8 @@ class Tracked:
 
 @dataclass(frozen=True)
 class Subscription(Tracked):
-    """One write-back target of one image-list entry: which Application takes which tags,
-    and where they go.
+    """A write-back target of an image-list entry: which tags the Application accepts, and where to
+    write them.
     """
 
     policy: Policy
@@ -617,31 +619,31 @@ class Subscription(Tracked):
     target: str  # "override", "kustomization", "helmvalues", "manifests", "file", "flux"
     path: str  # of the target, from the repository's root; for "override", of the file
     repo: str  # the Application's own URL
-    base: str = ""  # "" is the repository's default branch
-    head_template: str = ""  # what `git-branch` has after its colon; "" is the base branch
+    base: str = ""  # "" means the repository's default branch
+    head_template: str = ""  # the part of `git-branch` after the colon; "" means the base branch
     method: Literal["git", "argocd"] = "git"
-    credentials: str = ""  # "secret:ns/name"; "" is the login for the URL
+    credentials: str = ""  # "secret:ns/name"; "" means the login for the URL
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()  # of all entries of the Application, including this one
+    claims: tuple[Claim, ...] = ()  # for all entries of the Application, including this one
     pull_request: bool = False
-    # the folder of the Application's first write-back file in this repository; determines the
+    # the folder of the Application's first write-back file in this repository, which determines the
     # state's path
     home: str = ""
-    # The paths of the other targets of the same entry on the same branch: they get the version, too.
+    # Paths of the same entry's other targets on the same branch, which also get the version.
     beside: tuple[str, ...] = ()
-    suspended: str = ""  # the reason why Flux's own annotations stop updates, or ""
-    # the key that must have signed the image, in addition to what the command line requires
+    suspended: str = ""  # why Flux's own annotations stop updates, or ""
+    # the key that must have signed the image, in addition to the command line's requirements
     signed_by: KeySecret | None = None
-    wishes: Wishes = Wishes()  # from the repository's config, after it was read
-    freeze: Hold | None = None  # the freeze in the repository's config that applies now
+    wishes: Wishes = Wishes()  # from the repository's config, once read
+    freeze: Hold | None = None  # the active freeze in the repository's config
     writes: tuple[
         Writes, ...
-    ] = ()  # of the configs of all branches that matter; each must allow what is written
+    ] = ()  # from the configs of all relevant branches; each must allow the change
     demands: tuple[
         Demand, ...
-    ] = ()  # of the configs of the branches that are written, with the texts of their keys
-    neighbour: str = ""  # another Application with the written file in its path: namespace/name
+    ] = ()  # from the configs of the branches to write to, with the texts of their keys
+    neighbour: str = ""  # another Application whose path contains the file: namespace/name
 
     def image_at(self, version: Versioned) -> Image:
         """Return the entry's image with this tag and digest."""
@@ -649,44 +651,42 @@ class Subscription(Tracked):
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:
-        """The part that identifies it. The repository's config does not change this part."""
+        """The fields that identify it. The repository's config does not change them."""
         return self.application.key, self.entry.text, self.repo, self.target, self.path
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem(Troubled):
-    """One line of `errors[]`: a trouble of this run, and where it is."""
+    """An element of `errors[]`: a trouble of this run, and where it is."""
 
     trouble: Trouble = field(kw_only=False)
     application: str = ""  # namespace/name; "" if it is not about an Application
-    key: str = ""  # the annotation, without prefix
+    key: str = ""  # the annotation, without its prefix
     value: str = ""
-    # whether it is not a mistake, but says what is not read, and how to read it
+    # whether it is not a mistake, but advice about an unread source
     advice: bool = False
     field: tuple[
         str | int, ...
-    ] = ()  # of the manifest that the message names: ("spec", "applicationRefs", 0)
+    ] = ()  # in the manifest of the message: ("spec", "applicationRefs", 0)
     place: str = ""  # `file:line` in the repository that `check` judges
 
 
 @dataclass(frozen=True)
 class Flaw(Troubled):
-    """A mistake in an annotation, and the entry whose update it stops."""
+    """A mistake in an annotation, and the entry whose update it prevents."""
 
     text: str  # the image-list entry as written; "" for a key that does not belong to an entry
-    entry: Entry | None  # None if the entry itself does not parse
-    key: str  # the annotation, without prefix
+    entry: Entry | None  # None if the entry itself cannot be parsed
+    key: str  # the annotation, without its prefix
     value: str
     trouble: Trouble
-    misspelt: bool = False  # whether the key itself is the mistake: it is similar to a known key
-    strategy: Strategy | None = None  # of the entry, if the annotation is valid
+    misspelt: bool = False  # whether the key is misspelled: it is similar to a known key
+    strategy: Strategy | None = None  # the entry's strategy, if the annotation is valid
 
 
 @dataclass(frozen=True)
 class Subscribed:
-    """The Subscriptions that the annotations of one Application ask for,
-    and the flaws in these annotations.
-    """
+    """The Subscriptions from an Application's annotations, and the flaws in the annotations."""
 
     application: Tracker
     subscriptions: tuple[Subscription, ...]
@@ -695,7 +695,7 @@ class Subscribed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The decision of the rules, with the reason in one sentence."""
+    """The rules' decision, with the reason in one sentence."""
 
     verdict: VerdictName
     rule: str
@@ -705,104 +705,107 @@ class Verdict:
 
     @classmethod
     def of(cls, trouble: Trouble) -> Verdict:
-        """Return the error that this trouble makes of a decision."""
+        """Return the error verdict for this trouble."""
         return cls("error", trouble.rule, trouble.message, trouble.hint, trouble.exit)
 
     @property
     def trouble(self) -> Trouble:
-        """The error, or what would be one."""
+        """The verdict as a trouble."""
         return Trouble(self.rule, self.because, self.hint, exit=self.exit)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What `check` compares: a base, and a change of it."""
+    """The two sides that `check` compares: a base and a change."""
 
     base: str  # a branch, tag or commit
     head: str
     repository: str = ""  # its URL; "" is the checkout in the current folder
-    # the branch that the change goes into, as the CI system says. Its tip of now is the base, unless
-    # `base` is a commit: in a merge queue, that is what the requests before this one make of it
+    # the branch that the change will be merged into, according to the CI system. Its current tip is
+    # the base, unless `base` is a commit: in a merge queue, that commit includes the requests
+    # before this one
     branch: str = ""
-    # a merge of both that the Git host has made; it counts only if these are its parents
+    # a merge of both by the Git host; it counts only if its parents are these two
     merge: str = ""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict about one tracked image and the offered one, as a report shows it."""
+    """The verdict on a tracked image and a candidate, as shown in a report."""
 
     subscription: Tracked
     candidate: Image
     judged: Verdict
     current: Reading = Reading()
-    branch: str = ""  # the base branch's name in Git; "" if Git was not asked
-    head: str = ""  # the branch that is written: the base branch, or a head branch
-    kind: TargetKind | None = None  # None if Git was not asked
+    branch: str = ""  # the base branch's name in Git; "" if Git was not read
+    head: str = ""  # the branch to write to: the base branch or a head branch
+    kind: TargetKind | None = None  # None if Git was not read
     source: str = ""  # namespace/name of the Application whose version is promoted
     proof: Proof | None = None  # what was proved about the candidate
     # who writes the refused version to the same place: "namespace/name (alias)"
     overridden_by: str = ""
-    line: int = 0  # of the file, for `check`; 0 if it is not known
+    line: int = 0  # in the file, for `check`; 0 if unknown
 
     @property
     def verdict(self) -> VerdictName:
-        """Return "update", "unchanged", "refuse", "defer" or "error"."""
+        """The verdict: "update", "unchanged", "refuse", "defer", or "error"."""
         return self.judged.verdict
 
     @property
     def rule(self) -> str:
-        """Return the rule that decided."""
+        """The rule that decided."""
         return self.judged.rule
 
     @property
     def because(self) -> str:
-        """Return the reason, one sentence."""
+        """The reason, in one sentence."""
         return self.judged.because
 
     @property
     def hint(self) -> str:
-        """Return what to do about an error."""
+        """How to fix an error."""
         return self.judged.hint
 
     @property
     def exit(self) -> Exit:
-        """Return the exit code of a run with this error."""
+        """The exit code of a run with this error."""
         return self.judged.exit
 
     @property
     def place(self) -> str:
-        """Return `file:line` of the version; "" if it is unknown."""
+        """The `file:line` of the version, or "" if it is unknown."""
         file = self.current.file
         return f"{file}:{self.line or 1}" if file else ""
 
 
 @dataclass(frozen=True)
 class Decision(Judged):
-    """The decision about one subscription and the offered image, with the reason."""
+    """The decision about a subscription and a candidate, with the reason."""
 
     subscription: Subscription
-    # facts that the rules needed and that no registry could give: which ones, and what to do
+    # facts that the rules needed and that no registry could provide, and what to do
     unchecked: Trouble | None = None
-    created: str = ""  # the values file that did not exist
-    # a key that is added to the file, and one there that is almost the same
+    created: str = ""  # the values file to create
+    # a key to add to the file, and an existing key that is almost the same
     misspelt: tuple[str, str] | None = None
-    shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
-    event: str = ""  # where the build came from: "registry event, harbor"; "" is the CI job
+    shared: tuple[str, ...] = ()  # other keys in the file that also change, because of an anchor
+    event: str = ""  # where the build is from: "registry event, harbor"; "" means the CI job
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
-    owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
+    owner: str = ""  # who reverts the patch of a live Application: "ApplicationSet web"
 
 
 @dataclass(frozen=True)
 class Unusable(Judged):
-    """The error about a tracked image with a wrong annotation: it has no subscription."""
+    """The error for a tracked image with an invalid annotation, which does not have a
+    subscription.
+    """
 
-    strategy: Strategy | None = None  # of the entry, if that annotation is valid
+    strategy: Strategy | None = None  # the entry's strategy, if that annotation is valid
 
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit that landed, or that would land, for `plan`."""
+    """A commit that landed or, for `plan`, that would land."""
 
     repo: str
     branch: str
@@ -814,26 +817,26 @@ class Commit:
     attempts: int = 1
     diff: str | None = None
     pull_request: str | None = None
-    already_there: bool = False  # whether the branch had it already, and this run wrote nothing
-    rollback: bool = False  # whether it restores what was there before, because the rollout failed
-    through: Through | None = None  # what made it; None if another run did
-    remembers: bool = False  # on the memory branch: what is held, and what waits
-    notes: bool = False  # it only notes that a version failed, which is no answer to a command
+    already_there: bool = False  # whether the branch already had it
+    rollback: bool = False  # whether it restores the previous version after a failed rollout
+    through: Through | None = None  # how it was committed; None if by another run
+    remembers: bool = False  # on the memory branch: holds and waiting builds
+    notes: bool = False  # it only records that a version failed, which does not count as an update
     url: str = ""  # its page on the Git host; "" if the host is unknown
 
 
 @dataclass(frozen=True)
 class Timings:
-    """When a run began, and how many seconds its parts took."""
+    """When a run started, and how many seconds its phases took."""
 
     started: str  # RFC 3339, UTC
     find: float  # finding the Applications and, in `scan`, listing tags
-    land: float  # reading, deciding, committing and pushing, in all repositories at the same time
-    follow: float  # refreshes, pull requests and waiting after the push
+    land: float  # reading, deciding, committing, and pushing, in all repositories concurrently
+    follow: float  # refreshes, pull requests, and waiting after the push
 
     @property
     def total(self) -> float:
-        """The seconds of all parts."""
+        """The total seconds of all phases."""
         return self.find + self.land + self.follow
 
 
@@ -843,20 +846,18 @@ class Report:
 
     command: str
     images: tuple[Image, ...]
-    considered: int  # Applications looked at
+    considered: int  # number of Applications considered
     decisions: tuple[Decision | Unusable, ...]
     commits: tuple[Commit, ...]
     problems: tuple[Problem, ...]
     exit: int
-    # None for a run that failed before it began, such as for a usage error
+    # None for a run that failed before it started, such as with a usage error
     timings: Timings | None = None
-    dry: bool = False  # whether it only says what would happen
-    undone: tuple[
-        Decision, ...
-    ] = ()  # what the commits marked as rollbacks say, because rollouts failed
-    waiting: tuple[HeadBuildRow, ...] = ()  # what waited on head branches before
-    earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
-    source: str = ""  # the page of the commit that was built, else its id
+    dry: bool = False  # whether it only shows what would happen
+    undone: tuple[Decision, ...] = ()  # the decisions in the rollback commits after failed rollouts
+    waiting: tuple[HeadBuildRow, ...] = ()  # builds that were waiting on head branches before
+    earlier: tuple[Commit, ...] = ()  # commits of earlier runs that already have these builds
+    source: str = ""  # the page of the commit that was built, or else its ID
     pipeline_run: str = ""
     passed_over: int = 0  # events that are not a push of a tagged image
     base: str = ""  # the commits that `check` compared
@@ -864,7 +865,7 @@ class Report:
 
     @property
     def updates(self) -> tuple[Decision, ...]:
-        """The decisions that wrote an image."""
+        """The decisions that updated an image."""
         return tuple(
             unusable
             for unusable in self.decisions
@@ -874,27 +875,28 @@ class Report:
 
 @dataclass(frozen=True)
 class Found:
-    """One manifest that a source of Applications found, and its origin,
-    or why something there could not be read.
+    """A manifest from a source of Applications, with its origin, or why a manifest could not be
+    read.
     """
 
     item: Mapping[str, Any]
     origin: str = ""  # "apps/web.yaml:12"
     trouble: Trouble | None = None
-    # (repository, branch, path in it) of a manifest from Git
+    # (repository, branch, path) of a manifest from Git
     place: tuple[str, str, str] | None = None
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
     owner: Mapping[str, Any] | None = None  # that ApplicationSet
-    # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
+    # the template of an ApplicationSet that could not be rendered; placeholders stand for unknown
+    # text
     template: bool = False
     subject: str = ""  # "namespace/name" that the trouble is about
     text: str = ""  # of the file from Git, in which `lint` looks for lines
-    # the trouble is not a mistake: it says what is not read, and how to read it
+    # the trouble is not a mistake, but advice about an unread source
     advice: bool = False
 
     @property
     def concerns_us(self) -> bool:
-        """Whether it is a manifest of a kind that is read, or makes such manifests."""
+        """Whether the manifest's kind is read, or generates such manifests."""
         return self.is_application or self.item.get("kind") in ("ImageUpdater", "HelmRelease")
 
     @property

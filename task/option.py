@@ -1,12 +1,11 @@
-"""What an option of the command line is, and how its value is read.
+"""Command-line options, and how to read their values.
 
-The options themselves are the fields of the records in `task/settings.py`, each once.
-`task/cli/command.py` makes Typer's options of them. The functions below are called with what was
-given, and hold what the reference promises beyond Typer:
+The options themselves are fields of the records in `task/settings.py`. `task/cli/command.py`
+converts them to Typer options. The functions below receive the given values, and implement what the
+reference promises beyond Typer:
 
-- White space around a value is stripped, and a blank value counts as not given.
-- A variable that holds several values has them on lines of their own. Typer would split it at every
-  blank.
+- White space around a value is stripped, and a blank value counts as not given. - A variable with
+several values has one value per line. Typer would split it at every space.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from task.secret import Secret
 from task.text import is_address, is_name
 
 T = TypeVar("T")
-OPTION = "option"  # the key of a field's metadata that has it
+OPTION = "option"  # the key in a field's metadata
 ENV_PREFIX = "IMAGE_UPDATE_"
-# prefix of the variables in which a host passes parameters
+# prefix of the variables that hosts pass parameters in
 PARAMETER_PREFIX = "IMAGE_UPDATE_PARAMETER_"
-# prefix of the lines in a dotenv file that one job passes to the next
+# prefix of the lines in the dotenv file that one job passes to the next
 RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"
-# Placeholders that Tekton, Argo Workflows, GitHub Actions and GitLab leave as they are if a name in
+# Placeholders that Tekton, Argo Workflows, GitHub Actions, and GitLab leave unchanged if a name in
 # them is unknown.
 PLACEHOLDER = re.compile(
     r"\$\((?:tasks|params|context|workspaces|steps|results)\.[^()]*\)|\$?\{\{[^{}]*\}\}|\$\[\[[^\[\]]*\]\]"
@@ -40,9 +39,9 @@ Origin = Literal["default", "variable", "command line"]
 
 @dataclass(frozen=True)
 class Given:
-    """What one call gives for one option: its texts, and where they come from."""
+    """The values that one call gives for an option, and where they come from."""
 
-    name: str  # as an error calls it: --image
+    name: str  # its name in errors: --image
     texts: tuple[str, ...]
     source: Origin
     metavar: str
@@ -50,21 +49,23 @@ class Given:
 
     @property
     def is_given(self) -> bool:
-        """Whether the command line has the option, or a variable that is not empty."""
+        """Whether the option is set on the command line or by a variable that is not empty."""
         return self.source == "command line" or (
             self.source == "variable" and bool("".join(self.texts).strip())
         )
 
     def wrong(self, value: str, what: str, hint: str) -> UsageError:
-        """Return the error for a bad value. `what` says what the value is not."""
+        """Return the error for an invalid value. `what` describes a valid value."""
         return UsageError(f"{self.name}: {value!r} is not {what}", hint=hint)
 
     def without_placeholders(self, text: str) -> str:
-        """Return the text. Raises an error if it still has a placeholder of the CI system."""
+        """Return the text. Raises `UsageError` if it still contains a placeholder of the CI
+        system.
+        """
         if found := PLACEHOLDER.search(text):
             hint = (
-                "check the names in it, and that the step which makes the value runs before"
-                " this one"
+                "check the names in it, and make sure that the step that provides the value runs"
+                " before this one"
             )
             raise UsageError(
                 f"{self.name}: the pipeline did not replace {found.group()[:200]}",
@@ -74,27 +75,27 @@ class Given:
 
 
 def one_text(given: Given) -> str:
-    """Return a text without the white space around it."""
+    """Return a text without surrounding white space."""
     text = given.without_placeholders("".join(given.texts).strip())
     return text or str(given.default)
 
 
 def secret(given: Given) -> Secret:
-    """Return a text that may be a key itself."""
+    """Return a string that may be a secret."""
     return Secret(one_text(given))
 
 
 def prefix(given: Given) -> str:
-    """Return the prefix of annotations, which ends with one slash."""
+    """Return an annotation prefix, which ends with exactly one slash."""
     return one_text(given).rstrip("/") + "/"
 
 
 def one_of(given: Given) -> str:
-    """Return one of the words in the option's metavar."""
+    """Return a word, which must be in the option's metavar."""
     text = one_text(given)
     choices = given.metavar.split("|")
     if text not in choices and text != given.default:
-        raise given.wrong(text, "one of its values", f"choose from {', '.join(choices)}")
+        raise given.wrong(text, "a valid value", f"use one of {', '.join(choices)}")
     return text
 
 
@@ -105,9 +106,9 @@ def seconds(given: Given) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < 1e6:  # this comparison also refuses inf and nan
+    if not 0 <= number < 1e6:  # this comparison also rejects inf and nan
         what = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
-        raise given.wrong(text, what, "write a number, such as 120")
+        raise given.wrong(text, what, "use a number such as 120")
     return number
 
 
@@ -115,53 +116,55 @@ def count(given: Given) -> int:
     """Return a whole number up to 50."""
     text = one_text(given)
     if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50):
-        raise given.wrong(text, "a whole number from 0 to 50", "write a number, such as 5")
+        raise given.wrong(text, "a whole number from 0 to 50", "use a number such as 5")
     return int(text)
 
 
 def commit_id(given: Given) -> str:
-    """Return a full or abbreviated commit id, because later steps cannot look up anything else."""
+    """Return a full or abbreviated commit ID, because later steps cannot look up anything else."""
     text = one_text(given).lower()
-    # as git prints them
+    # as printed by git
     if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):
         raise given.wrong(
             text,
-            "a commit id",
-            "write its 40 hexadecimal digits, as git rev-parse prints them",
+            "a commit ID",
+            "use its 40 hexadecimal digits, as printed by git rev-parse",
         )
     return text
 
 
 def author_name(given: Given) -> str:
-    """Return a name that git accepts; "" if none is given,
-    since the repository's config may have one.
+    """Return a name that git accepts, or "" if none is given, because the repository's config may
+    have one.
     """
     text = one_text(given)
     if text and not is_name(text):
-        hint = "leave out < > and control characters; --git-author-email takes the address"
+        hint = "remove < > and control characters; use --git-author-email for the address"
         raise given.wrong(text, "a name that Git accepts", hint)
     return text
 
 
 def author_email(given: Given) -> str:
-    """Return an e-mail address; "" if none is given, since the repository's config may have one."""
+    """Return an email address, or "" if none is given, because the repository's config may have
+    one.
+    """
     text = one_text(given)
     if text and not is_address(text):
         raise given.wrong(
             text,
-            "an e-mail address",
-            "write the address alone, such as bot@example.com",
+            "an email address",
+            "use only the address, such as bot@example.com",
         )
     return text
 
 
 def every_text(given: Given) -> tuple[str, ...]:
-    """Return the values unchanged. The variable is one value, which the caller parses."""
+    """Return the values unchanged. A variable is a single value, which the caller parses."""
     return tuple(given.without_placeholders(text) for item in given.texts if (text := item.strip()))
 
 
 def every_line(given: Given) -> tuple[str, ...]:
-    """Split the variable into its lines, one value each. Values of the option stay as they are."""
+    """Split a variable into lines, one value each. Values of the option are left unchanged."""
     texts = every_text(given)
     if given.source != "variable":
         return texts
@@ -169,19 +172,17 @@ def every_line(given: Given) -> tuple[str, ...]:
 
 
 def every_word(given: Given) -> tuple[str, ...]:
-    """Split all values into words, at white space and commas,
-    both in options and in the variable.
-    """
+    """Split all values into words at white space and commas, both in options and in variables."""
     return tuple(word for text in every_text(given) for word in text.replace(",", " ").split())
 
 
 def every_choice(given: Given) -> tuple[str, ...]:
-    """Return the words, which must be in the option's metavar and are separated by commas."""
+    """Return the comma-separated words, which must be in the option's metavar."""
     words = every_word(given)
     choices = given.metavar.split(",")
     for word in words:
         if word not in choices:
-            raise given.wrong(word, "one of its values", f"choose from {', '.join(choices)}")
+            raise given.wrong(word, "a valid value", f"use one of {', '.join(choices)}")
     return words
 
 
@@ -191,7 +192,7 @@ def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
     for text in every_line(given):
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
-            raise given.wrong(text, f"of the form {given.metavar}", f"write {given.metavar}")
+            raise given.wrong(text, f"in the form {given.metavar}", f"use {given.metavar}")
         found.append((key.strip(), value.strip()))
     return tuple(found)
 
@@ -200,30 +201,30 @@ def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
 class Option:
     """How the command line shows and reads one field of a record.
 
-    The option and its variable have the name of the field: `git_username` is --git-username and
+    The option and its variable are named after the field: `git_username` is --git-username and
     IMAGE_UPDATE_GIT_USERNAME. A field whose type is a bool is a pair of flags: --wait/--no-wait.
     """
 
     group: str  # the heading above it in the help
     help: str
     metavar: str = ""
-    read: Callable[[Given], Any] = one_text  # not called for flags
-    flag: str = ""  # the option's name if it is not the field's
-    argument: bool = False  # whether it comes without a name
-    # the default that the help shows, if the field's default only says that nothing is given
+    read: Callable[[Given], Any] = one_text  # not used for flags
+    flag: str = ""  # the option's name, if it differs from the field's
+    argument: bool = False  # whether it is a positional argument
+    # the default to show in the help, if the field's default only means that nothing is given
     shown: str = ""
-    # whether --help shows it, or of which commands; --help-all shows all
+    # whether --help shows it, or for which commands; --help-all shows all
     common: bool | tuple[str, ...] = False
-    brief: tuple[str, str] = ("", "")  # its values and its text in --help, if --help-all says more
-    old_name: bool = False  # whether no help names it, and no variable gives it
+    brief: tuple[str, str] = ("", "")  # its values and text in --help, if --help-all has more
+    old_name: bool = False  # whether it is hidden in the help and has no variable
 
 
 class Group(str):
-    """A heading of the help, and the options below it: each is a field of a record."""
+    """A heading in the help. Its methods declare the options below it, as fields of a record."""
 
     __slots__ = ()
 
-    def option(  # noqa: PLR0913 - the properties of an option, as its declaration names them
+    def option(  # noqa: PLR0913 - the properties of an option
         self,
         default: T,
         help: str,  # noqa: A002 - as Typer calls it
@@ -237,7 +238,7 @@ class Group(str):
         brief: tuple[str, str] = ("", ""),
         old_name: bool = False,
     ) -> T:
-        """Return the field for an option. To the type checker, it is the default."""
+        """Return the field for an option. The type checker sees the default's type."""
         named = Option(
             self,
             help,
@@ -263,7 +264,7 @@ class Group(str):
 
 
 def flag_of(field: str) -> str:
-    """Return the flag of the option that belongs to a field."""
+    """Return the flag of a field's option."""
     return "--" + field.replace("_", "-")
 
 

@@ -1110,7 +1110,9 @@ def test_requesting_events_without_a_cluster_is_a_warning(tmp_path: Path) -> Non
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = run("--applications", apps, "--kubernetes-events")
     assert (result.code, result.json["status"]) == (0, "updated")
-    assert "warning: --kubernetes-events: no Event is written without a cluster" in result.stderr
+    assert (
+        "warning: --kubernetes-events: Events cannot be created without a cluster" in result.stderr
+    )
 
 
 def test_an_unreachable_cluster_is_a_temporary_failure(tmp_path: Path, api: KubernetesApi) -> None:

@@ -84,7 +84,7 @@ def test_a_process_substitution_of_the_shell_is_read() -> None:
 def test_a_silent_pipe_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.files.PATIENCE", 0.1)
     out, into = os.pipe()
-    with pytest.raises(OSError, match="nothing could be read for"):
+    with pytest.raises(OSError, match="no data for"):
         read_file(f"/dev/fd/{out}")
     os.close(out)
     os.close(into)
@@ -186,10 +186,10 @@ def test_a_pipe_or_device_among_the_manifests_is_a_warning(
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (OSError(errno.EMFILE, "x"), r"this step may have \d+ open at a time"),
+        (OSError(errno.EMFILE, "x"), r"this step can have \d+ open at a time"),
         (OSError(errno.ENFILE, "x"), "on this machine"),
-        (OSError(errno.ENOMEM, "x"), "too little memory"),
-        (MemoryError(), "too little memory"),
+        (OSError(errno.ENOMEM, "x"), "not have enough memory"),
+        (MemoryError(), "not have enough memory"),
         (RuntimeError("can't start new thread"), "cannot start another thread"),
         (RuntimeError("x"), ""),
         (OSError(errno.EACCES, "x"), ""),
@@ -223,7 +223,7 @@ def test_a_run_without_enough_memory_is_not_reported_as_a_defect(tmp_path: Path)
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == Exit.TEMPORARY, done.stderr
-    assert "too little memory" in done.stderr or "another thread" in done.stderr
+    assert "not have enough memory" in done.stderr or "another thread" in done.stderr
     assert "defect" not in done.stderr
 
 
@@ -247,7 +247,7 @@ def test_a_low_limit_of_open_files_is_an_error_with_a_hint(most: int, tmp_path: 
     if most > 14 and done.code == 0:  # it depends on how many are open from the start
         assert done.json["counts"]["updated"] == 4
         return
-    assert f"too many open files: this step may have {most} open at a time" in done.stderr
+    assert f"too many open files: this step can have {most} open at a time" in done.stderr
     assert "ulimit -n" in done.stderr
     assert done.code == 75
 

@@ -225,7 +225,7 @@ def test_plan_and_lint_show_holds(tmp_path: Path) -> None:
     (found,) = scene.call("lint").json["findings"]
     assert (found["severity"], found["application"]) == ("info", "argocd/a")
     assert "web is held by jane" in found["message"]
-    assert "1.2.0 waits" in found["message"]
+    assert "1.2.0 is waiting" in found["message"]
 
 
 @pytest.mark.parametrize(

@@ -1120,7 +1120,7 @@ def test_an_order_that_does_not_match_the_current_tag_is_reported(
 @pytest.mark.parametrize(
     ("allow", "code", "status", "message"),
     [
-        ("regexp:^1", 0, "unchanged", "nothing wrong in 1 Application"),
+        ("regexp:^1", 0, "unchanged", "no errors in 1 Application"),
         ("^1", 3, "failed", "argocd/web: "),
     ],
 )

@@ -214,7 +214,7 @@ def test_the_only_repository_option_warns_if_it_excludes_every_application(
     assert f"no Application tracks {WEB}" not in text.stdout + text.stderr
     if command[0] == "run":
         assert (
-            f"{WEB}:1.1.0: no Application of these repositories tracks it (2 read)" in text.stdout
+            f"{WEB}:1.1.0: no Application in these repositories tracks it (2 read)" in text.stdout
         )
 
 
@@ -463,7 +463,7 @@ def test_at_most_five_broken_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "--wait: nothing says which Argo CD to ask"),
+        ([], "--wait: cannot tell which Argo CD to query"),
         (["--kubeconfig", "/nowhere"], "the kubeconfig '/nowhere' does not exist"),
     ],
 )
@@ -553,7 +553,9 @@ def test_an_empty_value_from_an_unset_variable_is_a_usage_error(
     result = image_update(*given, cwd=tmp_path)
     assert (result.code, message in result.stderr) == (2, True)
     if "missing or" in message and "--to" not in message:
-        assert re.search("of your pipeline(, is that variable)? set[?]", result.stderr)
+        assert re.search(
+            "check that the variable is set|is your pipeline's variable set[?]", result.stderr
+        )
 
 
 @pytest.mark.parametrize("files", [0, 1, 3])

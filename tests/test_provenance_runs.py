@@ -174,7 +174,7 @@ def test_an_unproved_image_is_refused_only_where_a_proof_is_required(
     because = next(
         one["because"] for one in result.json["decisions"] if one["rule"] == "provenance"
     )
-    said = "the registry has no provenance; .image-update/config, line 4, asks for it"
+    said = "the registry has no provenance; .image-update/config, line 4, requires it"
     assert because == f"1.1.0@{IMAGE.digest}: {said}"
     attest(server, pair, ref="refs/heads/dev")
     assert (
@@ -195,7 +195,7 @@ def test_the_requirements_of_options_and_of_the_config_must_both_be_met(
     sign(server, other)
     assert scene.of("plan", "--verify", other.public, name="a")["verdict"] == "update"
     found = scene.of("plan", "--verify", other.public)
-    assert (found["rule"], "asks for it" in found["because"]) == ("signature", True)
+    assert (found["rule"], "requires it" in found["because"]) == ("signature", True)
 
 
 def test_the_keys_are_read_from_the_branch_that_is_written(

@@ -189,7 +189,7 @@ def test_lint_reports_all_mistakes_in_the_config_with_their_lines(tmp_path: Path
         (
             4,
             "warning",
-            "rules[2] does not match the one Application read that writes to this repository",
+            "rules[2] does not match the only Application that writes to this repository",
         ),
         (5, "error", "commit.template: there is no file no"),
         (5, "error", "rules[3].match.projects is empty, and matches nothing"),
@@ -242,7 +242,7 @@ def test_lint_warns_about_a_rule_that_matches_no_application(tmp_path: Path) -> 
         for one in result.json["findings"]
         if one["line"]
     ]
-    none = "does not match the one Application read that writes to this repository"
+    none = "does not match the only Application that writes to this repository"
     assert found == [("warning", 4, f"rules[2] {none}"), ("warning", 5, f"rules[3] {none}")]
     assert result.code == 0
 

@@ -198,7 +198,7 @@ def test_an_ignored_secret_is_named_once(tmp_path: Path) -> None:
     told = [line for line in ended.stderr.splitlines() if "git-creds" in line]
     assert len(told) == 1
     assert (
-        "git:secret:argocd/git-creds, which argocd/a names, is read only with --applications cluster"
+        "git:secret:argocd/git-creds of argocd/a is read only with --applications cluster"
         in told[0]
     )
 

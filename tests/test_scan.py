@@ -338,9 +338,12 @@ def test_the_registry_is_not_queried_for_excluded_repositories(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--image", "a:1"], "scan has no --image: it asks the registries"),
-        (["--sequence", "1"], "scan has no --sequence\n  fix: run, plan and status have it"),
-        (["--registry-check", "never"], "scan cannot do without the registries"),
+        (["--image", "a:1"], "scan has no --image: it looks up the newest tag"),
+        (
+            ["--sequence", "1"],
+            "scan has no --sequence\n  fix: it is an option of run, plan and status",
+        ),
+        (["--registry-check", "never"], "scan cannot work without the registries"),
     ],
 )
 def test_scan_rejects_options_for_events(

@@ -206,9 +206,15 @@ def test_a_deferred_image_is_checked_on_release(
     ("more", "words"),
     [
         (["--verify", "/nonexistent/cosign.pub"], "cannot read"),
-        (["--verify-identity", "me@example.com"], "is given alone"),
-        (["--verify-issuer", "https://issuer.example"], "is given alone"),
-        (["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"], "are both given"),
+        (["--verify-identity", "me@example.com"], "--verify-identity requires --verify-issuer"),
+        (
+            ["--verify-issuer", "https://issuer.example"],
+            "--verify-issuer requires --verify-identity",
+        ),
+        (
+            ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "i"],
+            "cannot be combined",
+        ),
         (["--verify", "k", "--trust-root", "/nonexistent/root.json"], "--trust-root: cannot read"),
         (["--verify", "k", "--verify-timeout", "soon"], "number of seconds"),
     ],

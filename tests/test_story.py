@@ -639,7 +639,7 @@ def test_a_failed_run_does_not_claim_that_the_image_is_untracked() -> None:
     result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
     assert (result.code, result.stdout) == (
         2,
-        "image-update run: 1 error; exit code 2 (for whoever wrote the pipeline)\n",
+        "image-update run: 1 error; exit code 2 (for the pipeline's author)\n",
     )
 
 

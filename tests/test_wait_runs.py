@@ -672,10 +672,10 @@ def test_the_wait_command_accepts_a_later_commit(tmp_path: Path, argo_cd: ArgoCD
 
 
 WRONG = [
-    (("web", "--revision", "main"), "is not a commit id"),
-    (("web",), "--revision is missing\n  fix: name the commit"),
+    (("web", "--revision", "main"), "is not a commit ID"),
+    (("web",), "--revision is missing\n  fix: set the commit"),
     (("--revision", "a" * 40), "APP"),
-    (("Web", "--revision", "a" * 40), "not a valid name of an Application"),
+    (("Web", "--revision", "a" * 40), "not a valid Application name"),
 ]
 
 

@@ -1,1 +1,1 @@
-"""The CI system around a run: its variables, and the results that it gets."""
+"""The CI system of a run: its variables, and the results that it gets."""

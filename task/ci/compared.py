@@ -1,7 +1,7 @@
-"""What `check` compares: what the options say, else what the CI system's variables say.
+"""The commits that `check` compares, from the options or else from the CI system's variables.
 
-Only the event file of Actions is read from the disk. A job that runs for no request has nothing to
-compare, and that is an error: to compare a branch with itself would be green for every change.
+Only the event file of Actions is read from disk. A job that does not run for a request has nothing
+to compare. That is an error, because comparing a branch with itself would pass for every change.
 """
 
 from __future__ import annotations
@@ -24,34 +24,37 @@ LONGEST = 500  # characters of a name
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-# GitHub, Gitea and Forgejo: the member of the event's file, and what it names.
+# GitHub, Gitea, and Forgejo: the member of the event file, and the names in it.
 # https://docs.github.com/webhooks/webhook-events-and-payloads
 EVENTS: Mapping[str, tuple[str, str, str]] = {
-    # the merge queue: the base is what the requests before this one make of the branch
+    # the merge queue: the base is the branch with the requests before this one
     "merge_group": ("base_sha", "base_ref", "head_sha"),
-    # pull_request_target as well, whose GITHUB_SHA is the base
+    # also pull_request_target, whose GITHUB_SHA is the base
     "pull_request": ("", "base.ref", "head.sha"),
 }
-GIVE = "give --base, such as origin/main"
+GIVE = "set --base, such as origin/main"
 
 
 def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
-    """Return what `check` compares. Raises `UsageError` if neither options nor variables say it.
+    """Return what `check` compares. Raises `UsageError` if neither the options nor the variables
+    say it.
 
-    What an option names wins over the variables.
+    Options win over variables.
     """
     for option, text in (("--base", given.base), ("--head", given.head)):
         if text and not _is_name(text):
-            hint = "write the name of a branch, or the id of a commit"
-            raise UsageError(f"{option}: {text[:100]!r} names no commit", hint=hint)
+            hint = "use the name of a branch or the ID of a commit"
+            raise UsageError(f"{option}: {text[:100]!r} is not a valid name of a commit", hint=hint)
     if given.base:
         if given.repository and not given.head:
-            raise UsageError("--head is missing", hint="name the branch or commit of the change")
+            raise UsageError(
+                "--head is missing", hint=("set it to the branch or commit of the change")
+            )
         return Compared(given.base, given.head or "HEAD", given.repository)
     known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
     found = _request_of_actions(known) if "GITHUB_REPOSITORY" in known else _of_variables(known)
     if given.repository and not _is_own(given.repository, known):
-        hint = "give --base and --head: the CI system's variables are about another repository"
+        hint = "set --base and --head: the CI system's variables are for another repository"
         raise UsageError("--base is missing", hint=hint)
     head = given.head or found.head
     merge = "" if given.head else found.merge
@@ -59,7 +62,7 @@ def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
 
 
 class _Request(NamedTuple):
-    """What the request of a job compares: a commit or a branch, with the head."""
+    """What a job's request compares: a commit or a branch with the head."""
 
     base: str
     branch: str
@@ -67,12 +70,15 @@ class _Request(NamedTuple):
     merge: str = ""
 
     def compared(self, repository: str) -> Compared:
-        """Return it. Raises `UsageError` if it cannot be the name of a branch or commit."""
+        """Return the comparison. Raises `UsageError` if a name cannot be that of a branch or
+        commit.
+        """
         branch = self.branch.removeprefix(BRANCHES)
         for text in (self.base or branch, branch, self.head):
             if not _is_name(text):
                 message = (
-                    f"--base is missing: the CI system names {text[:100]!r}, which is not a commit"
+                    f"--base is missing: the CI system provides {text[:100]!r}, which is not a"
+                    " commit"
                 )
                 raise UsageError(message, hint=f"{GIVE}, and --head")
         merge = self.merge if _COMMIT.fullmatch(self.merge) else ""
@@ -83,8 +89,8 @@ def _of_variables(known: Mapping[str, str]) -> _Request:
     found = (system for system in SYSTEMS if system.situations and system.marker in known)
     system = next(found, None)
     if system is None:
-        message = "--base is missing: no variable of a CI system contains a pull request"
-        raise UsageError(message, hint=f"{GIVE}; without --head, it is HEAD")
+        message = "--base is missing: there are no CI variables for a pull request"
+        raise UsageError(message, hint=f"{GIVE}; --head defaults to HEAD")
     for item in system.situations:
         variable, value = item.when
         if variable and known.get(variable) != value:
@@ -96,14 +102,14 @@ def _of_variables(known: Mapping[str, str]) -> _Request:
             return _Request(base, branch, head, filled(item.merge, known))
     last = system.situations[-1]
     message = (
-        f"--base is missing: this job does not run for a pull request: {last.branch[1:-1]} is"
+        f"--base is missing: this job is not running for a pull request: {last.branch[1:-1]} is"
         " not set"
     )
     raise UsageError(message, hint=f"{GIVE}, or run it for pull requests")
 
 
 def _request_of_actions(known: Mapping[str, str]) -> _Request:
-    """Return what the event of a workflow says. It alone is right for all kinds of requests."""
+    """Return what a workflow's event says. Only the event is right for all kinds of requests."""
     path = known.get("GITHUB_EVENT_PATH", "")
     name = known.get("GITHUB_EVENT_NAME", "")
     event = _event_file(path)
@@ -116,15 +122,15 @@ def _request_of_actions(known: Mapping[str, str]) -> _Request:
                 head=_member(request, head),
                 merge="" if base else known.get("GITHUB_SHA", ""),
             )
-    why = f"the event {name!r} names none" if path else "GITHUB_EVENT_PATH is not set"
+    why = f"the event {name!r} does not have one" if path else "GITHUB_EVENT_PATH is not set"
     raise UsageError(
-        f"--base is missing: this job does not run for a pull request: {why}",
-        hint=f"{GIVE}, or start the workflow on: pull_request or merge_group",
+        f"--base is missing: this job is not running for a pull request: {why}",
+        hint=f"{GIVE}, or trigger the workflow on pull_request or merge_group",
     )
 
 
 def _event_file(path: str) -> Mapping[str, Any]:
-    """Return the event's file; empty if there is none."""
+    """Return the content of the event file, or {} if there is none."""
     try:
         event: Any = parsed_json(read_text(path)) if path else {}
     except (OSError, ValueError) as error:
@@ -141,7 +147,7 @@ def _member(item: Any, names: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Tell whether git can take the text as the name of a commit, and as nothing else."""
+    """Return whether git would read the text as the name of a commit, and not as anything else."""
     return bool(text) and text.isprintable() and len(text) <= LONGEST and text[0] not in "-:^"
 
 

@@ -1,9 +1,9 @@
-"""The images that were just built: those of `--image`, `--image-digest` and `--tag`,
-and those in builders' files.
+"""The images that were just built: from `--image`, `--image-digest`, and `--tag`, and from
+builders' files.
 
-The content of a file alone determines its format. Supported are the metadata of BuildKit and buildx
-(also of `bake`), kaniko's digest and image-name files, ko's image refs, Jib's jib-image.json,
-Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
+Only a file's content determines its format. The supported formats are BuildKit and buildx metadata
+(including `bake`), kaniko's digest and image-name files, ko's image refs, Jib's jib-image.json,
+Skaffold's build output, GoReleaser's artifacts.json, and Tekton's `IMAGES`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from task.plain_data import parsed_json
 from task.text import and_more
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # a password must not be shown, and not be in advice
+LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # a password must not be in messages or hints
 VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)+(?:[-+_.].*)?|latest|v[0-9]+")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribution specification
 
@@ -28,7 +28,7 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribut
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
     """Return the images that were just built, each with a tag or a digest.
 
-    Raises `UsageError`, which names the option to correct.
+    Raises `UsageError` with the option to correct.
     """
     try:
         images = parse_images(references)
@@ -39,10 +39,10 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
         ) from None
     if not images:
         hint = (
-            "name the image that was just built with --image REF, or give --images-from FILE; if it"
-            " comes from a variable of your pipeline, is that variable set?"
+            "set the newly built image with --image REF or --images-from FILE; if it comes from"
+            " a pipeline variable, check that the variable is set"
         )
-        raise UsageError("no image is given: --image is missing or empty", hint=hint)
+        raise UsageError("no image is set: --image is missing or empty", hint=hint)
     if digest:
         _check_digest(digest, images)
         images = tuple(replace(image, digest=digest) for image in images)
@@ -55,36 +55,37 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
 def _check_digest(digest: str, images: Sequence[Image]) -> None:
     """Raise `UsageError` if the images cannot have this digest."""
     if not DIGEST.fullmatch(digest):
-        hint = "write sha256: and 64 hexadecimal digits"
+        hint = "use sha256: and 64 hexadecimal digits, or sha512: and 128"
         raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
     if len({image.identity for image in images}) > 1:
-        hint = "write the digests into the references: repo:tag@sha256:…"
-        raise UsageError("--image-digest: several images are given, and it is for one", hint=hint)
+        hint = "add the digests to the references: repo:tag@sha256:…"
+        raise UsageError("--image-digest cannot be used with several images", hint=hint)
     others = [image.digest for image in images if image.digest not in ("", digest)]
     if others:
         raise UsageError(
-            f"--image and --image-digest differ in the digest ({others[0][:19]}…, {digest[:19]}…)",
-            hint="give one of them",
+            f"--image and --image-digest have different digests ({others[0][:19]}…,"
+            f" {digest[:19]}…)",
+            hint="use only one of them",
         )
 
 
 def _check_tag(tag: str, images: Sequence[Image]) -> None:
     """Raise `UsageError` if the images cannot have this tag."""
     if not TAG.fullmatch(tag):
-        hint = "write letters, digits, '_', '.' and '-' only, 128 at most"
+        hint = "use only letters, digits, '_', '.', and '-', up to 128 characters"
         raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
     others = [image.tag for image in images if image.tag not in ("", tag)]
     if others:
         raise UsageError(
-            f"--image and --tag differ in the tag ({others[0]}, {tag})",
-            hint="give one of them",
+            f"--image and --tag have different tags ({others[0]}, {tag})",
+            hint="use only one of them",
         )
 
 
 def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     """Return one image for each repository and tag.
 
-    A digest that is given once counts for all spellings of the repository. Raises `UsageError`.
+    A digest that is given once applies to all spellings of the repository. Raises `UsageError`.
     """
     distinct: dict[tuple[str, str], Image] = {}
     for image in images:
@@ -94,8 +95,8 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
         if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(
-                f"--image: {name} is given with two different digests",
-                hint="give one of them",
+                f"--image: {name} has two different digests",
+                hint="use only one of them",
             )
         if image.digest:
             distinct[image.identity, image.tag] = image
@@ -104,24 +105,24 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
 
 def _without_version(image: Image) -> UsageError:
     if VERSION.fullmatch(image.name):
-        hint = f"write the whole reference, such as ghcr.io/acme/web:{image.name}"
+        hint = f"use the full reference, such as ghcr.io/acme/web:{image.name}"
         return UsageError(f"--image: {image.name!r} is a tag without an image", hint=hint)
-    hint = f"write {image.name}:<tag>, as the build pushed it"
+    hint = f"use {image.name}:<tag>, as the build pushed it"
     return UsageError(f"--image: {image.name!r} has neither a tag nor a digest", hint=hint)
 
 
 def without_login(sentence: str) -> str:
-    """Return a message about a reference, without a user name and password in it."""
+    """Return a message about a reference, without a username and password."""
     return LOGIN.sub(r"\1", sentence)
 
 
 KNOWN = (
-    "the known formats are BuildKit and buildx metadata, kaniko's digest and image-name files, ko"
-    " --image-refs, jib-image.json, skaffold --file-output, goreleaser's artifacts.json and"
-    " Tekton's IMAGES"
+    "the supported formats are BuildKit and buildx metadata, kaniko's digest and image-name"
+    " files, ko --image-refs, jib-image.json, skaffold --file-output, GoReleaser's"
+    " artifacts.json, and Tekton's IMAGES"
 )
-MOST = 1000  # images in one file; no build makes more
-# An error quotes only words that look like this, because somebody may give a file of passwords by
+MOST = 1000  # images in one file; no build has more
+# Errors quote only words that look like this, because somebody may pass a file of passwords by
 # mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
@@ -132,31 +133,33 @@ class Built:
     """The images in one file."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
-    # of an image whose name the pipeline gives, because kaniko's --digest-file has nothing else
+    # of an image that the pipeline names, because kaniko's --digest-file contains only a digest
     digest: str = ""
 
 
 def built(text: str) -> Built:
     """Return the images in a builder's file.
 
-    Raises `Malformed` if the text has no known format or may have two, and says what is in it.
+    Raises `Malformed` with a summary of the text if its format is unknown or ambiguous.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
-        raise Malformed("the file is empty", "check that the build wrote it, and pushed")
+        raise Malformed(
+            "the file is empty", ("check that the build wrote the file and pushed the image")
+        )
     if text[0] in "{[":
         try:
             document = parsed_json(text)
         except ValueError as problem:
-            raise Malformed(f"it looks like JSON and cannot be parsed: {problem}", KNOWN) from None
+            raise Malformed(f"it looks like JSON but cannot be parsed: {problem}", KNOWN) from None
         images = _of_list(document) if isinstance(document, list) else _of_object(document)
     else:
         images = _of_words(text)
     if not images.references and not images.digest:
-        raise Malformed("it does not name an image", "check that the build pushed one")
+        raise Malformed("it does not contain an image", "check that the build pushed one")
     if len(images.references) > MOST:
         raise Malformed(
-            f"{len(images.references)} images are named in it; at most {MOST} are accepted",
+            f"it contains {len(images.references)} images; at most {MOST} are accepted",
             "split the file",
         )
     return images
@@ -167,11 +170,11 @@ def with_built(
     digest: str,
     files: Iterable[Built],
 ) -> tuple[tuple[str, ...], str]:
-    """Return the references and the digest for `event_images`:
-    those of the options and those of the files.
+    """Return the references and the digest for `event_images`, from the options and the files.
 
-    If a builder names a digest without a tag, tags of the same repository without a digest get it,
-    because they are one build. Raises `UsageError` for two digests of one image.
+    If a builder's output has a digest without a tag, tags of the same repository without a digest
+    get that digest, because they are from the same build. Raises `UsageError` if an image has two
+    digests.
     """
     files = tuple(files)
     digests = {text: None for text in (digest, *(file.digest for file in files)) if text}
@@ -179,7 +182,7 @@ def with_built(
         shown = ", ".join(f"{text[:19]}…" for text in digests)
         raise UsageError(
             f"--images-from: two different digests for one image ({shown})",
-            hint="give one of them",
+            hint="use only one of them",
         )
     the_digest = next(iter(digests), "")
     references = tuple(dict.fromkeys(text for file in files for text in file.references))
@@ -193,9 +196,10 @@ def with_built(
 
 
 def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -> Iterator[Image]:
-    """Yield the images of the files; then the tags that get the digest of a reference without one.
+    """Yield the images of the files, then the tags that get their digest from a reference without a
+    tag.
 
-    `named`: the images of the files and of the options.
+    `named`: the images from the files and the options.
     """
     bare = {image.identity: image.digest for image in images if not image.tag}
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
@@ -214,11 +218,11 @@ def _of_object(document: Mapping[str, Any]) -> Built:
     formats = [form for form, (known, _) in FORMATS.items() if known(document)]
     if len(formats) > 1:
         raise Malformed(
-            f"it may be {' or '.join(formats)}: {_keys_seen(document)}",
-            "give the file as the builder wrote it",
+            f"it could be {' or '.join(formats)}: {_keys_seen(document)}",
+            "pass the file unchanged, as the builder wrote it",
         )
     if not formats:
-        raise Malformed(f"no known builder writes this: {_keys_seen(document)}", KNOWN)
+        raise Malformed(f"not the output of a known builder: {_keys_seen(document)}", KNOWN)
     return FORMATS[formats[0]][1](document)
 
 
@@ -226,17 +230,19 @@ def _of_list(items: list[Any]) -> Built:
     if all(isinstance(item, str) for item in items):
         return Built(tuple(_reference(item.strip()) for item in items if item.strip()))
     if not all(isinstance(item, Mapping) for item in items):
-        raise Malformed("no known builder writes this: a JSON list of mixed things", KNOWN)
+        raise Malformed("not the output of a known builder: a JSON list of mixed types", KNOWN)
     odd = [item for item in items if "type" not in item or not ("name" in item or "path" in item)]
     if odd:
         raise Malformed(
-            f"no known builder writes this: a JSON list with {_keys_seen(odd[0])}", KNOWN
+            f"not the output of a known builder: a JSON list with {_keys_seen(odd[0])}", KNOWN
         )
     return _goreleaser(items)
 
 
 def _keys_seen(document: Mapping[str, Any]) -> str:
-    """Return the keys of an object, for a message. Its values may be secrets, and are not shown."""
+    """Return an object's keys, for a message. Its values are not shown, because they may be
+    secrets.
+    """
     names = [repr(key[:40]) for key in document]
     return f"a JSON object with {and_more(names, _SHOWN)}" if names else "an empty JSON object"
 
@@ -260,7 +266,9 @@ def _buildkit(document: Mapping[str, Any]) -> Built:
 def _bake(document: Mapping[str, Any]) -> Built:
     targets = [_buildkit(value) for value in document.values() if _has_metadata(value)]
     if any(target.digest for target in targets):
-        raise Malformed("a target of bake has a digest but no image.name", "give its output a name")
+        raise Malformed(
+            "a bake target has a digest but no image.name", ("set the name of its output")
+        )
     return Built(tuple(text for target in targets for text in target.references))
 
 
@@ -291,9 +299,9 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
 
 
 def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
-    """Return the images in goreleaser's artifacts.
+    """Return the images in GoReleaser's artifacts.
 
-    Images for single platforms are left out if there is a manifest that joins them.
+    Images for single platforms are left out if a manifest combines them.
     """
     types = [str(item["type"]) for item in items]
     known = [
@@ -304,7 +312,7 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     if not known:
         kinds = ", ".join(repr(kind[:40]) for kind in sorted(set(types))[:_SHOWN])
         raise Malformed(
-            f"it does not name an image, only artifacts of other types: {kinds or 'none'}", KNOWN
+            f"it does not contain images, only artifacts of other types: {kinds or 'none'}", KNOWN
         )
     whole = {image.identity for image, manifest in known if manifest}
     kept = [image for image, manifest in known if manifest or image.identity not in whole]
@@ -312,7 +320,7 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
 
 
 def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
-    """Return the images without those whose tag is there with a digest too."""
+    """Return the images, without those whose tag also appears with a digest."""
     exact = {(image.identity, image.tag) for image in images if image.digest}
     return [image for image in images if image.digest or (image.identity, image.tag) not in exact]
 
@@ -327,12 +335,12 @@ def _of_artifact(item: Mapping[str, Any]) -> Image:
 FORMATS: Mapping[
     str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Built]]
 ] = {
-    # A buildx build that was not pushed has only its own record.
+    # A buildx build that was not pushed has only a build record.
     "buildx metadata": (
         lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"},
         _buildkit,
     ),
-    "metadata of buildx bake": (lambda document: any(map(_has_metadata, document.values())), _bake),
+    "buildx bake metadata": (lambda document: any(map(_has_metadata, document.values())), _bake),
     "jib-image.json": (lambda document: {"image", "imageDigest"} <= set(document), _jib),
     "Skaffold's build output": (
         lambda document: isinstance(document.get("builds"), list),
@@ -357,19 +365,19 @@ def _of_words(text: str) -> Built:
         return Built(digest=next(iter(digests)))
     if digests:
         seen = "digests and references" if len(digests) < len(different) else "several digests"
-        hint = "write repository:tag@digest, one per line"
-        raise Malformed(f"{seen}, and nothing shows which belong together", hint)
+        hint = "use repository:tag@digest, one per line"
+        raise Malformed(f"{seen}, and it is not clear which belong together", hint)
     references = [_word_read(word, number) for number, word in words]
     return Built(tuple(dict.fromkeys(references)))
 
 
 def _word_read(word: str, number: int) -> str:
-    """Return the reference that a word of this line is. Raises `Malformed`."""
+    """Return a word of this line as a reference. Raises `Malformed`."""
     quotable = _LIKE_A_REFERENCE.fullmatch(word)
     if not quotable and "@" not in word:
         raise Malformed(
-            f"no known builder writes this: a text file whose line {number} is not an image"
-            " reference",
+            f"not the output of a known builder: a text file in which line {number} is not an"
+            " image reference",
             KNOWN,
         )
     try:
@@ -383,7 +391,7 @@ def _word_read(word: str, number: int) -> str:
 
 
 def _reference(text: str) -> str:
-    """Return the text itself.
+    """Return the text unchanged.
 
     Raises `Malformed` unless it is a reference with a tag or a digest.
     """
@@ -394,15 +402,15 @@ def _reference(text: str) -> str:
     if not image.tag and not image.digest:
         raise Malformed(
             f"{image.name!r} has neither a tag nor a digest",
-            "have the builder write the tag or digest that it pushed",
+            "configure the builder to write the tag or digest that it pushed",
         )
     return text
 
 
 def _with_digest(name: str, digest: str) -> str:
-    """Return the name with the digest, unless it has one already.
+    """Return the name with the digest, unless it already has one.
 
-    Raises `Malformed` for two different digests.
+    Raises `Malformed` if the digests differ.
     """
     before = name.partition("@")[2]
     if before and digest and before != digest:
@@ -416,7 +424,10 @@ def _with_digest(name: str, digest: str) -> str:
 def _digest_member(value: Any, key: str) -> str:
     text = _text_member(value, key)
     if text and not DIGEST.fullmatch(text):
-        raise Malformed(f"its {key} is not a digest", "write sha256: and 64 digits 0-9a-f")
+        raise Malformed(
+            f"its {key} is not a digest",
+            ("use sha256: and 64 hexadecimal digits, or sha512: and 128"),
+        )
     return text
 
 

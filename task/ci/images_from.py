@@ -1,4 +1,4 @@
-"""Reads the files of `--images-from`: what a builder wrote, or events."""
+"""Reads the `--images-from` files: builders' output or events."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from task.ci.images import Built, built
 from task.errors import Malformed, UsageError
 from task.files import read_file
 
-BUILDER = "builder"  # of --images-format: no events
+BUILDER = "builder"  # a value of --images-format: not events
 STDIN = "-"
 
 
 @dataclass(frozen=True)
 class ImagesFrom:
-    """What the files have."""
+    """The content of the files."""
 
     built: tuple[Built, ...] = ()
     events: Events | None = None  # None if no file has events
@@ -28,7 +28,7 @@ class ImagesFrom:
 def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "") -> ImagesFrom:
     """Return the content of the files, in order.
 
-    `-` is stdin. Raises `UsageError`, which names the file.
+    `-` is stdin. Raises `UsageError` with the file's name.
 
     `form` and `registry` are `--images-format` and `--images-registry`.
     """
@@ -56,15 +56,16 @@ def _text(path: str) -> str:
         return content.decode().removeprefix("\ufeff").strip()
     except OSError as error:
         hint = (
-            "name the file that the build wrote; this step must see it (a workspace, an artifact)"
+            "use the file that the build wrote, and make sure that this step can see it (a"
+            " workspace, an artifact)"
         )
         raise UsageError(
             f"--images-from: cannot read {path!r}: {error.strerror}",
             hint=hint,
         ) from None
     except UnicodeDecodeError:
-        hint = "give what the builder or the registry wrote, in UTF-8 and not compressed"
+        hint = "pass the output of the builder or registry as uncompressed UTF-8"
         raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
     except ValueError:  # a null byte
-        hint = "name the file that the build wrote"
+        hint = "use the file that the build wrote"
         raise UsageError(f"--images-from: {path!r} is not a path", hint=hint) from None

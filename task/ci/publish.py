@@ -1,9 +1,10 @@
-"""What a host gets: the report, the few short results for the next step,
-and the secrets to hide in its log.
+"""Output for the CI host: the report, a few short results for the next step, and the secrets to
+mask in its log.
 
-The results stay below 2 KiB together: all steps share Tekton's limit of 4096 bytes, and a step
-above it fails after its push. Tekton Chains takes results named `*IMAGE_URL`, `*IMAGE_DIGEST`,
-`IMAGES` or `*ARTIFACT_OUTPUTS` for images that the step has built, so none of ours has such a name.
+The results stay below 2 KiB in total: all steps share Tekton's limit of 4096 bytes, and a step that
+exceeds it fails after its push. Tekton Chains treats results named `*IMAGE_URL`, `*IMAGE_DIGEST`,
+`IMAGES`, or `*ARTIFACT_OUTPUTS` as images that the step has built, so none of our results has such
+a name.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from task.urls import web_page, without_login
 
 LIMIT = 2048
 LONGEST_MESSAGE = 300
-_SHORT_MESSAGE = 30  # bytes; the short one where all other values are as long as can be
-_OF_APPLICATIONS = 100  # bytes that the message leaves for the names of Applications
+_SHORT_MESSAGE = 30  # bytes of the message if all other values have their maximum length
+_OF_APPLICATIONS = 100  # bytes that the message leaves for Application names
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",
     "applications-count", "rolled-back", "message", "image_ARTIFACT_INPUTS",
@@ -43,14 +44,14 @@ NAMES = (
 def results(report: Report) -> Mapping[str, str]:
     """Return all results.
 
-    Those without a value are "", because a pipeline fails if it reads a result that was not
-    written. A name that is too long is left out, because a cut name would mean something else. The
-    report has the whole name.
+    Results without a value are "", because a pipeline fails if it reads a result that was not
+    written. A name that is too long is left out, because a truncated name would mean something
+    else. The report has the full name.
     """
     commit = _first_commit(report)
     image = report.images[0] if report.images else None
     updated = sorted({decision.subscription.application.key for decision in report.updates})
-    # a hold's memory alone changes no image
+    # only writing a hold to memory does not change an image
     is_updated = bool(updated) and not report.dry
     values = dict.fromkeys(NAMES, "") | {
         "status": status(report),
@@ -86,7 +87,7 @@ def results(report: Report) -> Mapping[str, str]:
 def _first_commit(report: Report) -> Commit | None:
     """Return the first commit that was written.
 
-    One with an image comes before one that only remembers an event.
+    A commit with an image comes before one that only remembers an event.
     """
     written = {
         (decision.subscription.repo, decision.subscription.application.key)
@@ -101,7 +102,7 @@ def _first_commit(report: Report) -> Commit | None:
 
 
 def _artifact_inputs(image: Image | None) -> str:
-    """Return the result that Chains reads as a material of this run.
+    """Return the result that Chains reads as an input of this run.
 
     A Tekton step fails if its object result lacks a declared member.
     """
@@ -119,7 +120,7 @@ def _artifact_inputs(image: Image | None) -> str:
 
 
 def _names_within(room: int, names: Iterable[str]) -> list[str]:
-    """Return as many names as fit into a JSON array of this many bytes."""
+    """Return as many names as fit in a JSON array of this many bytes."""
     kept: list[str] = []
     for name in names:
         room -= len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
@@ -130,7 +131,7 @@ def _names_within(room: int, names: Iterable[str]) -> list[str]:
 
 
 def _main_message(report: Report) -> str:
-    """Return the first error, or else how many decisions there are of each kind."""
+    """Return the first error, or else the number of decisions of each kind."""
     for problem in report.problems:
         if problem.severity == "error":
             return (
@@ -142,9 +143,7 @@ def _main_message(report: Report) -> str:
 
 
 def cut(text: str, size: int) -> str:
-    """Return the beginning of the text that fits into `size` bytes,
-    on one line that no terminal or runner obeys.
-    """
+    """Truncate the text to `size` bytes, on one line without terminal or runner commands."""
     line = printable(one_line(text)).encode(errors="replace")
     return (line if len(line) <= size else line[: size - len("…".encode())] + "…".encode()).decode(
         errors="ignore"
@@ -152,34 +151,34 @@ def cut(text: str, size: int) -> str:
 
 
 def _if_it_fits(size: int, text: str | None) -> str:
-    """Return the text, or "" if it is longer than `size` bytes or has an invisible character.
+    """Return the text, or "" if it is longer than `size` bytes or contains an invisible character.
 
-    Git lets a branch have a name that a terminal shows the other way round, and a changed name is
-    another branch.
+    Git allows branch names that a terminal shows reversed, and a changed name would be another
+    branch.
     """
     line = (text or "").encode(errors="replace").decode()
     return line if len(line.encode()) <= size and line.isprintable() else ""
 
 
 def repositories(report: Report) -> str:
-    """Return the repositories that would be written, as a JSON list on one line.
+    """Return the repositories that would be written to, as a JSON array on one line.
 
-    A pipeline can start one run with `--only-repository` for each.
+    A pipeline can start a run with `--only-repository` for each.
     """
     repos = sorted({without_login(commit.repo) for commit in report.commits})
     return exact_json(json.dumps(repos, ensure_ascii=False)) + "\n"
 
 
 def dotenv(values: Mapping[str, str]) -> str:
-    """Return the results as GitLab's dotenv report: one line each, with letters,
-    digits and `_` in the keys.
+    """Return the results as a GitLab dotenv report: one line each, with letters, digits, and `_` in
+    the keys.
 
-    Later jobs get these lines as variables, and variables win over a component's inputs. So no key
-    may be an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline
+    Later jobs get these lines as variables, and variables win over a component's inputs. So a key
+    must not be an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made a pipeline's second update
     push to the branch.
     """
-    # The runner expands variables in these values, and "$$" becomes "$". An error may quote
-    # "$CI_JOB_TOKEN".
+    # The runner expands variables in these values, and "$$" becomes "$". An error message may
+    # contain "$CI_JOB_TOKEN".
     lines = {
         f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}": _one_line(value)
         for name, value in values.items()
@@ -190,8 +189,8 @@ def dotenv(values: Mapping[str, str]) -> str:
 def github_output(values: Mapping[str, str]) -> str:
     """Return the results as `name=value` lines for $GITHUB_OUTPUT.
 
-    A value with a line break would need a delimiter, so that it could not set another output. Ours
-    have none.
+    A value with a line break would need a delimiter so that it cannot set another output. Our
+    values do not have line breaks.
     """
     return "".join(f"{key}={_one_line(value)}\n" for key, value in values.items())
 
@@ -200,18 +199,18 @@ def _one_line(value: str) -> str:
     return " ".join(value.splitlines())
 
 
-# What a program reads, by the words of --output.
+# The formats for programs, by the value of --output.
 FORMS: Mapping[str, Callable[[Report], str]] = {
     "json": json_text,
     "repositories": repositories,
     "gitlab": code_quality,
 }
-LARGEST_SUMMARY = 250_000  # characters; GitHub drops a summary of more than 1 MiB
+LARGEST_SUMMARY = 250_000  # characters; GitHub drops summaries of more than 1 MiB
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
 def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
-    """Raise `UsageError` for a place that cannot be written. Call this before anything is done."""
+    """Raise `UsageError` for a path that cannot be written to. Call this before doing anything."""
     places = {
         "--results-dir": _folder(output) if output.results_dir else "",
         "--report": _report(output),
@@ -223,7 +222,7 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
             continue
         is_folder = option == "--results-dir"
         parent = path if is_folder else os.path.dirname(path) or "."
-        # the name is misspelt, or the volume is not mounted
+        # the name is misspelled, or the volume is not mounted
         if option == "--report" and not os.path.isdir(parent):
             raise _unwritable(option, path, f"there is no folder {parent!r}")
         try:
@@ -237,8 +236,8 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
-    """Write the report to all places, and return an error
-    for each place that could not be written.
+    """Write the report to all places, and return an error for each place that could not be written
+    to.
     """
     failed = _write(
         [("--report", _report(output), json_text(report), "w")] if output.report else []
@@ -273,11 +272,11 @@ def tell(
     problems: tuple[Problem, ...] = (),
     code: int = 0,
 ) -> None:
-    """Hand over the results of a command that writes nothing to Git.
+    """Hand over the results of a command that does not write to Git.
 
-    After an error, the error is the message.
+    After an error, the message is the error.
 
-    Raises `UsageError` if a place cannot be written.
+    Raises `UsageError` if a place cannot be written to.
     """
     named = results(
         Report(
@@ -308,9 +307,9 @@ def hand_over(
     output: HandedOptions,
     environ: Mapping[str, str],
 ) -> list[UsageError]:
-    """Write the results to where the next step reads them.
+    """Write the results where the next step reads them.
 
-    Return an error for each place that could not be written.
+    Return an error for each place that could not be written to.
     """
     writes = []
     if output.results_dir:
@@ -320,7 +319,7 @@ def hand_over(
         ]
     if output.dotenv:
         writes.append(("--dotenv", output.dotenv, dotenv(named), "w"))
-    # GitHub's files belong to all steps of the job, so a step appends to them.
+    # All steps of a job share GitHub's files, so a step appends to them.
     if path := environ.get("GITHUB_OUTPUT"):
         writes.append(("GITHUB_OUTPUT", path, github_output(named), "a"))
     return _write(writes)
@@ -355,8 +354,8 @@ def write_page(text: str, path: str) -> None:
 
 
 def shown(report: Report, environ: Mapping[str, str]) -> str:
-    """Return the report for people: a table with colours on a terminal,
-    plain text for pipes and logs.
+    """Return the report for people: a table with colors on a terminal, or plain text for pipes and
+    logs.
     """
     if console := stdout_console(environ):
         return table(as_json(report), console)
@@ -364,16 +363,16 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
 
 
 def _folder(output: HandedOptions) -> str:
-    """Return the folder of the results, without `FILE/..`.
+    """Return the results folder, without `FILE/..`.
 
-    A Tekton StepAction knows the path of each result, but not their folder: it passes `<path of a
+    A Tekton StepAction knows the path of each result, but not the folder, so it passes `<path of a
     result>/..`.
     """
     return os.path.normpath(output.results_dir)
 
 
 def _report(output: ResultOptions) -> str:
-    """Return the path of the report.
+    """Return the report's path.
 
     In a folder, such as Tekton's workspace `report`, it is report.json.
     """
@@ -387,21 +386,21 @@ def _report(output: ResultOptions) -> str:
 def _unwritable(option: str, path: str, why: str | None) -> UsageError:
     return UsageError(
         f"{option}: cannot write {path!r}: {why}",
-        hint="choose a place that this user may write to",
+        hint="use a path that this user can write to",
     )
 
 
-SHORTEST = 4  # characters; to hide shorter values would garble the log
+SHORTEST = 4  # characters; masking shorter values would garble the log
 _FRAMES = ("-----BEGIN ", "-----END ")
 
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Tell GitHub's runner to hide the values of these variables, line by line,
-    also as in URLs and Basic headers.
+    """Have GitHub's runner mask the values of these variables, line by line, including their forms
+    in URLs and Basic headers.
 
-    The runner hides values that a workflow takes from `secrets`. It does not know a token from
-    another step, or one in a variable of a self-hosted runner. We print no secret, but git, ssh or
-    a server may do so in their messages.
+    The runner masks values from a workflow's `secrets`, but not a token from another step or from a
+    variable of a self-hosted runner. We do not print secrets, but messages from git, ssh, or a
+    server may contain them.
     """
     values: dict[str, None] = {}
     for line in (line for variable in names for line in environ.get(variable, "").splitlines()):
@@ -410,6 +409,6 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
             encoded = b64encode(text.encode(errors="surrogateescape")).decode()
             values |= dict.fromkeys((text, quote(text, safe=""), encoded))
     out = stream or sys.stderr
-    with suppress(OSError):  # if the log cannot be written, it shows no secret either
+    with suppress(OSError):  # if the log cannot be written, it cannot show a secret
         out.write("".join(f"::add-mask::{value.replace('%', '%25')}\n" for value in values))
         out.flush()

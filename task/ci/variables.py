@@ -1,8 +1,7 @@
-"""What a CI system's variables say about the job: its source and run, which build it is,
-and its pull request.
+"""Facts about the job from the CI system's variables: its source, run, build, and pull request.
 
-The names come from the systems' own references. Only the event file of a pull request on GitHub is
-read from the disk.
+The names come from the systems' documentation. Only GitHub's event file for pull requests is read
+from disk.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from task.urls import host_and_path, without_login
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """Return the origin from the system that knows most: the commit, else the repository,
-    else the run.
+    """Return the origin from the system with the most facts: the commit, else the repository, else
+    the run.
     """
     known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
-    # Several systems may seem to be present: Gitea's runner sets GitHub's names, and people set
-    # some by hand.
+    # Several systems may seem present: Gitea's runner sets GitHub's variables, and people set some
+    # by hand.
     origins = [Origin(*(filled(text, known) for text in system.origin)) for system in SYSTEMS]
     return max(
         origins,
@@ -36,13 +35,13 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
 
 
 def actor_of(environ: Mapping[str, str]) -> str:
-    """Return who started the pipeline, or "" if no CI system says it."""
+    """Return who started the pipeline, or "" if unknown."""
     names = (environ.get(system.actor, "").strip() for system in SYSTEMS)
     return next(filter(None, names), "")
 
 
 def filled(template: str, known: Mapping[str, str]) -> str:
-    """Return the template with its variables filled in, or "" unless all of them are known."""
+    """Return the template with its variables filled in, or "" if any of them is unknown."""
     try:
         return template.format_map(known)
     except KeyError:
@@ -50,29 +49,29 @@ def filled(template: str, known: Mapping[str, str]) -> str:
 
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
-# Seconds since 1973 or of the first day, milliseconds since 2001. Other numbers may mean 20261121
-# or 202611210600.
+# Seconds since 1973 or on the first day, or milliseconds since 2001. Other numbers may mean
+# 20261121 or 202611210600.
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
-# For "no date", reproducible builds use these days: the epoch (Jib adds one second), ZIP's and Go's
-# first day.
+# Reproducible builds use these days for "no date": the epoch (Jib adds one second), and the first
+# day in ZIP and in Go.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
 
 def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -> Build:
     """Return the build's identity, from the options first, then from the CI system's variables.
 
-    `repository` is what `--source-repository` says.
+    `repository` is the value of `--source-repository`.
 
     The variables complete the options if the job itself is the build. If `--source-commit` or
-    `--source-repository` name another source than the job's own, the job only deploys, and its
-    number says nothing about the age of the build. Tekton and Argo Workflows have no variables of
-    their own, so their manifests pass on `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's
-    configuration has to do the same (`<< pipeline.number >>`): its jobs know only
-    `CIRCLE_BUILD_NUM`, which counts jobs, and grows when an old workflow is run again.
+    `--source-repository` differ from the job's source, the job only deploys, and its number does
+    not say how old the build is. Tekton and Argo Workflows do not have such variables, so their
+    manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration has to do the same
+    (`<< pipeline.number >>`): its jobs have only `CIRCLE_BUILD_NUM`, which counts jobs and
+    increases when an old workflow is rerun.
 
-    The repository is without a login. The time is RFC 3339 in UTC, or "" if it only means "no
+    The repository does not contain a login. The time is RFC 3339 in UTC, or "" if it only means "no
     date". Raises `UsageError` for an invalid option.
     """
     number = sequence_of(given.sequence)
@@ -83,7 +82,7 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
     if _is_the_build(job, commit, repository):
         if number is None:
             number, counter = _counted(environ)
-        # Buildkite's BUILDKITE_COMMIT may be `HEAD`, and others may have a branch's name.
+        # BUILDKITE_COMMIT may be `HEAD`, and other variables may contain a branch name.
         commit = commit or (job.commit.lower() if COMMIT.fullmatch(job.commit) else "")
         repository = repository or job.repository
     return Build(
@@ -98,11 +97,11 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
 def sequence_of(text: str) -> int | None:
     """Return the number in `--sequence`, or None for "".
 
-    Raises `UsageError` for anything but 1 to 20 digits.
+    Raises `UsageError` for anything other than 1 to 20 digits.
     """
     text = text.strip()
     if text and not _NUMBER.fullmatch(text):
-        hint = "write a number that grows with every build, up to 20 digits"
+        hint = "use a number that increases with every build, up to 20 digits"
         raise UsageError(f"--sequence: {text[:50]!r} is not a build number", hint=hint)
     return int(text) if text else None
 
@@ -130,7 +129,7 @@ def created_of(text: str) -> str:
 
 
 def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
-    """Tell whether the job's own source is the build's source, as far as both are known."""
+    """Return whether the job's source is the build's source, as far as both are known."""
     own = job.commit.lower()
     if commit and own and not (commit.startswith(own) or own.startswith(commit)):
         return False
@@ -164,24 +163,24 @@ _REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 
 
 def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the repository's URL and the number of the pull request that this job runs for.
+    """Return the repository's URL and the number of this job's pull request.
 
-    Raises `UsageError`, which names the variables that are missing.
+    Raises `UsageError` with the missing variables.
     """
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's names
+    if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's variables
         return _number_of_actions(known)
     requests = [(system.marker, system.request) for system in SYSTEMS if system.request]
     for marker, request in requests:
         if marker not in known:
             continue
         number = next((known[name] for name in request.numbers if name in known), "")
-        if match := _PAGE.fullmatch(number):  # CircleCI has the page
+        if match := _PAGE.fullmatch(number):  # CircleCI has the URL
             number = match[1]
         if not _REQUEST.fullmatch(number):
             said = f"is {number[:100]!r}" if number else "is not set"
             raise UsageError(
-                f"--comment: this job does not run for a pull request: {request.numbers[-1]}"
+                f"--comment: this job is not running for a pull request: {request.numbers[-1]}"
                 f" {said}",
                 hint=request.hint,
             )
@@ -189,26 +188,26 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
         if not repository:
             names = " or ".join(text.strip("{}") for text in request.repositories)
             raise UsageError(
-                "--comment: cannot tell the pull request's repository",
+                "--comment: cannot detect the pull request's repository",
                 hint=f"set {names}",
             )
         return repository, number
     names = ", ".join(request.numbers[-1] for _, request in requests)
-    hint = f"run it in a job of a pull request, or set one of {names}"
+    hint = f"run it in a pull request job, or set one of {names}"
     if "GITHUB_REF" in known:
-        hint += "; GITHUB_REF counts only together with GITHUB_REPOSITORY"
-    raise UsageError("--comment: no variable of a CI system contains a pull request", hint=hint)
+        hint += "; GITHUB_REF is used only together with GITHUB_REPOSITORY"
+    raise UsageError("--comment: there are no CI variables for a pull request", hint=hint)
 
 
 def _number_of_actions(known: Mapping[str, str]) -> tuple[str, str]:
-    """Return the pull request in the reference, else the one in the event.
+    """Return the pull request in GITHUB_REF, else the one in the event.
 
-    In `pull_request_target`, the reference is the base branch.
+    In `pull_request_target`, GITHUB_REF is the base branch.
     """
     repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", known)
     if not repository:
         raise UsageError(
-            "--comment: cannot tell the pull request's repository",
+            "--comment: cannot detect the pull request's repository",
             hint="set GITHUB_SERVER_URL",
         )
     reference = known.get("GITHUB_REF", "")
@@ -218,20 +217,19 @@ def _number_of_actions(known: Mapping[str, str]) -> tuple[str, str]:
     if number := _in_the_event(path):
         return repository, number
     event = (
-        f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) names none"
+        f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) does not have one"
         if path
         else "GITHUB_EVENT_PATH is not set"
     )
     message = (
-        "--comment: this job does not run for a pull request: GITHUB_REF is"
-        f" {reference[:200]!r}, and"
-        f" {event}"
+        "--comment: this job is not running for a pull request: GITHUB_REF is"
+        f" {reference[:200]!r}, and {event}"
     )
-    raise UsageError(message, hint="run it in a workflow that is started on: pull_request")
+    raise UsageError(message, hint="run it in a workflow that is triggered on pull_request")
 
 
 def _in_the_event(path: str) -> str:
-    """Return the number in the event's file, or "" if there is none, or the file cannot be read."""
+    """Return the number in the event file, or "" if there is none or the file cannot be read."""
     try:
         event: Any = parsed_json(read_text(path)) if path else {}
         request = event.get("pull_request") or (

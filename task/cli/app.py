@@ -1,10 +1,9 @@
-"""The command line as one Typer app. It turns every error into a line on stderr and an exit code.
+"""The command line as a Typer app. It turns every error into a line on stderr and an exit code.
 
-A command's file in this folder is imported when the command is called, which Click calls lazy
-loading of subcommands. `run` does not import what only `wait`, `lint` and the others need, and does
-not create their options. `task.wiring` imports only the clients that a run uses. Together, this
-saves almost half of the processor time at the start, which matters when many pods start on one
-node.
+A command's module is imported only when the command is called (lazy loading of subcommands in
+Click). `run` does not import the modules of `wait`, `lint`, and others, or create their options.
+`task.wiring` imports only the clients that a run uses. Together, this saves almost half of the CPU
+time at startup, which matters when many pods start on one node.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ SHOWN_BY_TYPER = {
 
 
 class About(NamedTuple):
-    """What the help says of a command."""
+    """The help of a command."""
 
     sentence: str
     examples: tuple[str, ...]
@@ -53,8 +52,8 @@ class About(NamedTuple):
 
 
 GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
-# The groups in the help, in their order. Each command has its sentence, examples, and the page
-# about it. The sentence is here, so that `--help` need not import what all commands use.
+# The command groups in the help, in order. Each command has a sentence, examples, and a
+# documentation page. The sentences are here so that `--help` does not have to import every command.
 GROUPS = {
     "Update": {
         "run": About(
@@ -68,7 +67,8 @@ GROUPS = {
             "reference.md",
         ),
         "scan": About(
-            "Ask the registries for the newest allowed tag of every tracked image, then continue as run does.",
+            "Look up the newest allowed tag of every tracked image in the registries, then"
+            " continue like run.",
             (
                 "--applications cluster --dry-run",
                 "--applications cluster --application 'team-a/*' --minimum-age 3d",
@@ -76,8 +76,8 @@ GROUPS = {
             "registry.md#scan",
         ),
         "promote": About(
-            "Bring the versions of some Applications to others, if the rules of the others"
-            " allow it.",
+            "Promote versions from some Applications to others, if the rules of the target"
+            " Applications allow it.",
             (
                 "--from web-staging --to web-production --applications argocd",
                 "--from 'staging/*' --to 'production/{name}' --healthy --applications cluster",
@@ -88,7 +88,7 @@ GROUPS = {
     },
     "By hand": {
         "rollback": About(
-            "Go back to an older tag and hold the image there, in one commit.",
+            "Roll back to an older tag and hold the image there, in one commit.",
             (
                 'web --to previous --reason "errors at checkout" --applications argocd',
                 "web --alias api --to 1.4.2 --applications apps/",
@@ -96,7 +96,7 @@ GROUPS = {
             "how-to/rollback.md",
         ),
         "hold": About(
-            "Keep images at their current version. Later builds are remembered, not written.",
+            "Keep images at their current version. Later builds are remembered but not written.",
             (
                 'web --reason "load test" --until 3d --applications argocd',
                 'web --alias api --reason "incident 42" --applications apps/',
@@ -104,14 +104,14 @@ GROUPS = {
             "how-to/rollback.md",
         ),
         "release": About(
-            "End a hold and write the newest build that waits behind it.",
+            "End a hold and write the newest waiting build.",
             ("web --applications argocd", "web --discard --applications argocd"),
             "how-to/rollback.md",
         ),
     },
-    "Look": {
+    "Inspect": {
         "plan": About(
-            "Show what run would do, with the exact diff, and write nothing.",
+            "Show what run would do, with the exact diff, without writing anything.",
             (
                 "--image ghcr.io/acme/web:1.5.0 --applications apps/",
                 f"--image ghcr.io/acme/web:1.5.0 --applications '{GITOPS}' --comment",
@@ -119,7 +119,7 @@ GROUPS = {
             "deployments.md",
         ),
         "status": About(
-            "Show each image: its version in Git and in the cluster, its holds and its last"
+            "Show each image's version in Git and in the cluster, its holds, and its recent"
             " builds.",
             (
                 "web --applications argocd",
@@ -129,14 +129,14 @@ GROUPS = {
             "status.md",
         ),
         "lint": About(
-            "Check the annotations of all Applications, and the repository's config, and list every"
-            " problem with its fix.",
+            "Check all Applications' annotations and the repository's config, and list every"
+            " problem with a fix.",
             ("apps/", ". -o sarif", "apps/ config.yaml --from-image-updater"),
             "lint.md",
         ),
         "check": About(
-            "Judge every change of a version between two commits by the rules, as a required check"
-            " of pull requests.",
+            "Judge every version change between two commits by the rules, as a required check"
+            " for pull requests.",
             (
                 "--base origin/main --head HEAD --applications apps/",
                 "--applications apps/ --comment",
@@ -152,14 +152,15 @@ GROUPS = {
             "rollouts.md#wait-for-another-commit",
         ),
         "report": About(
-            "Show the report of a run again, or turn it into an HTML page.",
+            "Show a run's report again, or convert it to an HTML page.",
             ("report.json", "report.json --html report.html"),
             "observability.md#a-page-of-a-run",
         ),
     },
     "Try": {
         "demo": About(
-            "Try it on a throw-away repository: one build, the decisions, the diff and the commit.",
+            "Try an update in a throwaway repository: one build, the decisions, the diff, and"
+            " the commit.",
             ("", "--keep"),
             "tutorial.md",
         ),
@@ -169,10 +170,10 @@ COMMANDS = {name: about for commands in GROUPS.values() for name, about in comma
 
 
 class GroupedCommands(TyperGroup):
-    """The whole, whose help has a section for each group of commands."""
+    """The root command, with a help section for each command group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections in their order."""
+        """Write the sections in order."""
         del ctx
         width = max(map(len, COMMANDS))  # the same in all sections
         for group_name, commands in GROUPS.items():
@@ -185,7 +186,7 @@ class GroupedCommands(TyperGroup):
 class CommandFiles(Mapping[str, TyperCommand]):
     """Maps each command to the function of the same name.
 
-    The commands that write are in `update.py`; the others have their own files.
+    Commands that write are in `update.py`. The others have their own modules.
     """
 
     def __getitem__(self, name: str) -> TyperCommand:
@@ -205,8 +206,8 @@ class CommandFiles(Mapping[str, TyperCommand]):
 
 @cache
 def _command(name: str) -> TyperCommand:
-    # A signal in the middle would leave modules half imported, and the results of a stopped run
-    # need this one again.
+    # A signal here would leave modules half imported, and a stopped run needs this one again for
+    # its results.
     kind = kind_of(name)
     with shutdown.shield():
         update = kind.writes or kind.takes_images
@@ -218,20 +219,20 @@ def _command(name: str) -> TyperCommand:
     app.command(
         name,
         cls=GroupedHelp,
-        # After \b, Click keeps the lines as they are.
+        # After \b, Click does not rewrap the lines.
         help=f"{first}\n\n\b\nExamples:\n{shown}\n\n\b\nDocumentation: {DOCS}/{page}",
-        # Typer shortens the help in the list of commands, unless it is given as this
+        # without this, Typer shortens the help in the list of commands
         short_help=first,
         context_settings={
             "help_option_names": ["-h", "--help"]
-        },  # Click keeps those of a command's first context
+        },  # Click keeps the names from a command's first context
     )(function)
     return cast("TyperCommand", get_command(app))
 
 
 VARIABLES = (
-    "image-update help COMMAND shows the options of a command. Each of them can also be set by a "
-    "variable: --git-username by IMAGE_UPDATE_GIT_USERNAME."
+    "image-update help COMMAND shows a command's options. Each option can also be set with a"
+    " variable, such as IMAGE_UPDATE_GIT_USERNAME for --git-username."
 )
 app = typer.Typer(
     name="image-update",
@@ -296,7 +297,7 @@ def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends
             or 0
         )
     except SystemExit as end:
-        # Typer ends the program after any broken pipe; only one while it prints help is harmless
+        # Typer exits after any broken pipe, which is harmless only while it is printing help
         broken = end.__context__
         if isinstance(broken, BrokenPipeError) and not SHOWN_BY_TYPER.intersection(argv):
             return _defect(broken, call)
@@ -324,7 +325,7 @@ def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends
 
 
 def _flags_of_commands() -> dict[str, list[str]]:
-    """Return the flags of each command that its help shows."""
+    """Return the flags that each command's help shows."""
     return {
         name: [
             flag
@@ -339,7 +340,7 @@ def _flags_of_commands() -> dict[str, list[str]]:
 def _defect(error: Exception, call: Call) -> int:
     code = _end_with(
         TaskError(
-            f"a defect of image-update: {type(error).__name__}",
+            f"a defect in image-update: {type(error).__name__}",
             hint="please report it with the traceback",
         ),
         call,
@@ -349,8 +350,8 @@ def _defect(error: Exception, call: Call) -> int:
 
 
 def _end_with(error: TaskError, call: Call) -> int:
-    """Print the error once, and write the results of a failed run,
-    because a CI host waits for them.
+    """Print the error, and write the results of a failed run for the CI host that is waiting for
+    them.
     """
     code = shutdown.code_of_run([error.trouble])
     message = call.in_words_of_the_form(str(error))
@@ -369,7 +370,7 @@ def _end_with(error: TaskError, call: Call) -> int:
             code,
         )
         output = record_of(ResultOptions, call.given)
-        with shutdown.shield():  # an error here stays silent, because the run has failed already
+        with shutdown.shield():  # errors here stay silent, because the run has already failed
             if not kind_of(call.command).reports:
                 hand_over(results(failure), output, call.environ)
             else:

@@ -1,6 +1,4 @@
-"""One call of the command: its variables and words, before its options are read,
-or if they cannot be read.
-"""
+"""One call of the command: its variables and arguments, even if its options cannot be parsed."""
 
 from __future__ import annotations
 
@@ -23,16 +21,16 @@ from task.secret import Secret
 from task.settings import SECRETS, every_option
 from task.text import nearest
 
-# What a host calls: these hand over results, however they end.
+# The commands that CI hosts call. They hand over results, however they end.
 HOSTED = commands_that(lambda command: command.hosted)
 
 
 class Adopted(NamedTuple):
-    """What the parameters of a form became."""
+    """The result of adopting a form's parameters."""
 
-    called: Mapping[str, str] = {}  # what the form calls each variable
+    called: Mapping[str, str] = {}  # the form's name for each variable
     fields: Collection[str] = ()  # the names of the form's parameters
-    words: Sequence[str] = ()  # of `options`, for the command line
+    words: Sequence[str] = ()  # from `options`, for the command line
     mistake: UsageError | None = None
 
 
@@ -42,18 +40,18 @@ def adopt(
     commands: Mapping[str, Any],
     options: Sequence[str] = (),
 ) -> Adopted:
-    """Make the parameters variables of the command's options.
+    """Turn the parameters into variables for the command's options.
 
-    `options` are the arguments of a Tekton step. An empty parameter counts as not given, and so
-    does one with its default, which every step has.
+    `options` are the arguments of a Tekton step. A parameter that is empty or has its default value
+    counts as not given, because every step passes it.
     """
     given = _parameters_in(environ)
     if not given:
         return Adopted()
     if not command:
         mistake = UsageError(
-            f"the parameter `command` is missing; it is one of {', '.join(HOSTED)}",
-            hint="choose one of them",
+            f"the parameter `command` is missing; the commands are {', '.join(HOSTED)}",
+            hint="set it to one of them",
         )
         return Adopted(mistake=mistake)
     entries = [*options, *given.pop("options", "").splitlines()]
@@ -69,7 +67,7 @@ def adopt(
         for name, variable in taken.items()
         if name in given or (name in fields and variable not in environ)
     }
-    if command not in HOSTED:  # a script of the job may call `report` as well
+    if command not in HOSTED:  # a script in the job may also call `report`
         return Adopted(called, fields)
     refused = [name for name in given if name not in taken]
     if refused:
@@ -83,7 +81,7 @@ def adopt(
 
 
 def _parameters_in(environ: MutableMapping[str, str]) -> dict[str, str]:
-    """Take the variables of a form's parameters out of the environment."""
+    """Remove a form's parameters from the environment, and return them."""
     return {
         name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
         for name in sorted(environ)
@@ -103,26 +101,26 @@ def _parameters_not_taken(
         if others
         else ""
     )
-    message = f"{', '.join(refused)}: {command} takes no such parameter"
-    return UsageError(message, hint=f"leave {it} out{hint}")
+    message = f"{', '.join(refused)}: not a parameter of {command}"
+    return UsageError(message, hint=f"remove {it}{hint}")
 
 
 def variables(params: Collection[Any]) -> dict[str, str]:
-    """Return the variables of a command's options, by the names of the hosts' parameters."""
+    """Return the variables of a command's options by the names of the hosts' parameters."""
     return {
         parameter_of(param): str(param.envvar) for param in params if getattr(param, "envvar", None)
     }
 
 
 def parameter_of(param: Any) -> str:
-    """Return what hosts call an option."""
+    """Return the name that hosts use for an option."""
     return "names" if param.name == "app" else str(param.opts[0]).removeprefix("--")
 
 
 def defaults() -> dict[str, str]:
-    """Return the default of each option as a string, by the name of the parameter.
+    """Return each option's default as a string, by parameter name.
 
-    It is "" if the repository's own config decides what is not given.
+    It is "" if the repository's config provides the default.
     """
     return {
         (option.flag or field.name).removeprefix("--").replace("_", "-"): _text(field.default)
@@ -137,15 +135,15 @@ def _text(default: Any) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-# Kubernetes sets these in every container for each Service of its namespace, even for one named
-# image-update-….
+# Kubernetes sets these in every container for each Service in its namespace, even for a Service
+# named image-update-….
 OF_A_SERVICE = re.compile(
     r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)"
 )
 
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Return a warning for each unknown variable that looks like one of ours, without its value."""
+    """Return a warning for each unknown variable with our prefix, without its value."""
     known = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
     found = []
     for name in sorted(
@@ -157,14 +155,14 @@ def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
         hint = (
             f"did you mean {near}?"
             if near
-            else "see the list of options in the reference, or remove it"
+            else "see the options in the reference, or remove the variable"
         )
         found.append(Problem(Trouble.warning("usage", f"unknown variable {name}", hint)))
     return tuple(found)
 
 
 class Call:
-    """The call, which commands find in `context.obj`."""
+    """A call of the command. Commands get it from `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
         self._group = group
@@ -180,13 +178,13 @@ class Call:
         self._words = [*(() if has_options else argv[1:]), *adopted.words]
         self.argv = [*argv[:1], *self._words]
         if self.mistake and self.command not in HOSTED:
-            self.command = "run"  # whose options say where the results of the failed step go
+            self.command = "run"  # its options say where a failed step writes its results
         self.environ: Mapping[str, str] = dict(os.environ)
 
     @cached_property
     def _read(self) -> Any:
-        """Return what can be read from a line that may have a mistake,
-        or None if it names no command.
+        """Return what can be parsed of a possibly invalid command line, or None if it has no
+        command.
         """
         return self.command and self._group.commands[self.command].make_context(
             self.command,
@@ -198,9 +196,9 @@ class Call:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """Return the readable options by name.
+        """Return the options that can be read, by name.
 
-        A line with a mistake still says where the results go.
+        Even an invalid command line says where to write the results.
         """
         return (
             {option: value for option, value in self._read.params.items() if value is not None}
@@ -210,9 +208,10 @@ class Call:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return the flags whose values come from variables, and what an error calls them instead.
+        """Return the flags whose values come from variables, with the names that errors use for
+        them.
 
-        That is the variable, or the parameter of a host.
+        That is the variable or the host's parameter.
         """
         if not self._read:
             return {}
@@ -230,7 +229,7 @@ class Call:
         }
 
     def in_words_of_the_form(self, text: str) -> str:
-        """Return a text that calls an option as the form does, where it is a parameter."""
+        """Return a text with the form's names for options that are parameters."""
         return re.sub(
             r"--([a-z][a-z-]*)(=?)",
             lambda flag: flag[1] + (flag[2] and ": ") if flag[1] in self._fields else flag[0],
@@ -241,7 +240,7 @@ class Call:
     def log(self) -> Log:
         """Return the log.
 
-        It begins with warnings about unknown variables, which may explain later errors.
+        It starts with warnings about unknown variables, which may explain later errors.
         """
         form = self.given.get("log_format", "auto")
         if form == "auto":

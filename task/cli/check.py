@@ -1,4 +1,4 @@
-"""`check`: judges every change of a version between two commits, and tells it where people look."""
+"""`check`: judges every version change between two commits, and reports the result."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from task.wiring.world import RealWorld
 
 
 def check(settings: Settings, call: Call) -> int:
-    """Judge every change of a version between two commits by the rules, as a required check of
-    pull requests.
+    """Judge every version change between two commits by the rules, as a required check for pull
+    requests.
     """
     return published(settings, call, carry_out, settings.check)
 
@@ -31,7 +31,7 @@ def carry_out(
     log: Log,
     shielded: ExitStack,
 ) -> Report:
-    """Judge the change, and return the report. Nothing is written."""
+    """Judge the change, and return the report, without writing anything."""
     compared = compared_of(settings.check, environ)
     job = job_of(settings, (), environ)
     world = RealWorld(settings, environ, log, job.scope)
@@ -47,6 +47,8 @@ def carry_out(
 
 
 def _attach_admitted(report: Report, log: Log) -> None:
-    """Show each admitted version at its line. What is refused is an error with its line."""
+    """Show each admitted version at its line. Refused versions are errors, which have their own
+    line.
+    """
     for admitted in report.updates:
         log.notice(admitted.subscription.application.key, admitted.because, admitted.place)

@@ -1,8 +1,8 @@
-"""Makes a Typer command from a function and the fields that are its options, with its help.
+"""Creates a Typer command, with its help, from a function and the fields that define its options.
 
-Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain
-help cuts nothing. `--help` shows the options that most users of the command need. `--help-all`
-shows all, each with its variable.
+Typer's own help draws boxes and, at 80 columns, truncates long names and variables. Click's plain
+help does not. `--help` shows the options that most users of the command need. `--help-all` shows
+all options with their variables.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "
 
 
 def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
-    """Return the function from whose signature Typer makes the options of a command.
+    """Return a function with the signature from which Typer creates a command's options.
 
-    `body` gets the settings and the call. The demo, which takes no settings, gets the option that
-    it declares itself.
+    `body` is called with the settings and the call. The demo has no settings, and is called with
+    the option that it declares itself.
     """
 
     def called(
         context: typer.Context,
         **_given: Any,
-    ) -> int:  # Typer hands over None for an empty list
-        shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
+    ) -> int:  # Typer passes None for an empty list
+        shutdown.check()  # a signal during the imports did not raise, and stdin may never end
         if command in TAKEN:
             return body(settings_of(command, context.params), context.obj)
         return body(**context.params)
@@ -67,7 +67,7 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
 def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     """Return the settings of a call.
 
-    `given` is what Typer has read. Raises `UsageError` if they do not match.
+    `given` is what Typer has parsed. Raises `UsageError` for options that cannot be combined.
     """
     taken = TAKEN[command]
     kinds = get_type_hints(Settings)
@@ -82,7 +82,7 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
 
 
 def record_of(record: type, given: Mapping[str, Any]) -> Any:
-    """Return the record with what is given. A field without a value keeps its default."""
+    """Return the record with the given values. Other fields keep their defaults."""
     return record(
         **{field.name: given[field.name] for field in fields(record) if field.name in given}
     )
@@ -95,7 +95,7 @@ def _typer_parameter(
     *,
     needed: bool,
 ) -> inspect.Parameter:
-    """Return the parameter from which Typer makes the option of this field.
+    """Return the parameter from which Typer creates the field's option.
 
     For a bool, it is `--x/--no-x`.
     """
@@ -112,7 +112,7 @@ def _typer_parameter(
         metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
-        parser=None if many or flag else str,  # `_reader` takes texts, whatever the default is
+        parser=None if many or flag else str,  # `_reader` expects strings, whatever the default is
         callback=_reader(field, option, default, flag=flag, needed=needed),
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
@@ -140,11 +140,11 @@ def _reader(
     flag: bool,
     needed: bool,
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
-    """Return the callback that makes the value of the field from what is given."""
+    """Return the callback that converts the given value to the field's value."""
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
         given = _given(context, param, value, option, default)
-        if flag:  # its variable is that of `--x`, and a blank one counts as not given
+        if flag:  # its variable is that of `--x`; a blank variable counts as not given
             return value if given.is_given else field.default
         found = option.read(given)
         if needed and not found:
@@ -172,17 +172,17 @@ def _given(
     found = context.get_parameter_source(str(param.name))
     source = SOURCES.get(found.name if found else "", "default")
     if source == "variable":
-        value = os.environ[str(param.envvar)]  # whole: Typer splits it at blanks
+        value = os.environ[str(param.envvar)]  # whole: Typer splits it at spaces
     values = () if source == "default" else value if isinstance(value, list | tuple) else (value,)
     return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
 
 
-# what cannot be NAME or NAMESPACE/NAME, or will not be
+# words that are files, not NAME or NAMESPACE/NAME
 _PAGE = re.compile(r"-|.*\.html?|\.{0,2}/.*")
 
 
 class GroupedHelp(TyperCommand):
-    """A command whose help has a section for each `rich_help_panel` of its options."""
+    """A command with a help section for each `rich_help_panel` of its options."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words after the command's name.
@@ -197,11 +197,11 @@ class GroupedHelp(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the value of `--html` if it is missing,
-        because Typer has no options with an optional value.
+        """Insert a value for `--html` if it has none, because Typer does not support optional
+        values.
 
-        After `report --html`, the only other word is the report to read, and not the page to write.
-        Raises `UsageError` if the word may be a name.
+        After `report --html`, a single word is the report to read, not the page to write. Raises
+        `UsageError` if the word could be the name of an Application.
         """
         if "--html" in args and any(param.name == "html" for param in self.params):
             at = args.index("--html")
@@ -214,14 +214,16 @@ class GroupedHelp(TyperCommand):
                 args = [*args[:at], "--html=-", *args[at + 1 :]]
             elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
                 hint = (
-                    f"for a file, write --html={following}; for an Application, write {following}"
+                    f"for a file, use --html={following}; for an Application, use {following}"
                     " --html"
                 )
-                raise UsageError(f"--html: is {following!r} a file or an Application?", hint=hint)
+                raise UsageError(
+                    (f"--html: {following!r} could be a file or an Application"), hint=hint
+                )
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the sections in their order."""
+        """Write the sections in order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         left_out = 0
         declared = {field.name: option for field, _, option in options_of(str(self.name))}
@@ -248,7 +250,9 @@ class GroupedHelp(TyperCommand):
         formatter.write_text(FOOT)
 
     def _is_common(self, option: Option | None) -> bool:
-        """Tell whether `--help` shows an option. Typer's own, such as `--help`, are no options."""
+        """Return whether `--help` shows an option. Typer's own options, such as `--help`, are
+        always shown.
+        """
         if option is None:
             return True
         if isinstance(option.common, tuple):
@@ -300,7 +304,7 @@ def _help_row(
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
-        shown = param.opts[0]  # `--no-x` is useful only if a variable or the default switches it on
+        shown = param.opts[0]  # `--no-x` is useful only if a variable or the default turns it on
     elif any(option.brief):
         shown = shown.replace(option.metavar, option.brief[0])
         text = option.brief[1]

@@ -1,4 +1,4 @@
-"""`demo`: shows what a run does on a throw-away repository. It needs only Python and git."""
+"""`demo`: shows what a run does in a throwaway repository. It needs only Python and git."""
 
 import os
 import shutil
@@ -60,10 +60,12 @@ FILES = {
 def demo(
     *,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the repository, to try things out.")
+        bool, typer.Option("--keep", help="Keep the repository so that you can experiment with it.")
     ] = False,
 ) -> int:
-    """Try it on a throw-away repository: one build, the decisions, the diff and the commit."""
+    """Try an update in a throwaway repository: one build, the decisions, the diff, and the
+    commit.
+    """
     folder = tempfile.mkdtemp(prefix="image-update-demo-")
     try:
         return _play(folder)
@@ -118,7 +120,7 @@ def _play(folder: str) -> int:
     verdicts = sorted(unusable.verdict for unusable in report.decisions)
     same = [item.tree for item in plan.commits] == [item.tree for item in report.commits]
     if verdicts != ["refuse", "update", "update"] or not same:
-        sys.stderr.write("the demo did not do what it shows; please report this\n")
+        sys.stderr.write("the demo did not work as expected; please report this\n")
         return int(Exit.DEFECT)
     return report.exit
 

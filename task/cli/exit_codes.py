@@ -1,20 +1,20 @@
-"""What each exit code means, as `image-update help exit-codes` and the foot of the help say it.
+"""What each exit code means, for `image-update help exit-codes` and the end of the help.
 
-`errors.exit_of` chooses the code of a run.
+`errors.exit_of` chooses a run's code.
 """
 
 from __future__ import annotations
 
-# The words of the table in docs/reference.md, which also says who acts.
+# The words of the table in docs/reference.md, which also says who has to act.
 MEANINGS = {
     "0": "updated, unchanged, or skipped by the rules",
-    "1": "a defect of Image Update, with a traceback on stderr",
-    "2": "wrong usage",
-    "3": "an annotation, target or source is wrong",
-    "4": "no access: credentials, permissions, a host key, a hook, a protected branch",
-    "5": "what --require-update, --require-match, status --fail-on or check looks for",
-    "6": "with --wait: the rollout failed or took too long",
-    "75": "temporary: something was unreachable, or others kept pushing; run it again",
+    "1": "a defect in Image Update, with a traceback on stderr",
+    "2": "usage error",
+    "3": "an annotation, target, or source is invalid",
+    "4": "no access: credentials, permissions, a host key, a hook, or a protected branch",
+    "5": "a condition that --require-update, --require-match, status --fail-on, or check reports",
+    "6": "with --wait: the rollout failed or timed out",
+    "75": "temporary failure: something was unreachable, or others kept pushing; run it again",
     "130, 143": "interrupted, terminated; no push is half done",
 }
 WIDTH = max(map(len, MEANINGS))
@@ -23,7 +23,7 @@ TABLE = "\n".join(
         "Exit codes:",
         *(f"  {code.ljust(WIDTH)}  {meaning}" for code, meaning in MEANINGS.items()),
         "",
-        "If several apply, it is the first of 1, 2, 75, 4, 3, 6, 5.",
+        "If several apply, the first of 1, 2, 75, 4, 3, 6, 5 is used.",
     )
 )
 FOOT = "Exit codes: 0 is success; image-update help exit-codes explains the others"

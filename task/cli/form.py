@@ -1,7 +1,7 @@
-"""The parameter `options` of a host's form: options without a parameter of their own.
+"""The `options` parameter of a host's form, for options that do not have their own parameter.
 
-Dashboards draw a field for each parameter, so only those that people fill in are parameters.
-Everything else is written as on the command line, one option per line. No shell reads it.
+Dashboards draw a field for each parameter, so only options that people fill in are parameters. All
+others are written as on the command line, one option per line. No shell reads them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from task.cli.mistakes import unknown_option
 from task.errors import UsageError
 from task.option import variable_of
 
-# After this word, the arguments are those of `options`. Tekton hands over an array in no other way.
+# The arguments after this word are those of `options`. Tekton can pass an array only as arguments.
 MARK = "--options"
 _ENTRY = re.compile(r"(--[a-z][a-z0-9-]*)(?:\s*=\s*|\s+|$)(.*)", re.DOTALL)
-# The manifest says where the host reads the results, and where it mounts certificates and logins.
+# The manifest sets where the host reads results, and where it mounts certificates and credentials.
 _RESULTS = ("--results-dir", "--dotenv")
 _MOUNTED = ("--basic-auth-directory", "--ca-file", "--report")
-# Files with a secret that the manifest may pass as a variable.
+# Options for secrets that the manifest may pass as variables.
 _SECRETS = {
     "--ssh-key-file": "IMAGE_UPDATE_SSH_KEY",
     "--github-app-key-file": "IMAGE_UPDATE_GITHUB_APP_KEY",
@@ -36,11 +36,11 @@ def arguments(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> list[str]:
-    """Return what `options` adds to the command line.
+    """Return the arguments that `options` adds to the command line.
 
-    `flags` has the options of each command, as Typer knows them, and `parameters` the names of the
-    form's other parameters. Raises `UsageError` for an entry that is not an option, or that the
-    form or the manifest gives.
+    `flags` has the Typer options of each command, and `parameters` the names of the form's other
+    parameters. Raises `UsageError` for an entry that is not an option, or that the form or the
+    manifest already sets.
     """
     known = {name: flag for flag in flags[command] for name in (*flag.opts, *flag.secondary_opts)}
     texts = (entry.strip() for entry in entries)
@@ -67,11 +67,11 @@ def _as_argument(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> str:
-    """Return what one entry adds: "" if its value is empty, which counts as not given."""
+    """Return the argument for one entry, or "" if its value is empty, which counts as not given."""
     entry = _ENTRY.fullmatch(text)
     if entry is None:
-        hint = "write one option per line, as --name value or --name=value; names begin with --"
-        raise UsageError(f"options: {text[:200]!r} is not an option with its value", hint=hint)
+        hint = "use one option per line, as --name value or --name=value; names start with --"
+        raise UsageError(f"options: {text[:200]!r} is not a valid option", hint=hint)
     name = entry[1]
     value = entry[2].strip()
     _refuse_what_is_given(name, known.get(name), parameters, environ)
@@ -82,13 +82,13 @@ def _as_argument(
     if known[name].is_flag:
         if value:
             switch = str(known[name].opts[0])
-            hint = f"write {switch} or --no-{switch.removeprefix('--')} alone"
-            raise UsageError(f"options: {name} takes no value", hint=hint)
+            hint = f"use {switch} or --no-{switch.removeprefix('--')} without a value"
+            raise UsageError(f"options: {name} does not take a value", hint=hint)
         return name
     if text.endswith("=") and not value:
         return ""
     if not value:
-        raise UsageError(f"options: {name} needs a value", hint=f"write {name} value")
+        raise UsageError(f"options: {name} requires a value", hint=f"use {name} value")
     return f"{name}={value}"
 
 
@@ -98,21 +98,21 @@ def _refuse_what_is_given(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> None:
-    """Raise `UsageError` for an option that repeats a parameter or undoes what is set."""
+    """Raise `UsageError` for an option that repeats a parameter or overrides the manifest."""
     first = str(option.opts[0]) if option is not None else name
     named = first.removeprefix("--")
     if named in parameters:
         raise UsageError(
-            f"options: {name} is a parameter of its own",
-            hint=f"set the parameter {named}",
+            f"options: {name} has its own parameter",
+            hint=f"set the parameter {named} instead",
         )
     if first in _RESULTS or (first in _MOUNTED and variable_of(first) in environ):
-        raise UsageError(f"options: the manifest sets {name}", hint="leave it out")
+        raise UsageError(f"options: the manifest already sets {name}", hint="remove it")
     secret = _SECRETS.get(first, "")
     if secret and environ.get(secret, "").strip():
-        hint = "leave it out, or remove the key from the secret"
+        hint = "remove the option, or remove the key from the secret"
         raise UsageError(
-            f"options: the manifest's secret already gives what {name} reads",
+            f"options: {name} duplicates a credential in the manifest's secret",
             hint=hint,
         )
 

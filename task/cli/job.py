@@ -1,4 +1,4 @@
-"""Settings → what one run has to do. Raises `UsageError` for a value that no option can have."""
+"""Settings → the job of one run. Raises `UsageError` for an invalid value."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GivenImages:
-    """The images of a run: those of one build, or of events, each a build of its own."""
+    """The images of a run: from one build, or from events, each of which is a separate build."""
 
     images: tuple[Image, ...] = ()
     events: Events | None = None
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether all events are something else than a push of a tagged image."""
+        """Whether none of the events is a push of a tagged image."""
         return self.events is not None and not self.images
 
 
 def given_images(given: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
-    """Return the images that the options name, and those in the files of `--images-from`."""
+    """Return the images from the options and from the `--images-from` files."""
     if not given.images_from:
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
     # for this option only, because it knows the events of fifteen registries
@@ -69,7 +69,7 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
     if STDIN in given.images_from and STDIN in applications:
         raise UsageError(
             "--images-from - and --applications - both read stdin",
-            hint="give one of them a file",
+            hint="use a file for one of them",
         )
     found = read_images_from(given.images_from, given.images_format, given.images_registry)
     if found.events is None:
@@ -81,17 +81,20 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
 
 
 def _check_beside_events(given: EventOptions, found: ImagesFrom) -> None:
-    """Raise `UsageError` for what one build has, and events have themselves."""
+    """Raise `UsageError` for options of a single build, which events provide themselves."""
     fields = ("image", "image_digest", "tag", "sequence", "source_commit", "created")
     if found.built:
         raise UsageError(
             "--images-from: a builder's file cannot be mixed with events",
-            hint="run it once for each of them",
+            hint="run it once for each",
         )
     for field in fields:
         if getattr(given, field):
-            hint = "leave it out: each event is a build of its own, with its own identity"
-            raise UsageError(f"{flag_of(field)} with events: it is for a single build", hint=hint)
+            hint = "remove it: each event is a separate build with its own identity"
+            raise UsageError(
+                f"{flag_of(field)} cannot be used with events: it is for a single build",
+                hint=hint,
+            )
 
 
 def job_of(
@@ -100,7 +103,7 @@ def job_of(
     environ: Mapping[str, str],
     events: Events | None = None,
 ) -> Job:
-    """Return the pipeline's job. Raises `UsageError` for an impossible value."""
+    """Return the run's job. Raises `UsageError` for an invalid value."""
     origin = origin_of(environ)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.source_repository or origin.repository)
@@ -157,7 +160,7 @@ def _wording(settings: Settings, origin: Origin) -> Wording:
         template=_template(commits.commit_message_template),
         trailers=_build_trailers(settings, origin),
         command=settings.command,
-        # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
+        # The GitHub API makes the token's owner the author, and nobody else can sign off for them.
         sign_off=False if commits.commit_through == "github" else commits.sign_off,
         push_options=commits.push_option,
     )
@@ -179,7 +182,7 @@ def _requests(
 
 
 def duration_of(option: str, text: str) -> int:
-    """Return the seconds of an option's value, such as 3d. Raises `UsageError`."""
+    """Convert an option's value, such as 3d, to seconds. Raises `UsageError`."""
     try:
         return seconds_of(text) if text else 0
     except Malformed as error:
@@ -187,8 +190,8 @@ def duration_of(option: str, text: str) -> int:
 
 
 def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options about pull requests, except `--pull-request`,
-    that the command line has and no variable.
+    """Return the pull request options, except `--pull-request`, that were set on the command line
+    and not by a variable.
     """
     fields = (
         "pull_request_label",
@@ -206,13 +209,13 @@ def _plan_comment(
     images: tuple[Image, ...],
     environ: Mapping[str, str],
 ) -> PlanComment:
-    """Return the pull request for the plan's comment.
+    """Return the pull request to comment on.
 
-    Plans of other images or Applications have their own comments.
+    Plans for other images or Applications have separate comments.
     """
     if not settings.dry:
         raise UsageError(
-            "--comment is for a plan only",
+            "--comment works only with a plan",
             hint="run image-update plan --comment, or add --dry-run",
         )
     repository, number = request_event(environ)
@@ -240,12 +243,12 @@ def _deployed(
     commit: str,
     environ: Mapping[str, str],
 ) -> DeployedSource | None:
-    """Return what was built, if its deployments are to be shown.
+    """Return the source of the build, if its deployments should be shown.
 
-    Raises `UsageError` if that is unknown.
+    Raises `UsageError` if the source is unknown.
 
-    The commit of what is promoted is known later. The branch is the CI job's, if that job built the
-    commit.
+    A promoted version's commit is determined later. The branch is the CI job's, if that job built
+    the commit.
     """
     if settings.dry or not settings.deployments:
         return None
@@ -254,12 +257,12 @@ def _deployed(
         ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
     ):
         if not value and (name, settings.command) != ("commit", "promote"):
-            hint = f"give {option}; in CI, it comes from variables ({variables} and others)"
-            raise UsageError(f"--deployments: the {name} that was built is unknown", hint=hint)
+            hint = f"set {option}; in CI, it is read from variables such as {variables}"
+            raise UsageError(f"--deployments: cannot tell which {name} was built", hint=hint)
     if not (
         _is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))
     ):
-        hint = "write it as https://host/owner/repository: it is the repository of the source code"
+        hint = "set it to the source code repository, as https://host/owner/repository"
         message = (
             f"--source-repository: cannot show a deployment for {repository!r}: it is not an"
             " https or"
@@ -287,8 +290,8 @@ def _is_remote(url: str) -> bool:
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Return which Applications are considered,
-    and the defaults for settings without an annotation.
+    """Return which Applications to consider, and the defaults for settings without an
+    annotation.
     """
     given = settings.scope
     names = settings.application
@@ -313,9 +316,9 @@ def scope_of(settings: Settings) -> Scope:
 
 
 def _promotion(settings: Settings, repository: str) -> Promotion | None:
-    """Return who gets what runs where.
+    """Return the requested promotion.
 
-    `repository` is that of the CI job, or the one that is named.
+    `repository` is the CI job's repository, or the one from the options.
     """
     if settings.command != "promote":
         return None
@@ -336,20 +339,17 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
-    """Return what a person wants to hold, release or roll back, or None for an event."""
+    """Return the requested hold, release, or rollback, or None for other commands."""
     given = settings.hold
     back = settings.rollback
     hold = None
     if not kind_of(settings.command).by_hand:
         return None
     for name in SECRETS:
-        # A CI system puts the value of a variable into what a person types: GitLab does that for
-        # $NAME.
+        # A CI system may expand variables in what a person types. GitLab does that for $NAME.
         if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
-            hint = (
-                f"write it without the value of {name}: everybody who sees the commit would see it"
-            )
-            raise UsageError("--reason and --by must not have a secret in them", hint=hint)
+            hint = f"remove the value of {name}: everyone who can see the commit would see it"
+            raise UsageError("--reason and --by must not contain a secret", hint=hint)
     if settings.command == "hold" or (settings.command == "rollback" and back.hold):
         by = words_of(given.by or actor_of(environ)[:LONGEST])
         hold = Hold(
@@ -371,32 +371,32 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 
 def _failed_image(text: str) -> Image:
-    """Return the image of `--failed`. Raises `UsageError` for one without a version."""
-    hint = "give the image as it was built: ghcr.io/acme/web:1.2.3"
+    """Return the image of `--failed`. Raises `UsageError` if it has no version."""
+    hint = "use the image as it was built, such as ghcr.io/acme/web:1.2.3"
     try:
         image = parse_image(text)
     except Malformed as error:
         raise UsageError(f"--failed: {error.message}", hint=error.hint or hint) from None
     if not image.version:
-        raise UsageError(f"--failed: {text!r} has no tag and no digest", hint=hint)
+        raise UsageError(f"--failed: {text!r} has neither a tag nor a digest", hint=hint)
     return image
 
 
 def _commit_page(repository: str, commit: str) -> str:
-    """Return the URL of a commit, or its name alone if the repository has no web page."""
+    """Return the URL of a commit, or only its ID if the repository has no web page."""
     if commit and repository.startswith(("https://", "http://")):
         return f"{repository}/commit/{commit}"
     return commit
 
 
 def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
-    """Return what is known about the build. The CI system's facts count only for its own commit."""
+    """Return the trailers about the build. The CI system's facts apply only to its own commit."""
     git = settings.commit
     given = settings.event.source_commit
     for key, _ in git.trailer:
         if not TRAILER_KEY.fullmatch(key):
-            hint = "use letters, digits and dashes only: Ticket=ABC-1"
-            raise UsageError(f"--trailer: {key!r} is not a key", hint=hint)
+            hint = "use only letters, digits, and dashes, as in Ticket=ABC-1"
+            raise UsageError(f"--trailer: {key!r} is not a valid key", hint=hint)
     if given and given != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit = given or origin.commit
@@ -413,13 +413,13 @@ def _template(path: str) -> str | None:
         text = read_text(path)
         check_template(text)
     except OSError as error:
-        hint = "name a readable file"
+        hint = "use a readable file"
         raise UsageError(
             f"--commit-message-template: cannot read {path!r}: {error.strerror}",
             hint=hint,
         ) from None
     except (Malformed, UnicodeDecodeError) as error:
-        hint = "write a Go text/template, as for Image Updater"
+        hint = "use a Go text/template, as in Image Updater"
         raise UsageError(f"--commit-message-template: {error}", hint=hint) from None
     return text
 
@@ -440,9 +440,9 @@ LONGEST = 500  # characters of a reason or a name
 def until_of(text: str, now: str) -> str:
     """Return the end of a hold as RFC 3339 in UTC.
 
-    `text` is a time, a date (from its start) or a duration from `now`.
+    `text` is a time, a date (meaning its start), or a duration from `now`.
 
-    Raises `UsageError` for anything else, and for a time in the past.
+    Raises `UsageError` for anything else and for a time in the past.
     """
     if not text:
         return ""
@@ -454,17 +454,20 @@ def until_of(text: str, now: str) -> str:
             read = datetime.fromisoformat(text)
             end = read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
     except (ValueError, OverflowError):
-        hint = "write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w"
-        raise UsageError(f"--until: {text!r} is not a time", hint=hint) from None
+        hint = (
+            "use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m,"
+            " 12h, 3d, or 2w"
+        )
+        raise UsageError(f"--until: {text!r} is not a time or duration", hint=hint) from None
     if end <= start:
-        raise UsageError(f"--until: {text!r} has already passed", hint="name a time in the future")
+        raise UsageError(f"--until: {text!r} is in the past", hint="use a time in the future")
     return end.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def destination_of(text: str) -> str:
-    """Return what to go back to.
+    """Return the version to roll back to.
 
-    Raises `UsageError` unless it is a tag, a digest, `previous` or `N-back`.
+    Raises `UsageError` unless it is a tag, a digest, `previous`, or `N-back`.
     """
     tag, at, digest = text.partition("@")
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
@@ -475,12 +478,10 @@ def destination_of(text: str) -> str:
         and (not at or DIGEST.fullmatch(digest))
     ):
         return text
-    hint = "write a tag, tag@sha256:…, previous, or 3-back"
-    raise UsageError(f"--to: {text!r} is not a version to go back to", hint=hint)
+    hint = "use a tag, tag@sha256:…, previous, or 3-back"
+    raise UsageError(f"--to: {text!r} is not a version to roll back to", hint=hint)
 
 
 def words_of(text: str) -> str:
-    """Return a reason or a name on one line,
-    without characters that control a terminal or a log.
-    """
+    """Return a reason or name as one line, without characters that control a terminal or a log."""
     return one_line(text)[:LONGEST]

@@ -1,4 +1,4 @@
-"""`lint`: checks the annotations of all Applications, and lists every problem at once."""
+"""`lint`: checks all Applications' annotations, and lists every problem at once."""
 
 import os
 import time
@@ -47,22 +47,21 @@ from task.wiring.world import RealWorld
 
 
 def lint(settings: Settings, call: Call) -> int:
-    """Check the annotations of all Applications, and the repository's config,
-    and list every problem with its fix.
+    """Check all Applications' annotations and the repository's config, and list every problem with
+    a fix.
     """
     settings = _with_sources(settings, call)
     environ = call.environ
     log = call.log
     if not sources(settings, environ):
-        hint = "name their folder or file, as in image-update lint apps/, or . for this folder"
-        raise UsageError("nothing says where to read Applications from", hint=hint)
+        hint = "pass a folder or file, as in image-update lint apps/, or . for the current folder"
+        raise UsageError("cannot tell where to read Applications from", hint=hint)
     form = settings.lint.output
     try:
         found, read, moved = _collect(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
-            # The source is an argument here, and the variable of --applications may say something
-            # else.
+            # The source is an argument here, and the variable of --applications may differ.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if report := lint_views.REPORTS.get(form):
             say(report([(Finding(noted("error", str(error), error.hint)), "", 0)]))
@@ -71,13 +70,13 @@ def lint(settings: Settings, call: Call) -> int:
     wrong = [finding for finding, _, _ in found if finding.severity == "error"]
     code = shutdown.code_of_run(wrong)
     problems = tuple(Problem(finding.trouble, application=finding.application) for finding in wrong)
-    told = f"nothing wrong in {counted(read, 'Application')}"
+    told = f"no errors in {counted(read, 'Application')}"
     tell("lint", told, settings.handed, environ, problems=problems, code=code)
     return code
 
 
 def _show(found: Sequence[Placed], read: int, moved: Migration | None, form: str, log: Log) -> None:
-    """Print the findings in the wanted form."""
+    """Print the findings in the requested format."""
     if form == "json":
         say(lint_views.as_report(found, moved))
         return
@@ -93,9 +92,9 @@ def _show(found: Sequence[Placed], read: int, moved: Migration | None, form: str
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
-    """Return the settings with each SOURCE as one of the `--applications`.
+    """Return the settings with each SOURCE added to `--applications`.
 
-    Its variable counts if neither is given.
+    The variable of `--applications` counts only if there is no SOURCE.
     """
     given = settings.lint.source
     named = settings.sources.applications
@@ -107,14 +106,14 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 
 @dataclass(frozen=True)
 class _Inspected:
-    """What is known about the Applications and their repositories once everything is read."""
+    """The Applications and their repositories, once everything has been read."""
 
     found: Discovered
     texts: Mapping[str, str]  # of the files from Git, by their path
     passed_over: Sequence[Application]
     written: Sequence[Subscription]
     of_repositories: Sequence[Finding]  # about configs and open branches
-    of_owners: Sequence[Finding]  # about those who take a patch back, or want signed commits
+    of_owners: Sequence[Finding]  # about owners that revert a patch or require signed commits
     on_hold: Sequence[Finding]
     moved: Migration | None
 
@@ -124,7 +123,9 @@ def _collect(
     environ: Mapping[str, str],
     log: Log,
 ) -> tuple[list[Placed], int, Migration | None]:
-    """Return all findings, how many Applications were read, and the wanted comparison with AIU."""
+    """Return all findings, the number of Applications read, and the requested comparison with
+    AIU.
+    """
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
     try:
@@ -134,9 +135,9 @@ def _collect(
     read = seen.found.read + len(seen.passed_over)
     placed: list[Placed] = [(item, *_path_and_line(item.origin)) for item in seen.of_repositories]
     if not (read or seen.found.templates or seen.found.problems):
-        hint = "name their folder or file, as in image-update lint apps/"
+        hint = "pass a folder or file, as in image-update lint apps/"
         placed.append(
-            _unplaced("warning", "no Application was found, so nothing was checked", hint)
+            _unplaced("warning", "no Applications were found, so nothing was checked", hint)
         )
     placed += [_finding_of_problem(problem) for problem in seen.found.problems]
     placed += _of_unknown_names(seen, scope)
@@ -204,14 +205,16 @@ def _of_unknown_names(seen: _Inspected, scope: Scope) -> list[Placed]:
 
 
 def _told_of_applications(seen: _Inspected, scope: Scope, *, compares: bool) -> Sequence[Finding]:
-    """Return the findings about annotations. `compares`: a comparison with AIU is asked for."""
+    """Return the findings about annotations. `compares`: whether a comparison with AIU is
+    requested.
+    """
     found = seen.found
     told = told_once((*found.applications, *found.templates), scope.defaults)
     if compares or found.updaters or found.updater_config:
         told += without_method(found.applications)
     if found.updater_config and not compares:
         message = "a run does not read Image Updater's ConfigMap"
-        hint = "image-update lint --from-image-updater shows its keys as options"
+        hint = "run image-update lint --from-image-updater to see its keys as options"
         told += (Finding(noted("info", message, hint), origin=found.updater_config.origin),)
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in seen.written if sub.application.key not in outside)
@@ -222,16 +225,16 @@ def _of_releases(seen: _Inspected) -> Iterator[Placed]:
     for release in seen.found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
-            # it is about the place of the release, which may be elsewhere in the repository
+            # it is about the release's location, which may be elsewhere in the repository
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
             yield finding, *_place(finding, "", seen.texts)
 
 
 def _finding_of_problem(problem: Problem) -> Placed:
-    """Return what could not be read as a finding.
+    """Convert a problem with reading a source to a finding.
 
-    Its message begins with its place, if it has one.
+    The message starts with the problem's location, if it has one.
     """
     place, _, message = problem.message.partition(": ")
     path, line = _path_and_line(place)
@@ -241,7 +244,7 @@ def _finding_of_problem(problem: Problem) -> Placed:
         message = problem.message
     if problem.field and line:
         line = line_of_field(path, line, problem.field)
-    # A problem of one Application, or advice about what was not read, is only a warning.
+    # A problem with one Application, or advice about unread sources, is only a warning.
     severity: Severity = "warning" if problem.application or problem.advice else "error"
     key = problem.key
     value = problem.value
@@ -260,8 +263,8 @@ def _taken_back(
     scope: Scope,
     world: World,
 ) -> Iterator[Finding]:
-    """Yield a warning for each live Application, or for its ApplicationSet,
-    whose owner would take a patch back.
+    """Yield a warning for each live Application, or its ApplicationSet, whose owner would revert a
+    patch.
     """
     told: set[str] = set()
     for app in apps:
@@ -292,9 +295,9 @@ def _taken_back(
 
 
 def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
-    """Yield a remark for each project that wants signed commits.
+    """Yield a remark for each project that requires signed commits.
 
-    Whether a run signs them, its own options say.
+    Whether a run signs its commits depends on the run's options.
     """
     told: set[tuple[str, str]] = set()
     for app in apps:
@@ -313,7 +316,7 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
 
 
 def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
-    """Return all that writes to a repository, what the narrowing options exclude included."""
+    """Return all subscriptions that write to a repository, including those that options exclude."""
     subscribed = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
     every = (
         sub
@@ -336,9 +339,9 @@ def _with_texts(
 ) -> Iterator[Found]:
     """Yield the manifests.
 
-    The texts of those from Git are put into `texts`, by the path in their origin.
+    The texts of manifests from Git are added to `texts`, by the path in their origin.
 
-    The ApplicationSets that generate them are put into `sets`, by `namespace/name`.
+    The ApplicationSets that generate them are added to `sets`, by `namespace/name`.
     """
     for found in manifests:
         if found.owner is not None:
@@ -354,7 +357,7 @@ def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str
     if not finding.key or path in NO_FILES:
         return path, start
     if finding.field:
-        # An `image-list` has what the fields `alias` and `imageName` say, of each image.
+        # An `image-list` combines the fields `alias` and `imageName` of each image.
         value = finding.value.partition("=")[2] if finding.field == "imageName" else finding.value
         return path, line_of(
             path,
@@ -367,7 +370,7 @@ def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str
     return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=texts.get(path))
 
 
-LARGEST_DOCUMENT = 1_000_000  # characters of a document in which a field is looked for
+LARGEST_DOCUMENT = 1_000_000  # characters of a document that is searched for a field
 # lines examined for one annotation, because a List may have thousands of Applications with the same
 # keys
 MOST = 500
@@ -382,12 +385,12 @@ def line_of(
     sure: bool = False,
     text: str | None = None,
 ) -> int:
-    """Return the line of `key` (with its prefix) in the document that begins at `start`,
-    or `start` if there is none.
+    """Return the line of `key` (with its prefix) in the document that starts at `start`, or `start`
+    if there is none.
 
     A List is one document with all its Applications. If several lines have the key, the first one
-    with the value wins; if none of them has it, the first one, or `start` if the line has to be
-    `sure`. `text` is that of a file that is not on this machine.
+    with the value wins. If none has the value, the result is the first line, or `start` if `sure`
+    is set. `text` is the content of a file that is not on this machine.
     """
     lines, begin, end = _document(path, start, text)
     numbers = _numbers(path, key, text)
@@ -400,9 +403,9 @@ def line_of(
 
 
 def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
-    """Return the line of a field in the document that begins at `start`, by its keys and indices.
+    """Return the line of a field, by its keys and indices, in the document that starts at `start`.
 
-    If the document has no such field, it is the line of the nearest one above, in the end `start`.
+    If the field does not exist, the result is the line of its closest existing parent, or `start`.
     """
     lines, begin, end = _document(path, start, None)
     text = "\n".join(lines[begin:end])
@@ -427,8 +430,8 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
 
 def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
-    """Return all lines, and of the document that begins at a line the first one, from 0,
-    and the one after its end.
+    """Return all lines, and the first line (from 0) and the end of the document that starts at a
+    line.
     """
     lines, ends = _read(path, text)
     begin = max(start, 1) - 1
@@ -438,8 +441,8 @@ def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, 
 
 @lru_cache(maxsize=8)
 def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
-    """Return the lines of a file, and the line numbers (from 0) of its document separators;
-    empty if unreadable.
+    """Return the lines of a file, and the line numbers (from 0) of its document separators. Both
+    are empty if the file cannot be read.
     """
     try:
         lines = (read_text(path, LARGEST) if text is None else text).split("\n")
@@ -450,7 +453,7 @@ def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
 
 @lru_cache(maxsize=1024)
 def _numbers(path: str, key: str, text: str | None) -> list[int]:
-    """Return the numbers (from 0) of the lines that have a key as a whole word."""
+    """Return the numbers (from 0) of the lines that contain a key as a whole word."""
     lines, _ = _read(path, text)
     return [
         number

@@ -1,4 +1,4 @@
-"""Asks the Git hosts, for `lint`, who may push the branches of requests and the memory."""
+"""Checks, for `lint`, who can push to request branches and memory branches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from task.model import Subscription
 from task.text import printable
 from task.urls import normal_url, without_login
 
-# How our branches begin. Git hosts tell for a name whether a pattern protects it.
+# The suffixes of our branch prefixes. Git hosts report whether a pattern protects a branch name.
 _KINDS = ("", "-memory")
 PAGE = f"{DOCS}/how-to/protect-the-branches.md"
 
@@ -24,11 +24,10 @@ def open_branches(
     host_of: Callable[[str], Host | None],
     prefixes: Mapping[str, str],
 ) -> Iterator[Finding]:
-    """Yield a warning for each repository with requests or head branches that others may push.
+    """Yield a warning for each repository whose request or head branches others can push to.
 
-    `prefixes` are the configs' `branchPrefix` by repository, where they are known. Nothing is
-    reported where there is no token for the Git host's API, no permission to read its rules, or no
-    answer.
+    `prefixes` has each repository's `branchPrefix`, where it is known. Repositories are skipped if
+    there is no token for the Git host's API, no permission to read its rules, or no answer.
     """
     repos = dict.fromkeys(sub.repo for sub in subs if sub.pull_request or sub.head_template)
     for repo in repos:
@@ -37,10 +36,10 @@ def open_branches(
         if kinds:
             told = " and ".join(f"{prefix}{kind}/**" for kind in kinds)
             message = (
-                f"{printable(without_login(repo))}: others may push {told}, "
-                "and so change what is proposed and what is held"
+                f"{printable(without_login(repo))}: others can push to {told}, and so change"
+                " what is proposed or held"
             )
-            hint = f"let only this login push {prefix}*/**: {PAGE}"
+            hint = f"allow only this account to push to {prefix}*/**: {PAGE}"
             yield Finding(noted("warning", message, hint))
 
 

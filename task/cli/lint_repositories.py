@@ -1,6 +1,4 @@
-"""Reads repositories for `lint`: the configs that are here, the holds,
-and what the written files say.
-"""
+"""Reads repositories for `lint`: local configs, holds, and the files that updates write."""
 
 from __future__ import annotations
 
@@ -69,21 +67,23 @@ def config_findings(
     subs: Sequence[Subscription],
     locate: Locate,
 ) -> Iterator[Finding]:
-    """Yield an error for each mistake in a config,
-    and a warning for each rule that matches no Application.
+    """Yield an error for each mistake in a config, and a warning for each rule that does not match
+    any Application.
 
-    Rules are compared with the subscriptions that write to the config's repository. If none does,
-    nothing is reported about them. A config is looked for at the root of the work tree that a file
-    or folder of Applications is in.
+    Rules are compared with the subscriptions that write to the config's repository. If there are
+    none, rules are not checked. The config is expected at the root of the work tree that contains a
+    file or folder of Applications.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         yield from _misplaced_configs(path)
         if not os.path.isfile(path):
             continue
         try:
-            config, mistakes = check_config(read_text(path, 4 * LARGEST))  # bytes of a letter
+            config, mistakes = check_config(
+                read_text(path, 4 * LARGEST)
+            )  # up to 4 bytes per character
         except (OSError, UnicodeDecodeError) as error:
-            yield _finding_at(path, f"cannot be read: {error}", "write a file in UTF-8")
+            yield _finding_at(path, f"cannot be read: {error}", "save the file as UTF-8")
             continue
         for mistake in sorted(mistakes, key=lambda error: _line_in(error.message)):
             yield _finding_at(path, mistake.message, mistake.hint)
@@ -96,7 +96,7 @@ def config_findings(
 
 
 def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
-    """Return the `branchPrefix` of each repository whose config is here."""
+    """Return the `branchPrefix` of each repository whose config is available locally."""
     found: dict[str, str] = {}
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         with suppress(OSError, UnicodeDecodeError):
@@ -112,25 +112,25 @@ def _of_unmatched_rules(
     config: RepositoryConfig,
     ours: list[Subscription],
 ) -> Iterator[Finding]:
-    """Yield a warning for each rule that matches none of the Applications of the repository."""
+    """Yield a warning for each rule that does not match any of the repository's Applications."""
     number = len({sub.application.key for sub in ours})
-    if unmatched(config, ours):  # a target may be a folder, and a rule for a part of it
+    if unmatched(config, ours):  # a target may be a folder, and a rule may apply to part of it
         top = os.path.dirname(os.path.dirname(path))
         ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
     if not ours:
         return
-    whom = f"matches none of the {number} Applications read that write to this repository"
+    whom = f"does not match any of the {number} Applications that write to this repository"
     if number == 1:
-        whom = "does not match the one Application read that writes to this repository"
+        whom = "does not match the only Application that writes to this repository"
     for what, line in unmatched(config, ours):
-        hint = "correct the names and globs of its match, or remove it"
+        hint = "correct the names and globs in its match, or remove it"
         yield Finding(noted("warning", f"{what} {whom}", hint), origin=f"{path}:{line}")
 
 
 def _misplaced_configs(config: str) -> Iterator[Finding]:
-    """Yield what people take for the config, although it is not read."""
+    """Yield a finding for each file or folder that people mistake for the config."""
     if os.path.isdir(config):
-        hint = f"write one file, {PATH}"
+        hint = f"use a single file, {PATH}"
         yield Finding(noted("warning", f"the folder {PATH} is not read", hint), origin=config)
     for name in MISTAKEN:
         if os.path.isfile(path := f"{config.removesuffix(PATH)}{name}"):
@@ -142,7 +142,7 @@ def _misplaced_configs(config: str) -> Iterator[Finding]:
 
 
 def same_repository(repo: str, other: str) -> bool:
-    """Tell whether two URLs name one repository, even if one is for ssh and the other for https."""
+    """Return whether two URLs refer to the same repository, even if one uses ssh."""
     first, second = (
         normal_url(url).partition("://")[2].rpartition("@")[2] for url in (repo, other)
     )
@@ -159,7 +159,7 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
 
 
 def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
-    """Yield an error for each public key that the config names, and that cannot be read."""
+    """Yield an error for each public key in the config that cannot be read."""
     top = os.path.dirname(os.path.dirname(config))
     wishes = (read.wishes, *(rule.wishes for rule in read.rules))
     for demand in (
@@ -180,7 +180,7 @@ def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
 
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
-    """Return the path and the folders above it as Git would have them."""
+    """Return the path and its parent folders as Git would store them."""
     found: dict[str, File] = {}
     parts = path.split("/")
     for number in range(1, len(parts) + 1):
@@ -214,8 +214,8 @@ def _finding_at(path: str, message: str, hint: str) -> Finding:
 
 
 def _config_of(source: str) -> str:
-    """Return where the config of a source would be: at the root of its work tree,
-    or else in its folder.
+    """Return the path where a source's config is expected: at the root of its work tree, or else in
+    its folder.
     """
     folder = source if os.path.isdir(source) else os.path.dirname(source) or "."
     top = os.path.realpath(folder)
@@ -227,7 +227,7 @@ def _config_of(source: str) -> str:
     return os.path.relpath(os.path.join(top, PATH))
 
 
-LOCAL = ("/", ".", "file://")  # these URLs need no login
+LOCAL = ("/", ".", "file://")  # these URLs do not need a login
 
 
 def held(
@@ -236,11 +236,11 @@ def held(
     world: World,
     now: str,
 ) -> Iterator[Finding]:
-    """Return an info for each hold, an error for each unreadable state file and unusable target,
-    and `target_findings`.
+    """Yield an info for each hold, an error for each unreadable state file or unusable target, and
+    `target_findings`.
 
-    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log
-    has a warning. Files that are here are read here.
+    Repositories that require a login are read only with `--holds`. If a repository cannot be
+    reached, a warning is logged. Local files are read from disk.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
     here: list[Subscription] = []
@@ -260,7 +260,7 @@ def held(
         try:
             yield from _of_repository(repo, base, subs, world, now)
         except TaskError as error:
-            world.log("warning", f"cannot read its holds: {error}")
+            world.log("warning", f"cannot read holds: {error}")
 
 
 def _of_repository(
@@ -316,7 +316,7 @@ def _of_repository(
                 origin=origin,
             )
         for name, memory in state.images.items():
-            waits = f"{memory.deferred.version} waits" if memory.deferred else ""
+            waits = f"{memory.deferred.version} is waiting" if memory.deferred else ""
             if hold := active(memory.hold, now):
                 told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
                 yield Finding(noted("info", told, hint), application=key, origin=origin)
@@ -329,7 +329,7 @@ def _of_repository(
 
 
 def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:
-    """Yield an error for each target that cannot be edited as it is now."""
+    """Yield an error for each target that cannot be edited in its current state."""
     for sub in (subscription for subscription in subs if subscription.method == "git"):
         try:
             kind = resolve(sub, snapshot)
@@ -342,17 +342,20 @@ def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Itera
                 origin=sub.application.origin,
             )
         except TaskError:
-            continue  # `run` says it, and so do the annotations' own findings
+            continue  # `run` reports it, and so do the findings about the annotations
 
 
 def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
-    """Yield the freezes of the repository's config that hold now, or the mistake in it."""
+    """Yield the active freezes in the repository's config, or the mistake in it."""
     try:
         config = config_in(snapshot.files)
     except TaskError as error:
         yield Finding(noted("error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint))
         return
-    hint = "wait for its end: the first run, release or scan after it writes what waits"
+    hint = (
+        "wait until the freeze ends: the first run, release, or scan after that writes the"
+        " waiting builds"
+    )
     seen = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
     frozen = {
         (
@@ -367,14 +370,14 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
         yield Finding(noted("info", f"images are {told}", hint), application=key, origin=origin)
 
 
-LARGEST_FILE = 10 * 1024 * 1024  # bytes of one file: what a run edits, too
+LARGEST_FILE = 10 * 1024 * 1024  # bytes of one file; the same limit as for a run
 
 
 def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterator[Finding]:
-    """Return the warnings of a run about these files,
-    and an error for each that may not be written.
+    """Return the warnings that a run would give about these files, and an error for each file that
+    must not be written.
 
-    What cannot be read is for a run to say.
+    Errors while reading are left to the run.
     """
     found: dict[Finding, None] = {}
     for sub in subs:
@@ -400,8 +403,8 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
 
 
 def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield an error if the repository's config does not let the Application write what an update
-    would change.
+    """Yield an error if the repository's config does not allow the Application to write the files
+    that an update would change.
     """
     config = replace(config_in(snapshot.files), freezes=())
     files = changed_files(snapshot, sub, Terms())
@@ -427,7 +430,7 @@ def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
 
 
 def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield a warning for a folder with a file that has rules or freezes of its own."""
+    """Yield a warning for a folder that contains a file with different rules or freezes."""
     config = config_in(snapshot.files)
     places = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
     parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
@@ -436,18 +439,17 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
         if not inside or part.match.takes(sub):
             continue
         message = (
-            f"the target {sub.path or '/'} contains {shortened(inside[0])}, for which {PATH} has "
-            f"a rule in line {part.line}: for each update, the strictest rule of all files counts"
+            f"the target {sub.path or '/'} contains {shortened(inside[0])}, for which {PATH} has"
+            f" a rule on line {part.line}; for each update, the strictest rule of all files"
+            " applies"
         )
-        hint = "name only files or folders with the same rules in write-back-target"
+        hint = "in write-back-target, use only files or folders with the same rules"
         app = sub.application
         yield Finding(noted("warning", message, hint), application=app.key, origin=app.origin)
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
-    """Return the same from the work tree in which an Application lies,
-    if it writes to that repository.
-    """
+    """Yield the same findings from an Application's work tree, if it writes to that repository."""
     for sub in subs:
         path = sub.application.origin.rpartition(":")[0]
         located = locate(sub.application.origin) if os.path.exists(path) else None
@@ -457,12 +459,12 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
             snapshot = Snapshot(sub.repo, sub.base, "", files)
             yield from _hidden_targets(snapshot, sub)
             yield from target_findings(snapshot, (sub,))
-        elif sub.target == "helmvalues":  # the Application itself may hide what is in any file
+        elif sub.target == "helmvalues":  # the Application itself may hide the content of any file
             yield from _hidden_targets(Snapshot(sub.repo, sub.base, "", {}), sub)
 
 
 def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield an error if something hides the target, as far as these files say."""
+    """Yield an error if something hides the target, as far as these files show."""
     app = sub.application
     try:
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
@@ -474,7 +476,7 @@ def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
             origin=app.origin,
         )
     except TaskError:
-        return  # `run` says it
+        return  # `run` reports it
 
 
 def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
@@ -487,7 +489,7 @@ def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
 
 
 def _places_in_work_tree(top: str, sub: Subscription) -> Files:
-    """Return the subscription's places in a work tree. A folder with too much is left out."""
+    """Return the subscription's places in a work tree. Folders that are too large are left out."""
     files: dict[str, File] = {}
     read: set[Place] = set()
     wanted: Collection[Place] = target_places(sub)

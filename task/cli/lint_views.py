@@ -1,4 +1,4 @@
-"""The findings of `lint` in each form: for people, for GitHub's log, and for programs."""
+"""The findings of `lint` in each format: for people, for GitHub's log, and for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SARIF_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 
-NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
+NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but it is not in a file
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _IN_GITHUB = {
     "error": "error",
@@ -44,7 +44,7 @@ Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
 def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
-    """Return the findings for people. Editors open the `file:line` at the beginning of a line."""
+    """Return the findings for people. Editors open the `file:line` at the start of a line."""
     lines = list(before)
     for finding, path, line in found:
         where = f"{path}:{line}" if line else path
@@ -76,7 +76,7 @@ def as_annotation(finding: Finding, path: str, line: int) -> str:
 
 
 def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
-    """Return the findings as JSON, in the form that docs/report.md shows."""
+    """Return the findings as JSON, in the format described in docs/report.md."""
     listed: dict[str, object] = {
         "schema": SCHEMA,
         "findings": [_as_finding(*text) for text in found],
@@ -99,7 +99,7 @@ def _as_finding(finding: Finding, path: str, line: int) -> dict[str, object]:
 
 
 def junit(found: Sequence[Placed]) -> str:
-    """Return JUnit's XML: a test case for each finding. Only an error is a failure."""
+    """Return JUnit XML with a test case for each finding. Only errors are failures."""
     errors = sum(finding.severity == "error" for finding, _, _ in found)
     counts = {
         "tests": str(max(len(found), 1)),
@@ -136,7 +136,7 @@ def sarif(found: Sequence[Placed]) -> str:
             if finding.hint
             else f"{subject}: {message}"
         )
-        # GitHub refuses a whole file for one result without a place, and takes any path.
+        # GitHub rejects the whole file if a result has no location, but accepts any path.
         place = {"artifactLocation": {"uri": quote(_file_or_application(finding, path), safe="/:")}}
         results.append(
             {
@@ -172,7 +172,7 @@ def sarif(found: Sequence[Placed]) -> str:
 
 
 def gitlab(found: Sequence[Placed]) -> str:
-    """Return GitLab's Code Quality report, which merge requests show in their diff."""
+    """Return a GitLab Code Quality report, which merge requests show in their diff."""
     issues = []
     for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
         _, _, details = _words_of_finding(finding, path, line)
@@ -189,7 +189,7 @@ def gitlab(found: Sequence[Placed]) -> str:
     return _dumped(issues)
 
 
-# The forms that a program reads, by the words of --output.
+# The formats for programs, by the value of --output.
 REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
     "json": as_report,
     "junit": junit,
@@ -199,7 +199,7 @@ REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
 
 
 def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str, str]:
-    """Return whom a finding is about, what is wrong, and all of it with the fix."""
+    """Return a finding's subject, its message, and its full text with the fix."""
     where = f"{path}:{line}" if line else path
     subject = _clean(finding.application or where or "manifests")
     message = _clean(finding.message)
@@ -208,27 +208,29 @@ def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str,
 
 
 def _check_name(finding: Finding) -> str:
-    """Return what the finding is about, without the alias of one image."""
+    """Return the annotation that the finding is about, without an image's alias."""
     return _clean(finding.key.rpartition(".")[2]) or "applications"
 
 
 def _file_or_application(finding: Finding, path: str) -> str:
-    """Return the file below the current folder, or else the Application: programs want a path."""
+    """Return the file relative to the current folder, or else the Application, because programs
+    require a path.
+    """
     return (
         _in_workspace(path) if path and path not in NO_FILES else _clean(finding.application) or "."
     )
 
 
 def _in_workspace(path: str) -> str:
-    """Return a path of this machine as these programs want it: relative to the current folder."""
-    if "//" in path:  # REPO//PATH, which is elsewhere
+    """Return a local path relative to the current folder, as these programs expect."""
+    if "//" in path:  # REPO//PATH, which is not a local path
         return _clean(path)
     relative = os.path.relpath(path)
     return _clean(path if relative.startswith("..") else relative)
 
 
 def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
-    """Yield a text for each finding that no other has, and that lines above do not change."""
+    """Yield a unique fingerprint for each finding, which does not depend on the lines above it."""
     seen = Counter[str]()
     for finding, path, _ in found:
         parts = (

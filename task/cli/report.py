@@ -1,5 +1,5 @@
-"""`report`: shows the report of a run again,
-or makes an HTML page of it for a pipeline's artifacts.
+"""`report`: shows a run's report again, or converts it to an HTML page for a pipeline's
+artifacts.
 """
 
 import os
@@ -24,7 +24,7 @@ LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
 
 
 def report(settings: Settings, call: Call) -> int:
-    """Show the report of a run again, or turn it into an HTML page."""
+    """Show a run's report again, or convert it to an HTML page."""
     path = settings.report_file
     html = settings.html
     log = call.log
@@ -44,7 +44,7 @@ def report(settings: Settings, call: Call) -> int:
             for item in found["decisions"]
             if item["verdict"] == "error"
         }
-        # those of an Application are in the table, the others on stderr, as in the run
+        # errors of Applications are in the table; the others are on stderr, as in the run
         for item in found["errors"]:
             if (item["application"], item["message"]) not in in_table:
                 log.problem(
@@ -57,9 +57,9 @@ def report(settings: Settings, call: Call) -> int:
 
 
 def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -> str:
-    """Return what a view makes of a report.
+    """Return a view of a report.
 
-    Raises `Malformed` if a member is missing, or is of another type.
+    Raises `Malformed` if a member is missing or has the wrong type.
     """
     try:
         return view(report)
@@ -76,11 +76,11 @@ def _read(path: str) -> str:
     except OSError as error:
         raise UsageError(
             f"cannot read {path!r}: {error.strerror}",
-            hint="name the JSON report of a run",
+            hint="pass a run's JSON report",
         ) from None
     if len(data) > LARGEST:
         raise UsageError(
             f"{path!r} is larger than {LARGEST >> 20} MB",
-            hint="name the JSON report of a run",
+            hint="pass a run's JSON report",
         )
     return data.decode("utf-8-sig", "replace")

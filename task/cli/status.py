@@ -1,5 +1,5 @@
-"""`status`: shows each image in Git, in the cluster and in the registry,
-its holds and its last builds.
+"""`status`: shows each image in Git, in the cluster, and in the registry, its holds, and its recent
+builds.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from task.wiring.world import RealWorld
 
 
 def status(settings: Settings, call: Call) -> int:
-    """Show each image: its version in Git and in the cluster, its holds and its last builds."""
+    """Show each image's version in Git and in the cluster, its holds, and its recent builds."""
     given = settings.status
     environ = call.environ
     log = call.log
     if given.older_than and not given.fail_on:
         raise UsageError(
-            "--older-than is given without --fail-on",
-            hint="say what to look for: --fail-on behind",
+            "--older-than requires --fail-on",
+            hint="add the states to look for, such as --fail-on behind",
         )
     older_than = duration_of("--older-than", given.older_than)
     _check_pairs(settings)
@@ -61,11 +61,11 @@ def _check_pairs(settings: Settings) -> None:
     if given.asks_for_newest and settings.registry_check == "never":
         asked = "--newest" if given.newest else "--fail-on behind"
         raise UsageError(
-            f"{asked} and --registry-check=never are both given",
-            hint="leave out one of them",
+            f"{asked} and --registry-check=never cannot be combined",
+            hint="remove one of them",
         )
     if settings.html and given.output == "json":
-        raise UsageError("--html and --output=json are both given", hint="leave out one of them")
+        raise UsageError(("--html and --output=json cannot be combined"), hint="remove one of them")
 
 
 def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
@@ -78,7 +78,7 @@ def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Stat
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
-        # The build that wrote the current value says since when another one runs.
+        # The build that wrote the current value shows since when another version has been running.
         by_commit = "differs" in given.fail_on and bool(given.older_than)
         look = StatusDetails(
             given.asks_for_newest,

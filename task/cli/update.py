@@ -33,9 +33,9 @@ from task.wiring.world import RealWorld
 
 
 def match_of(job: Job) -> Match:
-    """Return how the job finds what to decide about.
+    """Return the function that finds the job's candidates.
 
-    Each way is imported when it is needed: nearly all runs have images.
+    Each one is imported when it is needed, because nearly all runs have images.
     """
     if job.events:
         from task.commands.events import match_events  # noqa: PLC0415
@@ -58,37 +58,39 @@ def run(settings: Settings, call: Call) -> int:
 
 
 def scan(settings: Settings, call: Call) -> int:
-    """Ask the registries for the newest allowed tag of every tracked image,
-    then continue as run does.
+    """Look up the newest allowed tag of every tracked image in the registries, then continue like
+    run.
     """
     if settings.registry_check == "never":
-        hint = "write auto or always, or leave it out"
-        raise UsageError("--registry-check: scan cannot do without the registries", hint=hint)
+        hint = "use auto or always, or remove it"
+        raise UsageError("--registry-check: scan cannot work without the registries", hint=hint)
     return update(settings, call)
 
 
 def promote(settings: Settings, call: Call) -> int:
-    """Bring the versions of some Applications to others, if the rules of the others allow it."""
+    """Promote versions from some Applications to others, if the rules of the target Applications
+    allow it.
+    """
     return update(settings, call)
 
 
 def rollback(settings: Settings, call: Call) -> int:
-    """Go back to an older tag and hold the image there, in one commit."""
+    """Roll back to an older tag and hold the image there, in one commit."""
     return update(settings, call)
 
 
 def hold(settings: Settings, call: Call) -> int:
-    """Keep images at their current version. Later builds are remembered, not written."""
+    """Keep images at their current version. Later builds are remembered but not written."""
     return update(settings, call)
 
 
 def release(settings: Settings, call: Call) -> int:
-    """End a hold and write the newest build that waits behind it."""
+    """End a hold and write the newest waiting build."""
     return update(settings, call)
 
 
 def plan(settings: Settings, call: Call) -> int:
-    """Show what run would do, with the exact diff, and write nothing."""
+    """Show what run would do, with the exact diff, without writing anything."""
     return update(settings, call)
 
 
@@ -101,7 +103,7 @@ Work = Callable[[Settings, Mapping[str, str], Log, ExitStack], Report]
 
 
 def published(settings: Settings, call: Call, work: Work, output: ResultOptions) -> int:
-    """Do this work, publish its report, and return the exit code."""
+    """Run `work`, publish its report, and return the exit code."""
     environ = call.environ
     log = call.log
     if environ.get("GITHUB_ACTIONS") == "true":
@@ -114,13 +116,13 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
     with ExitStack() as shielded:
         report = work(settings, environ, log, shielded)
         _log_problems(report, output.output, log)
-        # they are in the log already
+        # these are already in the log
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         failed = publish(report, output, environ)
         for error in failed:
             log.problem("error", "", error.message, error.hint)
-        # The results say what landed and are kept. The exit code says that something could not be
-        # written.
+        # The results show what landed, and are kept. The exit code shows that something could not
+        # be written.
         code = shutdown.code_of_run((error.trouble for error in failed), report.exit)
         if send.metrics_file:
             count_run(replace(report, exit=code), send.metrics_file, time.monotonic() - began, log)
@@ -134,12 +136,12 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
                 environ,
                 log,
             )
-        shutdown.deaf()  # everything is told: it is too late to stop anything
+        shutdown.deaf()  # everything is reported: it is too late to stop anything
     return code
 
 
 def _log_problems(report: Report, form: str, log: Log) -> None:
-    """Log the problems of a run, except those that the table of decisions shows to a person."""
+    """Log a run's problems, except those that a table of decisions on a terminal shows."""
     on_screen: set[tuple[str, str]] = set()
     if log.console and sys.stdout.isatty() and form == "text":
         on_screen = {
@@ -167,11 +169,10 @@ def places_here(report: Report) -> Mapping[str, str]:
 
 
 def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
-    """Yield the problems in order, each with the Applications that it is about,
-    as the log names them.
+    """Yield the problems in order, each with the affected Applications as the log lists them.
 
-    If a server is down, hundreds of Applications may have the same problem. More than a few share
-    one line, which names the first of them. The report has one element for each.
+    If a server is down, hundreds of Applications may have the same problem. If there are more than
+    a few, they share one line, which lists the first of them. The report has one element for each.
     """
     alike = [(replace(problem, application=""), problem) for problem in problems]
     same: dict[Problem, list[str]] = {}
@@ -186,16 +187,16 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
 
 
 def _tell_passed_over(events: Events, log: Log) -> None:
-    """Log how many events are no push of a tagged image; at level debug also why."""
+    """Log how many events are not a push of a tagged image, and, at level debug, why."""
     for why, number in Counter(events.passed_over).items():
-        log("debug", f"{counted(number, 'event')} passed over: {why}")
+        log("debug", f"{counted(number, 'event')} skipped: {why}")
     if not events.pushes:
         number = len(events.passed_over)
         log("info", f"nothing to do: no push of a tagged image in {counted(number, 'event')}")
 
 
 def nothing_to_do(job: Job) -> Report:
-    """Return the report of a run whose events are no pushes of tagged images."""
+    """Return the report of a run whose events do not include a push of a tagged image."""
     return Report(
         command=job.command,
         images=(),

@@ -45,8 +45,8 @@ def wait(settings: Settings, call: Call) -> int:
         argo = Argo(settings, environ, log, opened)
         if not argo.where:
             raise UsageError(
-                "nothing says which Argo CD to ask",
-                hint="give --applications cluster or argocd",
+                "cannot tell which Argo CD to query",
+                hint="set --applications to cluster or argocd",
             )
         clients = once(lambda: GitClients(settings, environ, log, opened))
         code = wait_for(
@@ -73,18 +73,18 @@ def wait_for(
 ) -> int:
     """Wait with progress on stderr, print a line for each Application, and return 0.
 
-    A later revision counts as well if `descends` knows that it contains the wanted one.
+    A later revision also counts if `descends` confirms that it contains the requested one.
 
-    Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD cannot tell,
-    and `UsageError`.
+    Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD does not
+    say, and `UsageError`.
     """
     revision = asked.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
-        hint = "give the id of the commit that was pushed, 40 hexadecimal digits"
-        raise UsageError(f"--revision: {asked.revision!r} is not a commit id", hint=hint)
+        hint = "use the ID of the pushed commit, 40 hexadecimal digits"
+        raise UsageError(f"--revision: {asked.revision!r} is not a commit ID", hint=hint)
     for text in asked.app:
         if not is_glob(text):
-            key_of(text, namespace)  # a mistake is told before anybody is asked
+            key_of(text, namespace)  # report a mistake before sending any request
     argo = api()
     keys = _meant(asked.app, namespace, argo)
     awaited = [
@@ -101,8 +101,8 @@ def wait_for(
 
 
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
-    """Return a judge for the wanted revision,
-    or for a later one in any repository of the Application.
+    """Return a judge for the requested revision, or for a later one in any of the Application's
+    repositories.
     """
     itself = judge_of(lambda found: accepts(revision, found), repository)
     later = dict[str, Judge]()
@@ -127,10 +127,10 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 
 
 def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tuple[str, str]]:
-    """Return the Applications that the names mean.
+    """Return the Applications that the names refer to.
 
-    A bare name means the control plane's namespace. Raises `UsageError` if a bare name matches
-    several namespaces, or a glob nothing.
+    A bare name is in the control plane's namespace. Raises `UsageError` if a bare name exists in
+    several namespaces, or if a glob does not match anything.
     """
     given = [text.strip() for text in names]
     listed = _listed_for(given, api)
@@ -144,8 +144,8 @@ def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tu
             continue
         fitting = [key for key in listed if _glob_fits_key(text, key)]
         if not fitting:
-            hint = "check the name: Argo CD lists no such Application"
-            raise UsageError(f"no Application's name matches {text!r}", hint=hint)
+            hint = "check the name: there is no such Application in Argo CD"
+            raise UsageError(f"no Application name matches {text!r}", hint=hint)
         found += fitting
     return found
 
@@ -155,10 +155,10 @@ def _is_bare(name: str) -> bool:
 
 
 def _listed_for(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
-    """Return the Applications that a bare name or a glob may mean.
+    """Return the Applications that a bare name or a glob may refer to.
 
-    If the list of Applications is refused, nobody knows of others: a token for this one is enough
-    to wait. Only a glob needs the list.
+    If listing Applications is not permitted, others are ignored: a token for this one is enough to
+    wait for it. Only a glob needs the list.
     """
     if not any(_is_bare(name) or is_glob(name) for name in names):
         return ()
@@ -177,13 +177,13 @@ def _glob_fits_key(glob: str, key: tuple[str, str]) -> bool:
 def key_of(text: str, namespace: str) -> tuple[str, str]:
     """Split `name` or `namespace/name` into (namespace, name).
 
-    Raises `UsageError` for an impossible name.
+    Raises `UsageError` for an invalid name.
     """
     first, slash, rest = text.strip().partition("/")
     key = (first, rest) if slash else (namespace, first)
     if not all(_NAME.fullmatch(part) for part in key):
         raise UsageError(
-            f"{text!r} is not a valid name of an Application",
-            hint="write NAME or NAMESPACE/NAME",
+            f"{text!r} is not a valid Application name",
+            hint="use NAME or NAMESPACE/NAME",
         )
     return key

@@ -255,7 +255,7 @@ class Outcome:
     landed: tuple[LandedApplication, ...] = ()
     cautions: tuple[Problem, ...] = ()  # about the files that were read
     earlier: tuple[Commit, ...] = ()  # earlier runs' commits that already have this run's changes
-    waiting: tuple[Waited, ...] = ()
+    waiting: tuple[HeadBuildRow, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
         """Combine both outcomes."""

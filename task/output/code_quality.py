@@ -1,4 +1,4 @@
-"""The report of `check` as GitLab's Code Quality report, which merge requests show in their diff.
+"""The `check` report as a GitLab Code Quality report, which merge requests show in their diff.
 
 https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """
@@ -19,7 +19,9 @@ _SEVERITIES = {"error": "major", "warning": "minor"}
 
 
 def code_quality(report: Report) -> str:
-    """Return an issue for each version at its line, and one for each problem that none says."""
+    """Return an issue for each version at its line, and one for each problem that the versions do
+    not cover.
+    """
     said = {(item.subscription.application.key, item.because) for item in report.decisions}
     issues = [_of_decision(item) for item in report.decisions]
     issues += [
@@ -55,7 +57,7 @@ def _issue_of_problem(problem: Problem) -> dict[str, Any]:
 
 
 def _issue(parts: tuple[str, ...], rule: str, severity: str, place: str) -> dict[str, Any]:
-    """Return an issue. GitLab wants a path and a line of each."""
+    """Return an issue. GitLab requires a path and a line."""
     path, _, line = place.rpartition(":")
     return {
         "description": printable(without_logins("; ".join(filter(None, parts)))),

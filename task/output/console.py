@@ -1,5 +1,5 @@
-"""Makes consoles for people at a terminal, and writes to stdout, whose reader may be gone,
-and whose disk may be full.
+"""Creates consoles for people at a terminal, and writes to stdout, even if its reader is gone or
+its disk is full.
 
 Files, pipes and CI logs get plain text. Untrusted text goes through `task.text.printable` first,
 because rich passes on escape sequences, and characters such as U+202E that reverse text.
@@ -26,7 +26,7 @@ WIDEST = 160  # columns; longer lines are hard to read
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
     """Return the console that renders results for stdout, or None for plain text.
 
-    FORCE_COLOR and CLICOLOR_FORCE request colours in a CI log that shows them. "0" means no, and
+    FORCE_COLOR and CLICOLOR_FORCE request colors in CI logs that support them. "0" means no, and
     NO_COLOR wins.
     """
     wanted = is_terminal(sys.stdout, environ) or (_forced(environ) and not environ.get("NO_COLOR"))
@@ -43,7 +43,7 @@ def stderr_console(environ: Mapping[str, str]) -> Console | None:
 
 
 def plain_console() -> Console:
-    """Return a console for tables in pipes and files, in ASCII and without colours."""
+    """Return a console for tables in pipes and files, in ASCII and without colors."""
     return _console(
         file=_memory_stream("ascii"),
         width=120,
@@ -54,14 +54,14 @@ def plain_console() -> Console:
 def _memory_stream(encoding: str) -> TextIO:
     """Return a stream in memory. `write_stdout` writes what a console has captured.
 
-    On the real stdout, rich writes even while it captures: an empty string, which fails on a full
-    disk. rich also ends the program if the reader of a pipe is gone.
+    On the real stdout, rich writes an empty string even while it captures, which fails on a full
+    disk. rich also exits if the reader of a pipe is gone.
     """
     return TextIOWrapper(BytesIO(), encoding)
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Tell whether the stream is a terminal that can show more than plain characters."""
+    """Return whether the stream is a terminal that supports more than plain characters."""
     try:
         return environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
     except ValueError:  # the stream is closed
@@ -83,15 +83,14 @@ def console_of(
 ) -> Console:
     """Return a console as wide as `stream`.
 
-    Its colours are those of the terminal's own palette, which is readable on light and dark
-    backgrounds.
+    It uses the terminal's own color palette, which is readable on light and dark backgrounds.
     """
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         columns = 0
         lines = 0
-    # an interactive shell does not export it, so it was set on purpose
+    # interactive shells do not export it, so it was set on purpose
     given = environ.get("COLUMNS", "")
     width = int(given) if given.isascii() and given.isdigit() and len(given) < len("10000") else 0
     coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
@@ -114,10 +113,10 @@ def _console(**options: Any) -> Console:
 
 
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
-    """Write a text, and return the error if it could not be written.
+    """Write a text. Return the error if that fails.
 
-    `commands` means that the text has our own commands for a CI system. Otherwise, commands are
-    made harmless.
+    `commands` means that the text contains our own commands for a CI system. Otherwise, commands
+    are made harmless.
     """
     # An untrusted name may have lone surrogates, which UTF-8 cannot encode. They are escaped as in
     # JSON.
@@ -134,7 +133,7 @@ def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
 def say(text: str, *, commands: bool = False) -> None:
     """Write information to stdout.
 
-    Raises `UsageError`, except if the reader has read enough (`| head`).
+    Raises `UsageError`, unless the reader has read enough (`| head`).
     """
     error = write_stdout(text, commands=commands)
     if error and not isinstance(error, BrokenPipeError):
@@ -142,9 +141,9 @@ def say(text: str, *, commands: bool = False) -> None:
 
 
 def say_lines(parts: Iterable[str]) -> None:
-    """Write parts of whole lines to stdout, each before the next one is made.
+    """Write parts that consist of whole lines to stdout, each before the next one is created.
 
-    Raises `UsageError`, as `say`.
+    Raises `UsageError`, like `say`.
     """
     for part in parts:
         error = write_stdout(part)
@@ -156,7 +155,7 @@ def say_lines(parts: Iterable[str]) -> None:
 
 def unwritable(error: OSError) -> UsageError:
     """Return the error for an unwritable stdout."""
-    hint = "redirect stdout to a place with free space; what was pushed is safe"
+    hint = "redirect stdout to a disk with free space; pushed changes are safe"
     return UsageError(f"cannot write to stdout: {error.strerror}", hint=hint)
 
 

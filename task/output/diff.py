@@ -1,5 +1,5 @@
-"""Makes the exact unified diff of a changeset for `plan`, like `git diff`,
-and classifies the lines of a diff.
+"""Creates the exact unified diff of a changeset for `plan`, like `git diff`, and classifies diff
+lines.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ _ESCAPES = {
 
 
 def unified_diff(before: Files, after: Files) -> str:
-    """Return the diff from `before` to `after` of all files in `after`,
-    in the order of their paths.
-    """
+    """Return the diff from `before` to `after` for all files in `after`, ordered by path."""
     parts: list[str] = []
     for path in sorted(after):
         old = before.get(path)
@@ -36,7 +34,7 @@ def unified_diff(before: Files, after: Files) -> str:
             parts.append(f"new file mode {new.mode}\n")
         elif not new.mode:
             parts.append(f"deleted file mode {old.mode}\n")
-        end = "\t" if " " in path else ""  # the name ends there, and not at its first blank
+        end = "\t" if " " in path else ""  # the name ends there, not at its first space
         source = "/dev/null" if old is None else was + end
         into = now + end if new.mode else "/dev/null"
         lines = diff(
@@ -57,7 +55,7 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
     """Yield each line of a unified diff with its kind: "file", "hunk", "add", "del",
     or "" for context.
     """
-    # In a hunk, a removed line may begin with `--- `, like a header.
+    # In a hunk, a removed line may start with `--- `, like a header.
     header = True
     for line in diff.removesuffix("\n").split("\n"):
         if line.startswith("diff --git "):
@@ -77,8 +75,8 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
 
 
 def _path_quoted(name: str) -> str:
-    """Return a name as git writes it in a diff: quoted as in C if it has quotes,
-    backslashes or control characters.
+    """Return a name as git writes it in a diff: quoted as in C if it contains quotes, backslashes,
+    or control characters.
     """
     shown = _ODD.sub(lambda odd: f"\\{_ESCAPES.get(odd[0]) or f'{ord(odd[0]):03o}'}", name)
     return name if shown == name else f'"{shown}"'
@@ -87,7 +85,7 @@ def _path_quoted(name: str) -> str:
 def _lines(text: str) -> list[str]:
     """Return the lines of a text.
 
-    As for Git, only a line feed ends a line, but `str.splitlines` knows other endings.
+    As in Git, only a line feed ends a line. `str.splitlines` also splits at other characters.
     """
     lines = text.split("\n")
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -1,4 +1,6 @@
-"""What `status` says of images: what is in Git, what runs, what waits, and the last builds."""
+"""The status of images: the version in Git, the running version, the waiting build, and recent
+builds.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ class PastBuild:
     by: str  # the author's name
     pipeline_run: str = ""  # from the commit's trailer
     url: str = ""  # the commit's page; "" if the Git host is unknown
-    proof: str = ""  # what was proved about it, from the commit's trailer
-    event: str = ""  # where it came from, from the commit's trailer
+    proof: str = ""  # its proof, from the commit's trailer
+    event: str = ""  # its origin, from the commit's trailer
 
 
 @dataclass(frozen=True)
 class OpenRequest:
     """An open pull request, and the version of one image that it proposes."""
 
-    url: str  # "" for a head branch that is pushed without a request
+    url: str  # "" for a head branch that was pushed without a request
     number: str
     head: str
     tag: str
@@ -35,39 +37,39 @@ class OpenRequest:
 
 @dataclass(frozen=True)
 class ImageStatus:
-    """One write-back target of one image-list entry: what is in Git now, what runs,
-    and what waits.
+    """One write-back target of one image-list entry: the version in Git, the running version, and
+    the waiting build.
     """
 
     subscription: Subscription
-    branch: str = ""  # the base branch's name; "" if Git was not asked
-    kind: TargetKind | None = None  # None if Git was not asked
-    in_git: Reading = Reading()  # for a live Application, what is in its spec
-    # what the Application's own sources say, if neither the target nor a status says it
+    branch: str = ""  # the base branch's name; "" if Git was not read
+    kind: TargetKind | None = None  # None if Git was not read
+    in_git: Reading = Reading()  # for a live Application, the image in its spec
+    # the image in the Application's own sources, if neither the target nor a status has it
     in_sources: Reading = Reading()
     live: tuple[Image, ...] = ()
-    # in the registry, of those that the rules admit; None if it was not asked, or has none
+    # the newest in the registry that the rules admit; None if there is none, or it was not queried
     newest: Image | None = None
-    newest_at: str = ""  # RFC 3339, UTC; when the newest was made, if that was asked
+    newest_at: str = ""  # RFC 3339, UTC; when the newest was created, if queried
     read: bool = True  # whether Git or the live Application could be read
     too_young_until: str = ""  # RFC 3339, UTC; when the newest tag is old enough for `minimumAge`
-    unanswered: bool = False  # whether the registry was asked for the newest, and did not answer
+    unanswered: bool = False  # whether the registry was queried for the newest, and did not answer
     hold: Hold | None = None
     scope: Literal["application", "image", "freeze"] = "application"  # of the hold
-    ends_with: OpenRequest | None = None  # what ends the hold when somebody merges it
+    ends_with: OpenRequest | None = None  # the request that ends the hold when merged
     deferred: Written | None = None
     deferred_at: str = ""  # RFC 3339, UTC
     request: OpenRequest | None = None
-    builds: tuple[PastBuild, ...] = ()  # the last ones, newest first
-    would: Verdict | None = None  # what would happen to the image in question
-    overridden_by: str = ""  # who would write it all the same, as in a `Decision`
+    builds: tuple[PastBuild, ...] = ()  # the recent builds, newest first
+    would: Verdict | None = None  # what would happen to the given image
+    overridden_by: str = ""  # who would write it anyway, as in a `Decision`
 
 
 @dataclass(frozen=True)
 class Status:
-    """What `status` found."""
+    """The result of `status`."""
 
     images: tuple[ImageStatus, ...]
     problems: tuple[Problem, ...]
-    considered: int  # Applications looked at
-    at: str = ""  # when it looked; RFC 3339, UTC
+    considered: int  # number of Applications read
+    at: str = ""  # when the status was read; RFC 3339, UTC

@@ -1,4 +1,4 @@
-"""The log: one line for each fact, on stderr, in the form that its reader needs."""
+"""The log: one line for each fact, on stderr, in the format that its reader needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-TITLE = "Image Update"  # of a GitHub annotation that is about no Application
+TITLE = "Image Update"  # of a GitHub annotation that is not about an Application
 STYLES = {
     "error": "bold red",
     "warning": "bold yellow",
@@ -29,7 +29,7 @@ STYLES = {
 
 
 class Log:
-    """The log of a run. Call it as `log(level, sentence)`. A sentence never has a secret."""
+    """The log of a run. Call it as `log(level, sentence)`. A sentence never contains a secret."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Log:
         console: Console | None = None,
     ) -> None:
         self.form = form
-        # a person's terminal; None if a program collects lines
+        # a person's terminal; None if a program collects the lines
         self.console = console if form == "text" else None
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
@@ -51,13 +51,14 @@ class Log:
         self._logger.handlers = [handler]
 
     def __call__(self, level: str, sentence: str) -> None:
-        """Write one line, unless its level is below the wanted one."""
+        """Write one line, unless its level is below the log level."""
         self._logger.log(LEVELS[level], sentence)
 
     def problem(self, level: str, where: str, what: str, hint: str, place: str = "") -> None:
-        """Write a line that says where, what, and what to do, which has its own line on a terminal.
+        """Write a line with a location, a problem, and a fix, which is on a separate line on a
+        terminal.
 
-        `place` is the `file:line` of the workspace to which GitHub attaches it.
+        `place` is the `file:line` in the workspace that GitHub attaches it to.
         """
         extra = {
             "hint": hint,
@@ -67,7 +68,7 @@ class Log:
         self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra=extra)
 
     def notice(self, where: str, what: str, place: str) -> None:
-        """Write a line that GitHub attaches to `place`, although nothing is wrong there."""
+        """Write a line that GitHub attaches to `place`, even though there is no problem."""
         extra = {
             "title": where,
             "place": place,
@@ -81,7 +82,7 @@ class Log:
 
 
 class TextFormatter(logging.Formatter):
-    """Formats lines as `warning: what happened`, with what to do on a line of its own.
+    """Formats lines as `warning: what happened`, with the fix on a separate line.
 
     An info has no prefix.
     """
@@ -89,7 +90,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines.
 
-        A traceback, which may quote untrusted text, is the same in every form of the log.
+        A traceback, which may quote untrusted text, is the same in every log format.
         """
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
@@ -101,7 +102,7 @@ class TextFormatter(logging.Formatter):
         )
 
     def line(self, level: str, sentence: str, hint: str) -> str:
-        """Return the line for a sentence, and another one for what to do, if there is a hint."""
+        """Return the line for a sentence, and a second line for the fix, if there is a hint."""
         text = printable(sentence) + (f"\n  fix: {printable(hint)}" if hint else "")
         return text if level == "info" else f"{level}: {text}"
 
@@ -112,7 +113,7 @@ class GitHubFormatter(TextFormatter):
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return `::warning::what happened%0A  fix: what to do`.
 
-        The runner unescapes `%`, and shows two lines.
+        The runner decodes `%` sequences and shows two lines.
         """
         text = super().line("info", sentence, hint)
         return text if level == "info" else f"::{level}::{escaped(text)}"
@@ -133,7 +134,7 @@ class GitHubFormatter(TextFormatter):
 
 
 def escaped(text: str) -> str:
-    """Return the text of a GitHub annotation, which the runner unescapes."""
+    """Escape the text of a GitHub annotation for the runner."""
     return text.replace("%", "%25").replace("\n", "%0A")
 
 
@@ -155,7 +156,7 @@ def properties(title: str, file: str = "", line: int = 0) -> str:
 
 
 class JsonFormatter(TextFormatter):
-    """Formats each line as a JSON object. Its `msg` and `fix` are exact."""
+    """Formats each line as a JSON object. Its `msg` and `fix` are unmodified."""
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return `{"time": …, "level": "warning", "msg": …, "fix": …}`."""
@@ -177,9 +178,9 @@ FORMATTERS = {
 
 
 class _Stream(logging.StreamHandler[Any]):
-    """Gives up a log that cannot be written any more, without stopping the run.
+    """Abandons a log that can no longer be written, without stopping the run.
 
-    The results and the exit code still say what happened.
+    The results and the exit code still show what happened.
     """
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name

@@ -1,7 +1,7 @@
-"""Makes Markdown: the one shape of requests, comments and summaries.
+"""Renders Markdown in a common layout for requests, comments, and summaries.
 
-Text that others chose is in code, where no Git host reads Markdown, HTML, a mention, a
-reference to an issue, or a command (GitLab obeys lines like `/merge`).
+Untrusted text is in code, where Git hosts do not interpret Markdown, HTML, mentions, issue
+references, or commands (GitLab executes lines like `/merge`).
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 
 
 class Row(NamedTuple):
-    """One line of a table of builds. Every text may be anybody's."""
+    """A row in a table of builds. All of its text is untrusted."""
 
-    decision: str  # a word: "updated"; "" where all lines are alike
+    decision: str  # a word such as "updated"; "" if all rows have the same one
     application: str
     image: str
     old: str
-    new: str  # "" where nothing changes
+    new: str  # "" if nothing changes
     why: str = ""
     source: str = ""  # Markdown: where it was built
     file: str = ""  # that is written
     fix: str = ""
-    proof: str = ""  # what was proved about it
+    proof: str = ""  # what was proved about the image
 
 
-# columns; any other is there only if a line has something for it
+# columns; others appear only if a row has a value for them
 ALWAYS = (
     "Application",
     "Image",
@@ -56,8 +56,8 @@ ALWAYS = (
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
-    """Return a table of builds with as many lines as fit into `room` characters,
-    and how many more there are.
+    """Return a table of builds with as many rows as fit in `room` characters, and the number of
+    omitted rows.
     """
     cells = [
         {
@@ -86,9 +86,9 @@ def builds(rows: Sequence[Row], room: int) -> str:
 
 
 def folded(title: str, text: str, *, html: bool = True) -> str:
-    """Return a text that a reader opens by a click.
+    """Return a text that a reader can expand.
 
-    Where HTML is shown as text, it is below its title.
+    If HTML is not rendered, the text is below its title.
     """
     if not html:
         return f"**{title}**\n\n{text}"
@@ -109,7 +109,7 @@ def code(text: str) -> str:
 
 
 def link(url: str, name: str = "") -> str:
-    """Return a link to an http address.
+    """Return a link to an HTTP address.
 
     Anything else is returned as code, because it may start a program on the reader's computer.
     """
@@ -122,7 +122,7 @@ def link(url: str, name: str = "") -> str:
     )
     if len(safe) > LONGEST_URL:
         return code(address)
-    # The last two parts of a path tell a reader enough: `commit/0123456789ab`, `runs/42`.
+    # The last two parts of a path are enough for a reader: `commit/0123456789ab`, `runs/42`.
     parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
     short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
     return f"[{code(name or short)}]({safe})"
@@ -133,18 +133,18 @@ def _table_line(cells: Sequence[str]) -> str:
 
 
 def _time(text: str) -> str:
-    """Return a time, or any other text as code: the report may be somebody else's."""
+    """Return a time, or any other text as code, because the report may be untrusted."""
     return text if _TIME.fullmatch(text) else code(text)
 
 
-MOST = 20  # images, commits, builds that wait, and problems
+MOST = 20  # images, commits, waiting builds, and problems
 
 
 def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = False) -> str:
-    """Return the report in at most `longest` characters: numbers first, then failures,
-    holds and changes.
+    """Return the report in at most `longest` characters: numbers first, then failures, holds, and
+    changes.
 
-    What changes nothing is folded. Diffs are only for who may see the repository.
+    Decisions without a change are folded. Diffs are only for people who can read the repository.
     """
     first, rest, title = parted(lines(report))
     images = ", ".join(code(item["reference"]) for item in report["images"][:MOST])
@@ -152,7 +152,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
         f"### Image Update: {outcome(report, code)}",
         " · ".join(filter(None, (images, code(report["command"]), exit_words(report)))),
         "",  # the table
-        "",  # what is folded
+        "",  # the folded part
         "\n".join([*_commit_list(report), *_problems(others(report))]),
         " · ".join(_circumstances(report)),
     ]
@@ -174,7 +174,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
 
 
 def _circumstances(report: JSON) -> list[str]:
-    """Return the last line's parts: what was built, when, and whether anything was written."""
+    """Return the parts of the last line: the source, the time, and whether anything was written."""
     words = (("Built from", report.get("source")), ("Pipeline run:", report.get("pipeline_run")))
     parts = [f"{word} {link(url)}" for word, url in words if url]
     if timings := report.get("timings"):
@@ -186,7 +186,7 @@ def _circumstances(report: JSON) -> list[str]:
     return parts
 
 
-LEAST = 500  # characters: a folded table that has no room for a line is left out
+LEAST = 500  # characters; a folded table without room for a row is left out
 
 
 def _decision_row(line: Line, *, with_files: bool) -> Row:
@@ -235,7 +235,7 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:
-    # The fence is longer than any run of backquotes in the diff, so that no line of it ends the
+    # The fence is longer than any run of backquotes in the diff, so that the diff cannot end the
     # block.
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", diff))])
     text = f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"

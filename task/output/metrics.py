@@ -1,7 +1,8 @@
-"""Makes metrics for Prometheus from a report: gauges about the last run,
-and counters that continue those in the file.
+"""Creates Prometheus metrics from a report: gauges for the last run, and counters that continue
+from the file.
 
-No label has the name of an Application or repository, because each name would make its own series.
+Labels do not contain names of Applications or repositories, because each name would create its own
+series.
 """
 
 from __future__ import annotations
@@ -23,30 +24,37 @@ from task.model import Report
 from task.output.report_json import counts, status
 
 PREFIX = "image_update_"
-# Each family: its kind, its help, its labels. A test compares docs/observability.md with this
-# table.
+# Each family's type, help, and labels. A test compares docs/observability.md with this table.
 FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "runs_total": ("counter", "Runs, by command and status.", ("command", "status")),
     "decisions_total": ("counter", "Decisions, by verdict and the rule that made them.", ("rule", "verdict")),
     "commits_total": ("counter", "Commits that landed.", ()),
-    "attempts_total": ("counter", "Push attempts for these commits; more than one each if others pushed as well.", ()),
-    "rollbacks_total": ("counter", "Commits that restored the earlier version, because a rollout failed.", ()),
+    "attempts_total": ("counter", (
+        "Push attempts for these commits; more than one per commit if others pushed, too."
+    ), ()),
+    "rollbacks_total": ("counter", (
+        "Commits that restored the earlier version after a failed rollout."
+    ), ()),
     "problems_total": ("counter", "Errors and warnings.", ("severity",)),
-    "run_seconds_total": ("counter", "Seconds that runs took.", ()),
-    "last_run_timestamp_seconds": ("gauge", "End of the last run.", ()),
-    "last_success_timestamp_seconds": ("gauge", "End of the last run with exit code 0.", ()),
+    "run_seconds_total": ("counter", "Total duration of runs in seconds.", ()),
+    "last_run_timestamp_seconds": ("gauge", "End time of the last run.", ()),
+    "last_success_timestamp_seconds": ("gauge", "End time of the last run with exit code 0.", ()),
     "last_run_exit_code": ("gauge", "Exit code of the last run.", ()),
-    "last_run_duration_seconds": ("gauge", "Seconds that the last run took.", ()),
+    "last_run_duration_seconds": ("gauge", "Duration of the last run in seconds.", ()),
     "last_run_applications": (
-        "gauge", "Applications of the last run: read, and tracking the image.", ("state",),
+        "gauge", "Applications in the last run: read, and tracking the image.", ("state",),
     ),
-    "last_run_decisions": ("gauge", "Decisions of the last run, by verdict and rule.", ("rule", "verdict")),
-    "last_run_commits": ("gauge", "Commits of the last run.", ()),
-    "last_run_rollbacks": ("gauge", "Commits of the last run that restored the earlier version.", ()),
-    "last_run_pull_requests": ("gauge", "Pull requests of the last run.", ()),
-    "last_run_attempts": ("gauge", "Attempts that the commits of the last run took.", ()),
+    "last_run_decisions": ("gauge", (
+        "Decisions in the last run, by verdict and rule."
+    ), ("rule", "verdict")),
+    "last_run_commits": ("gauge", "Commits in the last run.", ()),
+    "last_run_rollbacks": ("gauge", (
+        "Commits in the last run that restored the earlier version."
+    ), ()),
+    "last_run_pull_requests": ("gauge", "Pull requests in the last run.", ()),
+    "last_run_attempts": ("gauge", "Push attempts for the commits in the last run.", ()),
 }  # fmt: skip
-_LARGEST = 1 << 20  # bytes of a metrics file that is read; ours have about 3 KB
+_LARGEST = 1 << 20  # maximum bytes of a metrics file to read; ours have about 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80
 
 Samples = Mapping[tuple[str, ...], float]  # by the values of the family's labels
@@ -55,7 +63,7 @@ Samples = Mapping[tuple[str, ...], float]  # by the values of the family's label
 class _Families(Collector):
     """Families that are already computed.
 
-    `prometheus_client.Counter` would add a `_created` series to each.
+    `prometheus_client.Counter` would add a `_created` series to each of them.
     """
 
     def __init__(self, families: Iterable[Metric]) -> None:
@@ -66,13 +74,13 @@ class _Families(Collector):
 
 
 def write_metrics(report: Report, path: str, seconds: float) -> None:
-    """Replace the file at `path` by one that also counts this run, which took `seconds`.
+    """Replace the file at `path` with one that also counts this run, which took `seconds`.
 
     Raises `OSError`.
     """
     path = os.path.realpath(path)  # so that a link stays a link
     before = ""
-    with suppress(OSError):  # there is no file yet, or it may be written but not read
+    with suppress(OSError):  # the file does not exist yet, or is writable but not readable
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             before = read_text(path, errors="replace")
     registry = metrics(
@@ -81,21 +89,21 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
         now=time.time(),
         before=before,
     )
-    # a pipe or a device cannot be replaced by a file
+    # a pipe or a device cannot be replaced with a file
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
             stream.write(generate_latest(registry))
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    # in one step, so that the node exporter never reads half a file
+    # atomically, so that the node exporter never reads half a file
     write_to_textfile(path, registry)
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
     """Return the metrics after a run that took `seconds` and ended at `now` (Unix time).
 
-    `before` is the file's old text. Its counters are continued, and its unreadable lines are left
-    out.
+    `before` is the file's previous content. Its counters are continued. Lines that cannot be parsed
+    are dropped.
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
@@ -137,7 +145,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 
 
 def _families(of_this_run: Mapping[str, Samples], kept: Mapping[str, Samples]) -> list[Metric]:
-    """Return the families that have samples. `kept`: those of the old file."""
+    """Return the families that have samples. `kept`: samples from the previous file."""
     families: list[Metric] = []
     for name, (kind, words, labels) in FAMILIES.items():
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
@@ -152,9 +160,9 @@ def _families(of_this_run: Mapping[str, Samples], kept: Mapping[str, Samples]) -
 
 
 def _kept(text: str) -> Mapping[str, Samples]:
-    """Return the counters in an earlier file, and the time of the last success.
+    """Return the counters in the previous file, and the time of the last success.
 
-    Lines that are not ours are left out.
+    Other lines are ignored.
     """
     kept: dict[str, dict[tuple[str, ...], float]] = {}
     for line in text.splitlines():

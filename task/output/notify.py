@@ -1,4 +1,4 @@
-"""Reports a run to a metrics file and to a receiver of CloudEvents.
+"""Reports a run to a metrics file and to a CloudEvents receiver.
 
 A failure here is only a warning.
 """
@@ -29,7 +29,7 @@ Log = Callable[[str, str], None]
 def check_url(url: str, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` for a URL that cannot receive events.
 
-    Call this before anything is done.
+    Call this before doing anything.
     """
     parts = split(url)
     if (
@@ -40,12 +40,12 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
     ):
         raise UsageError(
             "--cloudevent-url: this is not an https or http URL",
-            hint="write https://HOST/PATH",
+            hint="use https://HOST/PATH",
         )
     if parts.login:
-        hint = f"give a token by {TOKEN}"
+        hint = f"set the token in {TOKEN}"
         raise UsageError(
-            "--cloudevent-url: the URL contains a login, which everybody can read",
+            "--cloudevent-url: the URL contains a login, which anyone can read",
             hint=hint,
         )
     if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):
@@ -60,7 +60,7 @@ def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
 
     Call this inside `shutdown.shield`: a signal must not interrupt the imports or the writing.
     """
-    # Late, because prometheus_client imports an HTTP server, and few runs write metrics.
+    # Imported late, because prometheus_client imports an HTTP server, and few runs write metrics.
     from task.output.metrics import write_metrics  # noqa: PLC0415
 
     try:
@@ -81,8 +81,8 @@ def send_events(
 
     Call this inside `shutdown.shield`.
 
-    `source` is the pipeline's run. The authorities in `ca_file` are trusted besides those of the
-    machine.
+    `source` is the pipeline run. The authorities in `ca_file` are trusted in addition to the
+    system's.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     events = cloud_events(report, source, now)
@@ -112,7 +112,7 @@ def send_events(
         )
         for event in events:
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
-            # An event always has the same id, so it may be sent again.
+            # An event always has the same ID, so it can be sent again.
             answer = http.ask(
                 "POST",
                 url,
@@ -123,14 +123,14 @@ def send_events(
             if answer.status // 100 != 2:  # success
                 log(
                     "warning",
-                    f"--cloudevent-url: {where} answered {answer.status} to the event of"
+                    f"--cloudevent-url: {where} responded with {answer.status} to the event for"
                     f" {event['subject']}",
                 )
     except shutdown.StoppedError:
         log("warning", "not all CloudEvents were sent: the run was stopped")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
-    except Exception as error:  # noqa: BLE001 - the commits have landed, so no receiver may fail the run
+    except Exception as error:  # noqa: BLE001 - the commits have landed, so this must not fail the run
         log("warning", f"--cloudevent-url: {where}: {type(error).__name__}")
     finally:
         if http:
@@ -150,22 +150,22 @@ def _authorities(path: str) -> str:
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
 
-# A CloudEvent 1.0 for each commit in a report has a CDEvent (https://cdevents.dev) as its data. The
-# type says no more than what has happened. A commit on the branch that Argo CD follows is a merged
-# change. One on another branch (a pull request, `git-branch: base:head`) is a proposed change. Only
-# Argo CD can say whether a service was upgraded.
+# There is a CloudEvent 1.0 for each commit in a report, with a CDEvent (https://cdevents.dev) as
+# its data. The type states only what has happened. A commit on the branch that Argo CD follows is a
+# merged change. A commit on another branch (a pull request, `git-branch: base:head`) is a proposed
+# change. Only Argo CD can tell whether a service was upgraded.
 SPEC = "0.4.1"  # of CDEvents
 MERGED = "dev.cdevents.change.merged.0.2.0"
 PROPOSED = "dev.cdevents.change.created.0.3.0"
 MEDIA_TYPE = "application/cloudevents+json; charset=utf-8"
-NOBODY = "urn:image-update"  # the source if no pipeline run is known
+NOBODY = "urn:image-update"  # the source if the pipeline run is unknown
 _MOST = 200  # files and changes in one event, because brokers accept at most 64 KB
 
 
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
     """Return one event for each commit that landed.
 
-    `source` is the pipeline's run, and `now` is RFC 3339.
+    `source` is the pipeline run, and `now` is RFC 3339.
     """
     landed = (
         commit
@@ -178,7 +178,7 @@ def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any],
 def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
     repo = without_login(commit.repo)
     subject = commit.pull_request or str(commit.commit)
-    # The same commit always has the same id, so that a consumer can detect a duplicate event.
+    # The same commit always has the same ID, so that consumers can detect duplicate events.
     place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
     identity = f"{commit.commit}-{place[:12]}"
     kind = MERGED

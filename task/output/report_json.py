@@ -1,5 +1,5 @@
-"""Computes status, counts and the JSON report (docs/report.md) from a run's report,
-and reads it again.
+"""Computes the status, counts, and JSON report (docs/report.md) of a run, and parses JSON
+reports.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from task.text import exact_json, without_logins
 from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
-HINT = "give the file that --report or --output json wrote"
+HINT = "pass a file that --report or --output json wrote"
 
 
 def status(report: Report) -> str:
     """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
-    # NOTHING_UPDATED only means that --require-update was given
+    # NOTHING_UPDATED only means that --require-update was set
     if report.exit not in (
         Exit.OK,
         Exit.NOTHING_UPDATED,
@@ -66,7 +66,7 @@ def counts(report: Report) -> dict[str, int]:
 def as_json(report: Report) -> dict[str, Any]:
     """Return the report as plain data. Absent values are None, and only `diff` is left out.
 
-    The tests hold it against `schemas/report.v1.json`.
+    The tests validate it against `schemas/report.v1.json`.
     """
     timings = report.timings and {
         "started": report.timings.started,
@@ -120,12 +120,12 @@ def report_of(text: str) -> Mapping[str, Any]:
     except ValueError as error:
         raise Malformed(f"this is not JSON: {error}", HINT) from None
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
-        raise Malformed(f"this is not a report of image-update: its schema is not {SCHEMA}", HINT)
+        raise Malformed(f"this is not an image-update report: its schema is not {SCHEMA}", HINT)
     return report
 
 
 def current(decision: Judged) -> str | None:
-    """Return the current version in Git, or in the live Application: tag, tag@digest or digest."""
+    """Return the current version in Git or in the live Application: tag, tag@digest, or digest."""
     tag = decision.current.tag
     digest = decision.current.digest
     return f"{tag}@{digest}" if tag and digest else tag or digest or None
@@ -143,14 +143,14 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 
 def constraint_of(sub: Subscription) -> str | None:
-    """Return the constraints of an entry, joined because all of them must hold, or None."""
+    """Return an entry's constraints, all of which must be satisfied, as one string, or None."""
     return " and ".join(sub.policy.constraints) or sub.entry.constraint or None
 
 
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     application = decision.subscription.application
     entry = decision.subscription.entry
-    # the strategy is null if it cannot be read, and never a default
+    # the strategy is null if it cannot be read, never a default
     if isinstance(decision, Unusable):
         strategy = decision.strategy
         constraint = entry.constraint or None
@@ -187,7 +187,7 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
 
 
 def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
-    """Return the repository of a decision, the branch that counts, and the one written to."""
+    """Return a decision's repository, its base branch, and the branch that is written."""
     if decision.kind == "live":  # then nothing is in Git
         return {
             "repository": None,

@@ -1,4 +1,4 @@
-"""Renders a report as one self-contained HTML page, with the template `report.html.j2`."""
+"""Renders a report as a self-contained HTML page, with the template `report.html.j2`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TIMINGS = {
     "land": "deciding and pushing",
     "follow": "refreshing and waiting",
 }
-# what older reports do not have
+# missing in older reports
 LATER = {
     "timings": None,
     "waiting": (),
@@ -52,11 +52,10 @@ OF_COMMITS = {
 
 
 def _text(value: object) -> Markup:
-    """Return any value that the template prints as text without markup,
-    and with visible control characters.
+    """Return a value from the template as text without markup, and with visible control characters.
 
-    `#` becomes a character reference, so that Azure's runner reads no `##vso[…]` if the page is
-    printed to its log.
+    `#` becomes a character reference, so that Azure's runner does not execute `##vso[…]` if the
+    page is printed to its log.
     """
     return (
         value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
@@ -76,7 +75,7 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 
 def page(report: JSON) -> str:
-    """Return the page for a report that `report_of` has checked."""
+    """Return the page for a report from `report_of`."""
     first, rest, folded = parted(lines(report))
     told = outcome(report)
     return render(
@@ -104,5 +103,5 @@ def page(report: JSON) -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page. Whatever it shows is escaped."""
+    """Render a page. All values are escaped."""
     return ENVIRONMENT.get_template(template).render(values)

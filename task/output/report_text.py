@@ -1,5 +1,5 @@
-"""Writes a report for people: a table with colours for a terminal,
-one fact on each line for pipes and logs.
+"""Renders a report for people: a table with colors for a terminal, or one fact per line for pipes
+and logs.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ DIFF_STYLES = {
     "del": "red",
 }
 _NOTHING = Text("")
-AT_A_GLANCE = 10  # lines below which nobody has lost the first one
-_REASON = 44  # columns of the narrowest reason next to the others
+AT_A_GLANCE = 10  # lines below which the first one is still in sight
+_REASON = 44  # minimum width of the reason column next to the others
 
 
 def table(report: JSON, console: Console) -> str:
-    """Return the JSON report for a console: what failed and what changed first, then the commits.
+    """Render the JSON report for a console: failures and changes first, then the commits.
 
-    Only diffs may be wider than the console.
+    Only diffs can be wider than the console.
     """
     head = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
     text = rendered(console, head, *_grids(report, console))
@@ -81,7 +81,7 @@ def table(report: JSON, console: Console) -> str:
 
 
 def diff_text(diff: str, console: Console | None) -> str:
-    """Return a unified diff, with colours if there is a console."""
+    """Return a unified diff, with colors if there is a console."""
     if console is None:
         return printable_lines(diff)
     with console.capture() as shown:
@@ -91,7 +91,7 @@ def diff_text(diff: str, console: Console | None) -> str:
 
 
 def rendered(console: Console, *parts: RenderableType) -> str:
-    """Return these parts as lines for a console."""
+    """Render these parts as lines for a console."""
     with console.capture() as shown:
         console.print(Group(*parts))
     # rich fills cells with spaces
@@ -100,7 +100,7 @@ def rendered(console: Console, *parts: RenderableType) -> str:
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     symbols, arrow = (SYMBOLS, "→") if console.encoding.startswith("utf") else (MARKS, "->")
-    apps: dict[str, list[list[Text]]] = {}  # the cells for verdict, image, version and reason
+    apps: dict[str, list[list[Text]]] = {}  # the cells for verdict, image, version, and reason
     for line in lines(report):
         mark = Text(f"{symbols.get(line.verdict, '?')} {line.word}", STYLES.get(line.verdict, ""))
         version = Text(printable(line.version(arrow)), "bold" if line.new else "")
@@ -110,7 +110,7 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     # Put all cells side by side, or all but the reason, or, on a narrow terminal, only the verdict.
     rows = [row for rows in apps.values() for row in rows]
     widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
-    left = console.width - 8 - sum(widths)  # 8: the indent, and two blanks between columns
+    left = console.width - 8 - sum(widths)  # 8: the indent, and two spaces between columns
     widths = widths[: 3 if left >= 0 else 1] + ([left] if left >= _REASON else [])
     for app, members in apps.items():
         yield _NOTHING
@@ -138,7 +138,7 @@ def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
     yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
     if commit["attempts"] > 1:
         yield Padding(
-            Text(f"others were faster {commit['attempts'] - 1} times", "dim"),
+            Text(f"{commit['attempts']} attempts, because others pushed first", "dim"),
             (0, 0, 0, 4),
         )
     if not commit.get("diff"):
@@ -148,8 +148,8 @@ def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
 def plain(report: JSON) -> str:
     """Return the whole report as plain text.
 
-    In a long log, the first or the last line is enough: both say everything. The message of what
-    failed is in the log, once, with what to do.
+    In a long log, the first or the last line is enough: both have the whole result. Error messages
+    are in the log, once, with their fixes.
     """
     head = headline(report)
     shown = [head, *_decisions(report), *_commits(report)]
@@ -188,7 +188,7 @@ def _commits(report: JSON) -> Iterator[str]:
 
 
 def commit_words(commit: JSON) -> str:
-    """Return which commit it is: its page if the Git host is known, and its branch."""
+    """Return a commit's page, if the Git host is known, and its branch."""
     if url := commit.get("url"):
         return f"{url} on {commit['head']}"
     start = f"{commit['commit'][:12]} on " if commit["commit"] else "on "

@@ -1,7 +1,6 @@
-"""What people and programs read of the result of `status`: JSON (docs/status.md), text, a table,
-and a page.
+"""The result of `status` for people and programs: JSON (docs/status.md), text, a table, and a page.
 
-The words are the same in the text, the table and the page. Errors and warnings are in the log.
+The text, the table, and the page use the same words. Errors and warnings are in the log.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from task.timestamps import readable
 from task.urls import without_login
 
 SCHEMA = "image-update/status/v1"
-# Images of which the plain data is in memory. One by one, each call of `json.dumps` would leave 2.6
-# kB to the garbage collector.
+# Number of images whose plain data is in memory. One at a time, each `json.dumps` call would leave
+# 2.6 kB for the garbage collector.
 _AT_ONCE = 100
 
 
@@ -48,8 +47,7 @@ def as_json(status: Status) -> dict[str, Any]:
 def json_lines(status: Status) -> Iterator[str]:
     """Yield the status as one JSON document, in chunks of whole lines.
 
-    Building the data or the text of all images at once would take more memory than the status
-    itself.
+    Building the data or text of all images at once would use more memory than the status itself.
     """
     around = _dumped(as_json(replace(status, images=())))
     if not status.images:
@@ -147,7 +145,7 @@ def _version(tag: str, digest: str) -> dict[str, str | None]:
     return {"tag": tag or None, "digest": digest or None}
 
 
-# The fact that says most about each state, in the order in which people need them.
+# The most important fact for each state, in the order in which people need them.
 STATES = {
     "held": "hold", "waiting": "waits", "proposed": "request", "behind": "newest", "differs": "runs",
     "unknown": "newest", "ok": "would be",
@@ -162,7 +160,7 @@ DIGEST = 19  # characters of a digest that distinguish it from others
 
 
 def state(image_status: ImageStatus) -> str:
-    """Return the one word that says most about an image: one of `STATES`."""
+    """Return the most important state of an image: one of `STATES`."""
     if image_status.hold:
         return "held"
     if image_status.deferred:
@@ -179,7 +177,7 @@ def state(image_status: ImageStatus) -> str:
 
 
 def is_behind(image_status: ImageStatus) -> bool:
-    """Tell whether the registry has a newer tag that the rules admit."""
+    """Return whether the registry has a newer tag that the rules admit."""
     newest = image_status.newest
     if newest is None or not image_status.read:
         return False
@@ -187,22 +185,20 @@ def is_behind(image_status: ImageStatus) -> bool:
 
 
 def differs(image_status: ImageStatus) -> bool:
-    """Tell whether none of the images that run is the one in Git."""
+    """Return whether none of the running images is the one in Git."""
     return bool(image_status.in_git.version and image_status.live) and not any(
         _is_the_one_in_git(image_status, on) for on in image_status.live
     )
 
 
 def ordered(status: Status) -> list[ImageStatus]:
-    """Return the images: those first that somebody may have to look at,
-    then by Application and alias.
-    """
+    """Return the images that may need attention first, then by Application and alias."""
     states = list(STATES)
     return sorted(status.images, key=lambda image: states.index(state(image)))
 
 
 def note(image_status: ImageStatus) -> str:
-    """Return in a few words why an image is in its state, and what would become of a build."""
+    """Return in a few words why an image is in its state, and what would happen to a build."""
     label = STATES[state(image_status)]
     told = [fact for fact in facts(image_status) if fact[0] in (label, "would be")]
     named = ("newest", "runs", "would be")
@@ -216,14 +212,14 @@ def name(image_status: ImageStatus) -> str:
 
 
 def says(image_status: ImageStatus) -> str:
-    """Return the version in Git, in a short form."""
+    """Return the version in Git in a short form."""
     if not image_status.read:
         return NOT_READ
     return _short_version(image_status.in_git.tag, image_status.in_git.digest) or "(none)"
 
 
 def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
-    """Yield what is known about an image: a label, and a sentence for it.
+    """Yield the facts about an image, each with a label.
 
     Several facts may have the same label.
     """
@@ -241,7 +237,7 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     if image_status.newest:
         yield "newest", _short_version(image_status.newest.tag, image_status.newest.digest)
     elif image_status.unanswered:
-        yield "newest", "unknown: the registry did not say"
+        yield "newest", "unknown: the registry did not answer"
     if image_status.too_young_until:
         yield "too young", f"a newer tag, until {image_status.too_young_until}"
     if image_status.hold:
@@ -256,7 +252,7 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
         where = (
             f"in {image_status.request.url}"
             if image_status.request.url
-            else f"on the branch {image_status.request.head}"
+            else f"on branch {image_status.request.head}"
         )
         yield "request", f"{image_status.request.tag} {where}"
     if image_status.would:
@@ -266,18 +262,18 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
 
 
 def _held_by(image_status: ImageStatus, hold: Hold) -> str:
-    """Return why and how long an image is held, and the request that ends the hold."""
+    """Return why and how long an image is on hold, and the request that ends the hold."""
     words = without_logins(hold_text(hold)).removeprefix("held").lstrip(": ")
     words += SCOPES[image_status.scope]
     ends = image_status.ends_with
     if ends is None:
         return words
     request = f"#{ends.number}" if ends.number else ends.head
-    return f"{words}; ends with {request}" if request else words
+    return f"{words}; ends when {request} is merged" if request else words
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
-    """Return the version that the next sync deploys, and where it is written."""
+    """Return the version that the next sync will deploy, and where it is written."""
     if image_status.kind == "live":
         return "Argo CD", f"{says(image_status)} in the live Application"
     place = f" in {image_status.in_git.file}" if image_status.in_git.file else ""
@@ -303,7 +299,7 @@ def _verdict(would: Verdict, overridden_by: str) -> str:
 
 
 def rules(image_status: ImageStatus) -> str:
-    """Return the rules by which an entry accepts tags."""
+    """Return an entry's rules for accepting tags."""
     sub = image_status.subscription
     policy = image_status.subscription.policy
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
@@ -313,12 +309,12 @@ def rules(image_status: ImageStatus) -> str:
     words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
     words += ["pin-digest"] if policy.pin_digest else []
     words += ["by pull request"] if sub.pull_request else []
-    words += [f"to the branch {sub.head_template}"] if sub.head_template else []
+    words += [f"to branch {sub.head_template}"] if sub.head_template else []
     return "; ".join(words)
 
 
 def build_line(build: PastBuild) -> str:
-    """Return one build as one line."""
+    """Return a build as one line."""
     by = f"by {build.by}" if build.by else ""
     version = _short_version(build.tag, build.digest)
     words = (version, build.at, build.commit[:12], by, build.event, build.pipeline_run)
@@ -326,7 +322,7 @@ def build_line(build: PastBuild) -> str:
 
 
 def summary(status: Status) -> str:
-    """Return the number of images in each state, and the numbers of errors and warnings."""
+    """Return the number of images in each state, and of errors and warnings."""
     apps = {image_status.subscription.application.key for image_status in status.images}
     states = Counter(state(image_status) for image_status in status.images)
     words = [f"{states[text]} {text}" for text in STATES if states[text]]
@@ -339,9 +335,9 @@ def summary(status: Status) -> str:
 
 
 def _is_older(image_status: ImageStatus, tag: str) -> bool:
-    """Tell whether a tag is older than the one in Git.
+    """Return whether a tag is older than the one in Git.
 
-    If the rules do not admit the one in Git, no tag is.
+    If the rules do not admit the tag in Git, no tag is older.
     """
     now = image_status.in_git.tag
     policy = image_status.subscription.policy
@@ -349,7 +345,7 @@ def _is_older(image_status: ImageStatus, tag: str) -> bool:
 
 
 def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
-    """Tell whether an image is the one in Git, as far as both are known."""
+    """Return whether an image is the one in Git, as far as both are known."""
     now = image_status.in_git
     if now.digest and image.digest:
         return now.digest == image.digest
@@ -386,8 +382,8 @@ STYLES = {
 
 
 def plain(status: Status, *, brief: bool = False) -> str:
-    """Return the status as plain text: one line for each image and, unless it is to be brief,
-    its facts below.
+    """Render the status as plain text: one line for each image and, unless `brief`, the facts below
+    it.
     """
     lines: list[str] = []
     for image_status in ordered(status):
@@ -399,7 +395,7 @@ def plain(status: Status, *, brief: bool = False) -> str:
 
 
 def table(status: Status, console: Console, *, brief: bool = False) -> str:
-    """Return the status for a console, as `plain`. No line is wider than the console."""
+    """Render the status for a console, like `plain`. No line is wider than the console."""
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     parts: list[RenderableType] = []
     rows = [
@@ -451,8 +447,8 @@ PAGE_MARKS = {
 
 
 def page(status: Status) -> str:
-    """Return the page of a status."""
-    # Imported late: jinja2 takes 2 MB of a pod's memory, and most runs show no page.
+    """Render the page of a status."""
+    # Imported late, because jinja2 uses 2 MB of a pod's memory, and most runs do not render a page.
     from task.output.report_page import render  # noqa: PLC0415
 
     return render(

@@ -1,7 +1,7 @@
-"""What people read of a report: the same lines, order and words in the text, the table, the page,
-summaries, comments.
+"""The lines of a report for people, with the same order and words in the text, the table, the page,
+summaries, and comments.
 
-In JSON, results and metrics, the verdicts keep their names, because pipelines rely on them.
+JSON, results, and metrics use the verdicts' own names, because pipelines rely on them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERDICTS = {
     "refuse": "skipped",
     "unchanged": "current",
 }
-# The same for `check`, which changes nothing itself.
+# The same for `check`, which does not change anything itself.
 CHECKED = {
     "error": "not judged",
     "refuse": "refused",
@@ -30,16 +30,16 @@ CHECKED = {
     "update": "admitted",
     "unchanged": "unchanged",
 }
-FOLDED = ("refuse", "unchanged")  # what changes nothing, and needs nobody
-OVERRIDDEN = "overridden"  # a refusal of what another Application or alias writes all the same
+FOLDED = ("refuse", "unchanged")  # verdicts without a change, which nobody has to act on
+OVERRIDDEN = "overridden"  # a refused version that another Application or alias writes anyway
 NOT_READ = "not read"
 NO_VERSION = "(none)"
-MOST_IMAGES = 3  # that a line names
-# the rule of the warning that this option leaves out all Applications in question
+MOST_IMAGES = 3  # that a line lists
+# the rule of the warning that this option excludes all matching Applications
 ELSEWHERE = "only-repository"
 ACTS = {
     1: "please report this defect",
-    2: "for whoever wrote the pipeline",
+    2: "for the pipeline's author",
     3: "for the Application's owner",
     4: "for the platform team",
     5: "nothing was updated",
@@ -48,7 +48,7 @@ ACTS = {
     130: "run it again",
     143: "run it again",
 }
-AUTHOR = "for the author of the change"  # of `check`, for 5
+AUTHOR = "for the author of the change"  # for code 5 of `check`
 
 
 class Line(NamedTuple):
@@ -60,25 +60,25 @@ class Line(NamedTuple):
     image: str  # `alias=image`
     old: str
     new: str  # "" if nothing changes
-    offered: str  # what is not written, where `old` stays and the run has several images
+    offered: str  # the candidate that is not written, if `old` stays and the run has several images
     rule: str
     because: str
     fix: str
-    file: str  # that is changed; for `check` with the line
+    file: str  # the changed file; for `check`, with the line
 
     def version(self, arrow: str = "→") -> str:
-        """Return the change, or the version that stays."""
+        """Return the change, or the current version."""
         change = f"{self.old} {arrow} {self.new}" if self.new else self.old
         return f"{change}, offered {self.offered}" if self.offered else change
 
     @property
     def folded(self) -> bool:
-        """Whether it changes nothing, and needs nobody."""
+        """Whether nothing changes, and nobody has to act."""
         return self.verdict in FOLDED and self.word not in (OVERRIDDEN, CHECKED["refuse"])
 
     @property
     def why(self) -> str:
-        """Return the reason, with the rule if the word does not say it."""
+        """Return the reason, with the rule if the word does not imply it."""
         if self.verdict in ("update", "defer"):
             return self.because.removeprefix("held").lstrip(":; ") or self.rule
         return f"{self.rule}: {self.because}"
@@ -108,14 +108,14 @@ def lines(report: JSON) -> list[Line]:
 
 
 class _Run(NamedTuple):
-    """What the line of each decision takes from the report of the run."""
+    """The parts of a run's report that the decisions' lines need."""
 
     dry: bool
-    checks: bool  # it judges what a change does
+    checks: bool  # it judges a change
     back: bool  # it is a rollback
     alone: bool  # it is about one image
-    heads: Collection[tuple[str, str]]  # the head branches that have a request: repository, name
-    hints: Mapping[tuple[str, str], str]  # of errors, by Application and message
+    heads: Collection[tuple[str, str]]  # the head branches with a request, as (repository, name)
+    hints: Mapping[tuple[str, str], str]  # the hints of errors, by Application and message
 
 
 def _line_of(decision: JSON, run: _Run) -> Line:
@@ -142,14 +142,14 @@ def _line_of(decision: JSON, run: _Run) -> Line:
 
 
 def _file_of(decision: JSON) -> str:
-    """Return the file of a decision, with the line if it is known. Older reports have no line."""
+    """Return a decision's file, with the line if it is known. Older reports do not have lines."""
     file: str = decision["file"] or ""
     line = decision.get("line")
     return f"{file}:{line}" if file and line else file
 
 
 def _word_of(decision: JSON, run: _Run) -> str:
-    """Return what became of a candidate, or what would."""
+    """Return what happened to a candidate, or would happen."""
     verdict: str = decision["verdict"]
     if decision.get("overridden_by"):  # older reports do not have the member
         return OVERRIDDEN
@@ -167,7 +167,7 @@ def _word_of(decision: JSON, run: _Run) -> str:
 
 
 def _source_words(decision: JSON) -> str:
-    """Return the source of a promotion, in front of the reason, which may end with a command.
+    """Return the source of a promotion, to put before the reason, which may end with a command.
 
     Older reports do not have the member.
     """
@@ -175,7 +175,7 @@ def _source_words(decision: JSON) -> str:
 
 
 def _origin_words(decision: JSON) -> str:
-    """Return the event of a candidate, and what was proved about it.
+    """Return a candidate's event and proof.
 
     Older reports do not have these members.
     """
@@ -191,9 +191,9 @@ def _origin_words(decision: JSON) -> str:
 
 
 def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
-    """Return what a reader sees at once, what is folded, and the words for that.
+    """Return the lines to show at once, the folded lines, and the title for these.
 
-    Something is always to be seen.
+    At least one line is always shown.
     """
     first = [text for text in shown if not text.folded]
     rest = [text for text in shown if text.folded]
@@ -209,16 +209,16 @@ def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
 
 
 def others(report: JSON) -> list[JSON]:
-    """Return the errors and warnings that no line says."""
+    """Return the errors and warnings that are not in a line."""
     said = {(item["application"], item["because"]) for item in report["decisions"]}
     return [item for item in report["errors"] if (item["application"], item["message"]) not in said]
 
 
 def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
-    """Return how many lines there are of each word, and what failed: `1 failed (argocd/api),
-    2 updated`.
+    """Return the number of lines with each word, and what failed: `1 failed (argocd/api), 2
+    updated`.
 
-    `named` makes a name safe for where the words are shown.
+    `named` escapes a name for the output format.
     """
     shown = lines(report)
     failed = dict.fromkeys(text.application for text in shown if text.verdict == "error")
@@ -234,7 +234,7 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
 
 
 def _commit_words(report: JSON, shown: Sequence[Line]) -> Iterator[str]:
-    """Yield what was committed that no line says."""
+    """Yield words for commits that are not in a line."""
     if report["command"] == "check":
         return
     if report["status"] == "updated" and not any(line.verdict == "update" for line in shown):
@@ -245,10 +245,10 @@ def _commit_words(report: JSON, shown: Sequence[Line]) -> Iterator[str]:
 
 
 def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
-    """Return how many errors there are that no line says, and of which Applications."""
+    """Return the number of errors that are not in a line, and their Applications."""
     applications = dict.fromkeys(error["application"] for error in errors if error["application"])
     names = _in_brackets(applications, named) if applications else ""
-    # one may have two: it failed, and so did going back
+    # an Application may have two: its rollout and its rollback failed
     if all(error["rule"] == "rollout" for error in errors):
         return f"{counted(len(applications), 'failed rollout')}{names}"
     return f"{counted(len(errors), 'error')}{names}"
@@ -259,7 +259,7 @@ def _in_brackets(applications: Iterable[str], named: Callable[[str], str]) -> st
 
 
 def headline(report: JSON) -> str:
-    """Return the line that says everything: the image, the outcome, the exit code, and who acts."""
+    """Return the summary line: the image, the outcome, the exit code, and who has to act."""
     subjects = [image["reference"] for image in report["images"]]
     subjects = subjects or list(dict.fromkeys(item["application"] for item in report["decisions"]))
     start = " ".join(
@@ -269,7 +269,7 @@ def headline(report: JSON) -> str:
 
 
 def proved(decision: JSON) -> str:
-    """Return what was proved about the candidate of a decision, or ""."""
+    """Return the proof of a decision's candidate, or ""."""
     proof = decision.get("proof") or {}
     return "; ".join(
         str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value
@@ -277,10 +277,10 @@ def proved(decision: JSON) -> str:
 
 
 def exit_words(report: JSON) -> str:
-    """Return the exit code, and whom it is for.
+    """Return the exit code, and who has to act.
 
-    It is "" for success, because a place that cannot be written may still fail the run, and for an
-    older report, which does not say it.
+    It is "" for success, because an output that cannot be written may still fail the run, and for
+    older reports, which do not have it.
     """
     code = report.get("exit_code")
     if not code:
@@ -291,9 +291,9 @@ def exit_words(report: JSON) -> str:
 
 
 def own_commits(report: JSON) -> Iterator[JSON]:
-    """Yield what the run committed, or would commit.
+    """Yield the run's commits, or the commits that it would create.
 
-    Of another run's commit, only the request is shown.
+    For another run's commit, only the request is shown.
     """
     for item in report["commits"]:
         if item["commit"] is None or item.get("through", "") is not None:
@@ -308,7 +308,9 @@ def requests(report: JSON) -> list[str]:
 
 
 def waiting_words(waited: JSON) -> str:
-    """Return which build waited on a head branch before the run, and what became of it."""
+    """Return the build that was waiting on a head branch before the run, and what happened to
+    it.
+    """
     what = " ".join(
         filter(None, (waited["application"], waited["alias"], waited["tag"] or waited["digest"]))
     )
@@ -316,15 +318,15 @@ def waiting_words(waited: JSON) -> str:
 
 
 def would_be(report: JSON) -> bool:
-    """Tell whether a report only says what would happen."""
+    """Return whether a report only shows what would happen."""
     guess = report["command"] == "plan" or any(
         commit["commit"] is None for commit in report["commits"]
     )
-    return bool(report.get("dry_run", guess))  # older reports do not say it
+    return bool(report.get("dry_run", guess))  # older reports do not have it
 
 
 def commit_name(report: JSON, commit: JSON) -> str:
-    """Return what the run did on a branch. A memory branch on which nothing is left is deleted."""
+    """Return what the run did on a branch. An empty memory branch is deleted."""
     if not commit["commit"]:
         return "would commit" if would_be(report) else "nothing left"
     return "rollback commit" if commit.get("rollback") else "commit"
@@ -333,16 +335,16 @@ def commit_name(report: JSON, commit: JSON) -> str:
 def nothing_decided(report: JSON) -> str:
     """Return the words for a run without decisions."""
     if report["command"] == "check" and report["status"] != "failed":
-        return "no tracked version differs"
+        return "no tracked version has changed"
     if report["status"] == "failed" or not report["images"]:
         return "nothing was done"
     number = report["counts"]["applications"]
     of = (
-        "of these repositories "
+        "in these repositories "
         if any(error["rule"] == ELSEWHERE for error in report["errors"])
         else ""
     )
     return (
         f"no Application {of}tracks it"
-        f" ({f'{number} read' if number else 'none with an image-list was read'})"
+        f" ({f'{number} read' if number else 'none with an image-list was found'})"
     )

@@ -1,6 +1,4 @@
-"""The cluster and Argo CD: sources of Applications, live write-back,
-and what happens after a push.
-"""
+"""The cluster and Argo CD: sources of Applications, live write-back, and actions after a push."""
 
 from __future__ import annotations
 
@@ -42,14 +40,14 @@ if TYPE_CHECKING:
     from task.argocd.repo_secrets import RepoCredentials
     from task.kubernetes.client import Kubernetes
 
-# short, because a rollout is looked at again anyway
+# short, because rollouts are polled anyway
 PATIENT = Limits(
     connect=5.0,
     silence=15.0,
     total=30.0,
     tries=1,
 )
-# short, because no run fails without a link
+# short, because runs do not fail without a link
 LINKS = Limits(
     connect=5.0,
     silence=10.0,
@@ -61,9 +59,9 @@ CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//P
 
 
 class Argo:
-    """The connections of one run to a cluster and to Argo CD's API.
+    """A run's connections to a cluster and to the Argo CD API.
 
-    Each is opened when it is first needed.
+    Each connection is opened when it is first needed.
     """
 
     def __init__(
@@ -86,12 +84,12 @@ class Argo:
             (source for source in sources(settings, environ) if source in ("cluster", "argocd")),
             "",
         )
-        # whether the run asks Argo CD anyway, for Applications, links or rollouts
+        # whether the run queries Argo CD anyway, for Applications, links, or rollouts
         linked = settings.deployments and names_server(self._given, environ)
         self.asked = bool(settings.rollout.wait or linked or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
         self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(PATIENT))
-        # for what only makes a run say more; twice, because a project may also want signed commits
+        # for optional details; two tries, because a project may also require signed commits
         self.quick: Callable[[], ApplicationApi] = once(
             lambda: self._api(replace(PATIENT, tries=2))
         )
@@ -136,11 +134,11 @@ class Argo:
         return found.all()
 
     def passed_over(self) -> Sequence[Application]:
-        """Return the metadata of Applications with annotations that were not read whole."""
+        """Return the metadata of annotated Applications that were not read completely."""
         return [app for found in self._read for app in found.passed_over]
 
     def application(self, namespace: str, name: str) -> Application | None:
-        """Return one more Application of the source, or None if it may not be read."""
+        """Return another Application from the source, or None if it cannot be read."""
         if not self.kind:
             return None
         given = self._given
@@ -151,7 +149,7 @@ class Argo:
             return None
 
     def server(self, limits: Limits = Limits()) -> ArgoCDApi:
-        """Return Argo CD's API."""
+        """Return the Argo CD API."""
         from task.argocd.api import ArgoCDApi
         from task.argocd.connection import Connection, parse_headers
 
@@ -182,8 +180,8 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Return who can be asked about single Applications: "cluster", "argocd",
-        or "" if there is nobody.
+        """Return where to query single Applications: "cluster", "argocd", or "" if neither is
+        available.
         """
         if self.kind:
             return self.kind
@@ -192,23 +190,23 @@ class Argo:
         return "cluster" if self.cluster_at_hand() else ""
 
     def cluster_at_hand(self) -> bool:
-        """Tell whether a cluster is given, or this is a pod of one."""
+        """Return whether a cluster is configured, or this is a pod in one."""
         return bool(
             self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ)
         )
 
     def check(self) -> None:
-        """Check, before anything is written, that somebody can be asked about rollouts.
+        """Check, before anything is written, that rollouts can be queried.
 
         Raises `UsageError`.
         """
         if not self.where:
-            hint = "give --argocd-server, or --kubeconfig of its cluster"
-            raise UsageError("--wait: nothing says which Argo CD to ask", hint=hint)
+            hint = "set --argocd-server, or --kubeconfig for its cluster"
+            raise UsageError("--wait: cannot tell which Argo CD to query", hint=hint)
         self.patient()
 
     def _api(self, limits: Limits) -> ApplicationApi:
-        """Return what reads, patches and refreshes single Applications."""
+        """Return the API that reads, patches, and refreshes single Applications."""
         if self.where != "cluster":
             return self.server(limits)
         from task.argocd.application_store import ClusterApplications
@@ -216,7 +214,7 @@ class Argo:
         return ClusterApplications(self.kubernetes(), self._given.argocd_namespace)
 
     def page(self, app: Tracker) -> str:
-        """Return the URL of the Application in Argo CD's user interface, or "" if unknown."""
+        """Return the Application's URL in the Argo CD UI, or "" if it is unknown."""
         web = self._web()
         return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""
 
@@ -227,9 +225,9 @@ class Argo:
             return ""
 
     def project(self, name: str) -> Mapping[str, Any]:
-        """Return an AppProject, or {} if it may not be read.
+        """Return an AppProject, or {} if it cannot be read.
 
-        It only makes a run say more, so a server that is slow or down is not asked for another one.
+        Projects only add details, so a server that is slow or down is not queried again.
         """
         if self._slow:
             return {}
@@ -242,8 +240,8 @@ class Argo:
             return {}
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
-        """Return who takes back a change of this field of a live Application,
-        or "" if nobody is known to.
+        """Return who reverts changes to this field of a live Application, or "" if no one is known
+        to.
         """
         metadata = item["metadata"]
         try:
@@ -257,12 +255,12 @@ class Argo:
             if parent := parent_of(item, self._given.argocd_namespace):
                 taken = parent_takes_back(self.api().get_application(*parent), item, field)
                 return f"Application {'/'.join(parent)}" if taken else ""
-        except SourceError:  # it may not be read
+        except SourceError:  # it cannot be read
             pass
         return ""
 
     def _stores(self) -> LiveApplications:
-        """Return live Applications for patches: through Kubernetes if it can be reached."""
+        """Return the live Applications to patch: through Kubernetes, if it can be reached."""
         from task.argocd.application_store import (
             ApplicationStore,
             ClusterApplications,
@@ -280,10 +278,10 @@ class Argo:
         return PreferredStore(argocd, quick, self.log)
 
     def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
-        """Return the name of the secret from an annotation, else from Argo CD,
-        and its access for git.
+        """Return the name of the secret from the annotation, or else from Argo CD, and its
+        credentials for git.
 
-        `reached` is the URL that is contacted, after `--rewrite-url`.
+        `reached` is the URL to connect to, after `--rewrite-url`.
         """
         found = self._credentials(sub)
         if found is None:
@@ -293,8 +291,8 @@ class Argo:
         return found.secret, credentials_of(found, reached)
 
     def login(self, sub: Subscription) -> str:
-        """Return a text that identifies the login: the secret's name,
-        or the Application's own if it is unreadable.
+        """Return a text that identifies the login: the secret's name, or the Application's name if
+        the secret cannot be read.
         """
         try:
             found = self._credentials(sub)
@@ -313,8 +311,8 @@ class Argo:
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where Applications are read: sources as for `--applications`,
-    or () if nothing says so.
+    """Return where to read Applications from: sources as in `--applications`, or () if none are
+    set.
     """
     if settings.sources.applications:
         return settings.sources.applications
@@ -324,7 +322,7 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def names_server(given: SourceOptions, environ: Mapping[str, str]) -> bool:
-    """Tell whether a server of Argo CD is given."""
+    """Return whether an Argo CD server is configured."""
     if given.argocd_server or environ.get("ARGOCD_SERVER", "").strip():
         return True
     return "--server" in environ.get("ARGOCD_OPTS", "")
@@ -338,12 +336,12 @@ def applications(
     scope: Scope | None,
     images: Sequence[Image],
 ) -> Iterable[Found]:
-    """Return the source of Applications for a text, by its form."""
+    """Yield the Applications from the sources."""
     found = sources(settings, environ)
     if not found:
         raise UsageError(
-            "nothing says where to read Applications from: --applications is missing or empty",
-            hint=f"give --applications (is the variable of your pipeline set?): {CHOICES}",
+            "cannot tell where to read Applications from: --applications is missing or empty",
+            hint=f"set --applications (is your pipeline's variable set?): {CHOICES}",
         )
     repositories = Repositories(repository)
 

@@ -1,7 +1,7 @@
-"""What `check` judges, and the Applications of both sides.
+"""The change that `check` judges, and the Applications of both sides.
 
-A source of Applications that is in the judged repository, by a folder of the checkout or by its
-URL, is read from the commits that are compared, not from the work tree.
+A source of Applications in the judged repository, given by a folder of the checkout or by URL, is
+read from the compared commits, not from the work tree.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class JudgedChange:
             if not self._top:
                 raise UsageError(
                     "the current folder is not in a Git checkout",
-                    hint="run check in one, or name the repository with --repository",
+                    hint="run check in a checkout, or set the repository with --repository",
                 )
             url = self._origin(here)
             checkout = checkout_at(self._top, here)
@@ -81,8 +81,9 @@ class JudgedChange:
             found = ""
         if not found:
             raise UsageError(
-                "the checkout has no remote origin, so the base's current tip is unknown",
-                hint="name the repository with --repository",
+                "the checkout does not have a remote named origin, so the base's current tip is"
+                " unknown",
+                hint="set the repository with --repository",
             )
         relative = found.startswith(("./", "../"))
         return os.path.normpath(os.path.join(self._top, found)) if relative else found
@@ -94,7 +95,7 @@ class JudgedChange:
 
     @property
     def branch(self) -> str:
-        """The branch that the change goes into."""
+        """The branch that the change will be merged into."""
         return self._repository.comparison.branch
 
     @property
@@ -104,7 +105,7 @@ class JudgedChange:
 
     @property
     def commits(self) -> tuple[str, str]:
-        """The commits of base and change."""
+        """The commits of the base and the change."""
         known = self._repository.comparison
         return known.base, known.head
 
@@ -119,9 +120,9 @@ class JudgedChange:
         return self._repository.comparison.messages
 
     def concerns(self, url: str) -> bool:
-        """Tell whether an Application means this repository by a URL.
+        """Return whether an Application's URL refers to this repository.
 
-        A checkout often has another protocol than the Applications write.
+        The checkout's URL often uses another protocol than the Applications' URLs.
         """
         ours = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
         return bool(ours & {self._place(url), self._place(rewritten(url, self._rewrites))})
@@ -132,7 +133,7 @@ class JudgedChange:
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield the Applications of a side. What is not in Git is asked once for both."""
+        """Yield the Applications of a side. Sources outside Git are queried once for both sides."""
         found = sources(self._settings, self._environ)
         asked = tuple(source for source in found if source in _ASKED)
         if asked and self._asked is None:
@@ -155,7 +156,7 @@ class JudgedChange:
         )
 
     def _as_read(self, source: str) -> str:
-        """Return a source of Applications. A folder of the checkout is named by its URL."""
+        """Return a source of Applications. A folder of the checkout is returned as a URL."""
         if not self._top or not os.path.exists(source):
             return source
         real = os.path.realpath(source)
@@ -193,7 +194,7 @@ class JudgedChange:
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) of a file of the base, newest first, at most `limit`."""
+        """Yield (commit, text) for a file of the base, newest first, up to `limit`."""
         return self._repository.earlier(branch, path, limit, marked)
 
     def close(self) -> None:
@@ -202,7 +203,7 @@ class JudgedChange:
 
 
 class _OfSide:
-    """Reads the branch that the change goes into at one of the sides, and others as they are."""
+    """Reads the change's target branch at one of the sides, and other branches at their tips."""
 
     def __init__(self, compared: ComparedRepository, side: Side, other: BareRepository) -> None:
         self._compared = compared

@@ -1,4 +1,4 @@
-"""Creates the Git hosts of a run, with their tokens."""
+"""Creates the run's Git hosts, with their tokens."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def forges_of(
     opened: ExitStack,
     logins: Callable[[str], Sequence[Login]],
 ) -> Forges:
-    """Return the forges of one run. `logins`: Git's logins for a URL.
+    """Return the run's forges. `logins` returns Git's logins for a URL.
 
-    Raises `UsageError` at once for a wrong `--forge`, or if the token's file is missing. Whether
-    there is a token is checked when it is first needed.
+    Raises `UsageError` immediately for an invalid `--forge`, or if the token file does not exist.
+    The token itself is checked when it is first needed.
     """
     given = settings.host
     try:

@@ -21,14 +21,13 @@ from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.threads import once
 from task.urls import without_login
 
-# (subscription, URL of its repository) → (name of a secret in the cluster, the access that it
-# gives), or None
+# (subscription, its repository's URL) → (name of a cluster secret, its credentials), or None
 FromCluster = Callable[[Subscription, str], "tuple[str, Credentials] | None"]
 
 
 class GitClients:
-    """Git for each repository, with the login from the options,
-    or else with the one from the cluster's secrets.
+    """Git clients for each repository, with the login from the options, or else from the cluster's
+    secrets.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class GitClients:
     def _open(self, access: Access | None) -> Git:
         given = self._settings.git
         reached = self._settings.transport
-        # these variables have registry logins, for `pull-secret`
+        # these variables contain registry logins, for `pull-secret`
         named = self._settings.registry.allow_env
         client = Git(
             {variable: value for variable, value in self._environ.items() if variable not in named},
@@ -95,8 +94,8 @@ class GitClients:
             return self._private[repo, name][0]
 
     def _tell_unused(self, repo: str, sub: Subscription) -> None:
-        """Log once that a secret which an annotation names is not read,
-        unless the options have a login instead.
+        """Log once that a secret in an annotation is not read, unless the options provide a
+        login.
         """
         with self._lock:
             known = (repo, sub.credentials) in self._unused
@@ -104,14 +103,14 @@ class GitClients:
         if not known and not self.given_for(repo):
             self._log(
                 "info",
-                f"git:{sub.credentials}, which {sub.application.key} names, is read only with"
-                f" --applications cluster: {without_login(repo)} is reached with the logins of this"
-                " step",
+                f"git:{sub.credentials} of {sub.application.key} is read only with"
+                f" --applications cluster; for {without_login(repo)}, this step's own"
+                " credentials are used",
             )
 
     def logins(self, url: str) -> tuple[Login, ...]:
-        """Return the logins for a URL, for its forge: the given ones,
-        else the cluster's if exactly one secret matches.
+        """Return the logins for a URL, for its forge: from the options, or else from the cluster if
+        exactly one secret matches.
         """
         if found := self.access.logins(url, helped=False) if self.access else ():
             return found
@@ -119,13 +118,13 @@ class GitClients:
         return several[0].logins(url, helped=False) if len(several) == 1 else ()
 
     def given_for(self, repo: str) -> bool:
-        """Tell whether the options have a login or a key for this repository."""
+        """Return whether the options have a login or a key for this repository."""
         if self.access is None:
             return False
         own = self.access.given
         url = self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
-            # if only known hosts are given, the keys are the user's own
+            # if only known hosts are given, the user's own keys are used
             given = self._settings.access
             asked = (
                 given.ssh_key_file
@@ -136,13 +135,13 @@ class GitClients:
         return _within(url, own)
 
     def descends(self, sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
-        """Return how a revision relates to a commit, like `Lineage`,
-        or "" if Git cannot be asked.
+        """Return how a revision relates to a commit, like `Lineage`, or "" if Git cannot be
+        queried.
         """
         try:
             lineage = Lineage(self.client(repo, sub))
         except TaskError as error:
-            self._log("debug", f"{revision[:12]} is not looked at: {error}")
+            self._log("debug", f"cannot inspect {revision[:12]}: {error}")
             return ""
         with closing(lineage):
             kin = lineage.order(repo, commit, revision)
@@ -157,7 +156,9 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _with_given(self, own: Credentials) -> Access:
-        """Return a secret's login, together with the given authorities and known hosts."""
+        """Return a secret's login, together with the authorities and known hosts from the
+        options.
+        """
         given = self.access.given if self.access else None
         if given is None:
             return Access(own, self._environ)
@@ -181,7 +182,7 @@ class GitClients:
 
 
 def _within(url: str, given: Credentials) -> bool:
-    """Tell whether one of the logins is for that URL."""
+    """Return whether one of the logins is for that URL."""
     prefixes = [login.prefix for login in given.logins] + ([given.app_server] if given.app else [])
     prefixes = [given.only] if given.only and prefixes else prefixes
     return any(
@@ -190,7 +191,7 @@ def _within(url: str, given: Credentials) -> bool:
 
 
 def _bare(url: str) -> str:
-    """Return the URL without `.git`, because both spellings are one repository."""
+    """Return the URL without `.git`, because both spellings are the same repository."""
     return url.rstrip("/").removesuffix(".git")
 
 
@@ -204,7 +205,7 @@ def signers(
     git: Callable[[], Git],
     opened: ExitStack,
 ) -> Callable[[], Signer | None]:
-    """Return a function that makes the signer, or None without a key.
+    """Return a function that creates the signer, or returns None without a key.
 
     Raises `UsageError` for an invalid key.
     """

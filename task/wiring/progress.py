@@ -1,6 +1,4 @@
-"""Shows a person at a terminal what takes long: one line for each activity at the bottom,
-until it is over.
-"""
+"""Shows slow activities on a terminal: one line each at the bottom, until the activity ends."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ Phase = Callable[[str], AbstractContextManager[object]]
 
 
 class Phases:
-    """The present activities, one for each thread.
+    """The current activities, one for each thread.
 
-    Only those that take longer than a second are shown.
+    Only activities that take longer than a second are shown.
     """
 
     def __init__(self, console: Console) -> None:
@@ -82,8 +80,8 @@ class RepositoryWithProgress:
         self.close = repository.close
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """Return the branch that HEAD names."""
-        with self._phase(f"asking {self._name} for its branch"):
+        """Return the branch that HEAD refers to."""
+        with self._phase(f"looking up the default branch of {self._name}"):
             return self._repository.default_branch(tip=tip)
 
     def snapshot(
@@ -123,7 +121,7 @@ class RepositoryWithProgress:
         return self._repository.signed(commit, keys)
 
     def merged(self, branch: str, commit: str) -> bool:
-        """Tell whether a commit is in the latest history of a branch."""
+        """Return whether a commit is in the recent history of a branch."""
         with self._phase(f"reading the history of {self._name}"):
             return self._repository.merged(branch, commit)
 

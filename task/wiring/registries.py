@@ -1,4 +1,4 @@
-"""Creates the registries of a run, with their logins and what annotations may name."""
+"""Creates a run's registry client, with the logins and what annotations are allowed to use."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def registry_of(
     opened: ExitStack,
     cluster: Callable[[], ClusterSecrets] | None,
 ) -> Registry:
-    """Return all registries of one run.
+    """Return the client for all registries of a run.
 
     Raises `UsageError` for invalid settings. Nothing is contacted yet.
 
-    `cluster`: the secrets that annotations may name, if Applications are read from a cluster.
+    `cluster`: the secrets that annotations can use, if Applications are read from a cluster.
     """
     given = settings.registry
     logins = Logins(
@@ -72,19 +72,19 @@ def prover_of(
     secrets: Callable[[], ClusterSecrets | None],
     log: Log,
 ) -> Prover:
-    """Return what proves images. Raises `UsageError` at once for options that cannot work.
+    """Return the prover of images. Raises `UsageError` immediately for options that cannot work.
 
-    `secrets`: those of the cluster, or None if they cannot be read.
+    `secrets` returns the cluster's secrets, or None if they cannot be read.
     """
     wanted = WantedProofs(given, secrets, lambda line: log("debug", line))
     return Prover(registry, wanted, given.verify_timeout, lambda line: log("info", line))
 
 
 class WantedProofs:
-    """What must be proved about an image: for the command line, for its ImageUpdater,
-    and for the repository's config.
+    """The proofs that an image needs: for the command line, for its ImageUpdater, and for the
+    repository's config.
 
-    Safe to use from several threads. Raises `UsageError` at once for options that cannot work.
+    Thread-safe. Raises `UsageError` immediately for options that cannot work.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class WantedProofs:
         secrets: Callable[[], ClusterSecrets | None],
         log: Callable[[str], None],
     ) -> None:
-        """`secrets`: those of the cluster, or None if they cannot be read."""
+        """`secrets`: the cluster's secrets, or None if they cannot be read."""
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
         self._of_secret = cache(self._by_secret)
@@ -104,7 +104,7 @@ class WantedProofs:
             except (OSError, UnicodeDecodeError) as error:
                 why = error.strerror if isinstance(error, OSError) else "it is not text"
                 message = f"--trust-root: cannot read {given.trust_root!r}: {why}"
-                raise UsageError(message, hint="name the file with the trusted root") from error
+                raise UsageError(message, hint="use the file with the trusted root") from error
         self._given: tuple[Asked, ...] = ()
         if given.verify:
             self._given = (Asked([_keys(given.verify)]),)
@@ -113,7 +113,7 @@ class WantedProofs:
             self._given = (Asked([self._keyless()(who, exact=True)]),)
 
     def __call__(self, question: Question) -> Sequence[Asked]:
-        """Return what is asked about an image. Raises `TaskError` if a key cannot be had."""
+        """Return what to check about an image. Raises `TaskError` if a key is not available."""
         of_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
         return (*self._given, *of_resource, *map(self._of_demand, question.demands))
 
@@ -121,16 +121,17 @@ class WantedProofs:
         secrets = self._secrets()
         if secrets is None:
             raise RegistryError(
-                f"imagesVerification names the key of secret {key}, and no cluster is available",
-                hint="give the cluster that has it: --kubeconfig, or --applications cluster",
+                f"imagesVerification refers to the key in secret {key}, but no cluster is"
+                " available",
+                hint="set the cluster that contains it: --kubeconfig or --applications cluster",
             )
         text = secrets.public_key(key)
         try:
             check = _keys(f"secret {key}", text)
         except Malformed as error:
             message = f"imagesVerification: secret {key}: {error.message}"
-            raise RegistryError(message, hint=error.hint or "put cosign.pub into it") from None
-        return Asked([check], by=f"; imagesVerification wants the key of secret {key}")
+            raise RegistryError(message, hint=error.hint or "add cosign.pub to it") from None
+        return Asked([check], by=f"; imagesVerification requires the key in secret {key}")
 
     def _by_demand(self, demand: Demand) -> Asked:
         checks = []
@@ -139,49 +140,49 @@ class WantedProofs:
                 checks.append(_keys(path, text))
             except Malformed as error:
                 message = f"{PATH}, line {demand.line}: {path}: {error.message}"
-                hint = error.hint or "put a public key into it"
+                hint = error.hint or "add a public key to it"
                 raise TargetError(message, hint=hint) from None
         if demand.identities:
             checks.append(self._keyless()(demand.identities))
-        return Asked(checks, demand, f"; {PATH}, line {demand.line}, asks for it")
+        return Asked(checks, demand, f"; {PATH}, line {demand.line}, requires it")
 
 
 def _keys(name: str, text: str | None = None) -> Check:
-    """Return a check with the keys in a text, or in the file of that name.
+    """Return a check with the keys in a text, or in the file with that name.
 
     Raises `Malformed` and `UsageError`.
     """
-    # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify
-    # signatures with keys.
+    # Imported late, because cryptography takes 40 ms of CPU time, and few runs verify signatures
+    # with keys.
     from task.registry.public_keys import PublicKeys, keys_in, keys_of_file
 
     return keys_of_file(name) if text is None else PublicKeys(keys_in(text), name)
 
 
 def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check]:
-    """Return what makes a check of identities.
+    """Return a function that creates a check of identities.
 
-    Raises `UsageError` if the package for that is missing.
+    Raises `UsageError` if the required package is missing.
     """
     try:
-        # Imported late: the package is an extra, it takes 230 ms, and few need it.
+        # Imported late, because the package is an extra, takes 230 ms, and is rarely needed.
         from task.registry.keyless import Keyless, Sigstore
     except ImportError:
-        hint = "install argocd-image-update[sigstore], or ask for signatures by a key"
-        raise UsageError("signatures without keys need the package sigstore", hint=hint) from None
+        hint = "install argocd-image-update[sigstore], or require signatures by a key"
+        raise UsageError("keyless signatures require the package sigstore", hint=hint) from None
     return partial(Keyless, Sigstore(log, trust_root))
 
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, RegistryLogin]:
-    """Return the login from options, by the registries that it is for."""
+    """Return the login from the options, by registry."""
     given = settings.registry
     login = password_of(given.registry_username, given.registry_password_file, environ)
     if login is None:
         return {}
-    if not given.registry_credentials_for:  # the owner of an Application chooses the registry
+    if not given.registry_credentials_for:  # the Application's owner chooses the registry
         raise UsageError(
-            "a registry's password is given, but not the registry it is for",
-            hint="name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",
+            "a registry password is set, but not the registry that it is for",
+            hint="set the registry, such as --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
     named = given.registry_credentials_for
     return dict.fromkeys(map(normal, named), replace(login, hosts=hosts_of(named)))

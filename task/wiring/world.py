@@ -1,7 +1,7 @@
-"""Settings → World: the clients of one run. Most of them are made when they are first used.
+"""Settings → World: the clients of one run. Most of them are created when they are first used.
 
-Their modules are imported then, too: most runs need few of them, and importing all of them costs a
-fifth of a run's processor time.
+Their modules are imported then, too. Most runs need only a few of them, and importing all of them
+takes a fifth of a run's processor time.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from task.registry.proofs import Prover
     from task.wiring.progress import Phase
 
-# The keys with which GitHub signs the commits of its API: the current one, and the one before 2024.
+# The keys that GitHub signs API commits with: the current one, and the one used before 2024.
 OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
 
 
 class RealWorld(World):
-    """The clients of one run, which show a person at a terminal what takes long.
+    """The clients of one run, which show slow activities on a terminal.
 
-    Raises `UsageError` at once for settings that cannot work.
+    Raises `UsageError` immediately for settings that cannot work.
     """
 
     def __init__(
@@ -85,23 +85,23 @@ class RealWorld(World):
         self._check_argo()
         from_cluster = self._cluster.credentials if self._cluster else None
         self._git = GitClients(settings, environ, log, self._opened, from_cluster)
-        # `once` has a lock, because the repositories of a run are handled at the same time
+        # `once` has a lock, because a run handles its repositories concurrently
         self._forges = once(self._open_forges)
         self._registry = once(self._open_registry)
         if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
-            self._registry()  # fail at once if something given is wrong
+            self._registry()  # fail immediately if a setting is invalid
         self._lineage = once(self._open_lineage)
         self._lineage_lock = threading.Lock()
         if settings.host.forge or settings.host.forge_token_file:
-            self._forges()  # fail at once if something given is wrong
+            self._forges()  # fail immediately if a setting is invalid
         self._signer = signers(settings.commit, self._git.git, self._opened)
         self._follow = once(self._open_follow)
-        self._hindered: set[str] = set()  # Applications of which that was logged
+        self._hindered: set[str] = set()  # Applications for which this was logged
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
         self._prover = once(self._open_prover)
         if settings.verify != VerifyOptions():
-            self._prover()  # fail at once if something given is wrong
+            self._prover()  # fail immediately if a setting is invalid
 
     def _phases(self, console: Any) -> Phase:
         from task.wiring.progress import Phases
@@ -111,19 +111,21 @@ class RealWorld(World):
     def _check_argo(self) -> None:
         settings = self._settings
         if settings.rollout.wait:
-            self._argo.check()  # of a plan as well, because the run would fail
+            self._argo.check()  # also for a plan, because the run would fail
         if settings.promote.healthy and not self._argo.kind:
-            hint = "files and Git do not say what is healthy: give --applications cluster or argocd"
-            raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
+            hint = (
+                "files and Git do not show what is healthy: set --applications to cluster or argocd"
+            )
+            raise UsageError("--healthy: cannot tell which Argo CD to query", hint=hint)
         if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):
             self._log(
                 "warning",
-                "--kubernetes-events: no Event is written without a cluster: give --applications"
-                " cluster",
+                "--kubernetes-events: Events cannot be created without a cluster: set"
+                " --applications to cluster",
             )
 
     def applications(self) -> Iterable[Found]:
-        """Yield the manifests of the Applications in question, of each source as its form says."""
+        """Yield the manifests of the relevant Applications from each source."""
         if not self._shown:
             return self._applications()
         with self._phase("reading the Applications"):
@@ -160,7 +162,7 @@ class RealWorld(World):
         return (found.repo, found.branch, found.path) if found else None
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
-        """Return the repository of a URL, with the login for a subscription that writes to it."""
+        """Return the repository at a URL, with the login for a subscription that writes to it."""
         found = self._open(repo, subscription)
         if not self._shown:
             return found
@@ -185,7 +187,7 @@ class RealWorld(World):
         )
 
     def change(self, compared: Compared) -> ChangeToJudge:
-        """Return what `check` judges."""
+        """Return the change that `check` judges."""
         from task.wiring.compared import JudgedChange
 
         change = JudgedChange(
@@ -199,25 +201,25 @@ class RealWorld(World):
         return self._opened.enter_context(closing(change))
 
     def login(self, subscription: Subscription) -> str:
-        """Return a text that identifies the login: the name of the cluster's secret,
-        or "" for a given login.
+        """Return a text that identifies the login: the name of the cluster's secret, or "" for a
+        login from the options.
         """
         if not self._cluster or self._git.given_for(subscription.repo):
             return ""
         return self._cluster.login(subscription)
 
     def now(self) -> float:
-        """Return seconds of a clock that never goes back."""
+        """Return the seconds of a monotonic clock."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, or until a signal arrives."""
-        with self._phase("waiting: others change the same branch or Application"):
+        """Wait until the time is over or a signal arrives."""
+        with self._phase("waiting: others are changing the same branch or Application"):
             shutdown.sleep(seconds)
 
     def jitter(self) -> float:
-        """Return a number from 0 to 1, at random."""
-        return random.random()  # noqa: S311 - a pause is no secret
+        """Return a random number from 0 to 1."""
+        return random.random()  # noqa: S311 - a pause is not a secret
 
     def log(self, level: str, sentence: str) -> None:
         """Log a sentence."""
@@ -226,7 +228,7 @@ class RealWorld(World):
     def ancestry(self, repository: str, new: str, old: str) -> str:
         """Return how a source commit relates to an old one.
 
-        Several repositories may ask, and are answered in turn.
+        Calls from several repositories are handled one by one.
         """
         with self._phase("comparing source commits"), self._lineage_lock:
             kin = self._lineage().order(repository, old, new)
@@ -235,8 +237,8 @@ class RealWorld(World):
         return str(kin.order)
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return what the registries say about images."""
-        with self._phase("asking the registries"):
+        """Return the registries' answers about images."""
+        with self._phase("querying the registries"):
             return self._registry().answer(questions)
 
     def _open_lineage(self) -> Lineage:
@@ -247,7 +249,7 @@ class RealWorld(World):
     def _open_registry(self) -> Registry:
         from task.wiring.registries import registry_of
 
-        # A file may claim any namespace, so with files among the sources, no secret is read.
+        # A file may claim any namespace, so secrets are not read if files are among the sources.
         only_cluster = set(sources(self._settings, self._environ)) == {"cluster"}
         secrets = self._argo.secrets if only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
@@ -256,13 +258,13 @@ class RealWorld(World):
         self,
         questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return what is proved about images, a refusal if that is not what is required,
-        or an error.
+        """Return the proof for each image, a refusal if it does not meet the requirements, or an
+        error.
         """
         return self._prover()(questions)
 
     def _open_prover(self) -> Prover:
-        """Raise `UsageError` at once for options about proofs that cannot work."""
+        """Return the prover. Raises `UsageError` immediately for proof options that cannot work."""
         from task.wiring.registries import prover_of
 
         return prover_of(self._settings.verify, self._registry, self._key_secrets, self._log)
@@ -271,7 +273,7 @@ class RealWorld(World):
         return self._argo.secrets() if self._cluster or self._argo.cluster_at_hand() else None
 
     def _open_forges(self) -> Forges:
-        """Raise `UsageError` at once for options about Git hosts that cannot work."""
+        """Return the run's forges. Raises `UsageError` immediately for invalid Git host options."""
         from task.wiring.forges import forges_of
 
         return forges_of(self._settings, self._environ, self._log, self._opened, self._git.logins)
@@ -281,7 +283,7 @@ class RealWorld(World):
         return self._forges().of(repo)
 
     def forge_if_known(self, repo: str) -> Host | None:
-        """Return the repository's forge, or None if its URL does not tell it or no token
+        """Return the repository's forge, or None if it cannot be detected from the URL or no token
         matches.
         """
         return self._forges().if_known(repo)
@@ -291,13 +293,13 @@ class RealWorld(World):
         self._forges().check_host(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page
-        that shows what a head branch changes.
-        """
+        """Return the type of forge, and the URL of the page that shows a head branch's changes."""
         return self._forges().compare(repo, base, head)
 
     def range_page(self, repo: str, old: str, new: str) -> str:
-        """Return the page that compares two commits, or "" if the Git host is unknown."""
+        """Return the URL of the page that compares two commits, or "" if the Git host is
+        unknown.
+        """
         return self._forges().range_page(repo, old, new)
 
     def commit_page(self, repo: str, commit: str) -> str:
@@ -309,18 +311,18 @@ class RealWorld(World):
         return self._forges().comments(repo)
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments that a repository shows."""
+        """Return the deployments of a repository."""
         return self._forges().deployments(repo)
 
     def page(self, application: Tracker) -> str:
-        """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
+        """Return the Application's URL in the Argo CD UI, or "" if it is unknown."""
         return self._argo.page(application)
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the OpenPGP keys one of which must have signed a commit,
-        so that Argo CD syncs it; () for any.
+        """Return the OpenPGP keys, one of which must have signed a commit for Argo CD to sync it;
+        () for any.
         """
-        if subscription.target == "flux":  # it has no project
+        if subscription.target == "flux":  # it does not have a project
             return ()
         project = self._project_of(subscription.application)
         url = normal_url(subscription.repo)
@@ -339,7 +341,7 @@ class RealWorld(World):
         return self._projects.get(name, {})
 
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
-        """Return what keeps Argo CD from deploying a commit now, and what to do about it."""
+        """Return what prevents Argo CD from deploying a commit now, and how to fix it."""
         app = subscription.application
         if subscription.target == "flux":
             return "", ""
@@ -350,7 +352,7 @@ class RealWorld(World):
         return found
 
     def signing_keys(self) -> tuple[str, ...]:
-        """Return the ids of the OpenPGP keys that sign the run's commits."""
+        """Return the IDs of the OpenPGP keys that sign the run's commits."""
         if self._settings.commit.commit_through == "github":
             return OF_GITHUB
         signer = self._signer()
@@ -359,7 +361,7 @@ class RealWorld(World):
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the revisions of its repository in Argo CD's history, newest first.
 
-        () if that is unknown.
+        () if they are unknown.
         """
         if subscription.target == "flux" or not self._argo.asked:
             return ()
@@ -375,14 +377,12 @@ class RealWorld(World):
         return synced_revisions(item, lambda url: normal_url(url) == ours)
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who takes back a change of a field of a live Application;
-        "" if nobody is known.
-        """
+        """Return who reverts changes to a field of a live Application, or "" if unknown."""
         return self._argo.taken_back_by(manifest, field)
 
     def live(self) -> LiveApplications | None:
-        """Return the live Applications, or None if Applications come neither
-        from a cluster nor from Argo CD.
+        """Return the live Applications, or None if Applications are not read from a cluster or Argo
+        CD.
         """
         return self._argo.live() if self._argo.kind else None
 
@@ -390,12 +390,8 @@ class RealWorld(World):
         """Refresh Argo CD, and wait for the rollouts."""
         if self._settings.dry or not (self._settings.rollout.wait or self._argo.kind):
             return Followed()
-        # Rollouts have a display of their own.
-        with (
-            nullcontext()
-            if self._settings.rollout.wait
-            else self._phase("asking Argo CD to refresh")
-        ):
+        # Rollouts have a separate display.
+        with nullcontext() if self._settings.rollout.wait else self._phase("refreshing Argo CD"):
             return self._follow()(landed)
 
     def _open_follow(self) -> Follow:
@@ -404,9 +400,9 @@ class RealWorld(World):
         return Follow(self._settings, self._argo, self.forge, self._git.descends, self._open)
 
     def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Do the same after a rollback, within the time that `follow` has left."""
+        """Do the same after a rollback, within the time that `follow` left."""
         return self._follow().back(landed)
 
     def close(self) -> None:
-        """Remove what was opened for the run."""
+        """Close everything that was opened for the run."""
         self._opened.close()

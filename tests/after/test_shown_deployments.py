@@ -98,7 +98,7 @@ def play(
     everyone: Sequence[Tracker] = (),
 ) -> tuple[Problem, ...]:
     """Show a run's deployments, and return its warnings."""
-    source = replace(SOURCE, waits=waits)
+    source = replace(SOURCE, waits_for_rollouts=waits)
     shown = ShownDeployments(source, JOB, world(forge), everyone or [one.application for one in of])
     if waits:
         shown.begin(of)

@@ -158,7 +158,7 @@ def test_the_error_in_a_push_job_suggests_the_base_option(environ: Mapping[str, 
     """To compare a branch with itself would be green for every change."""
     with pytest.raises(UsageError, match=r"^--base is missing") as refused:
         compared_of(CheckOptions(), environ)
-    assert refused.value.hint.startswith("give --base, such as origin/main")
+    assert refused.value.hint.startswith("set --base, such as origin/main")
 
 
 def test_every_ci_system_with_variables_for_check_is_tested() -> None:
@@ -232,7 +232,7 @@ def test_an_event_without_a_pull_request_is_a_usage_error(tmp_path: Path, event:
     ],
 )
 def test_options_that_name_no_commit_are_usage_errors(given: CheckOptions) -> None:
-    with pytest.raises(UsageError, match=r"names no commit|--head is missing"):
+    with pytest.raises(UsageError, match=r"is not a valid name of a commit|--head is missing"):
         compared_of(given, {})
 
 

@@ -234,17 +234,17 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "half a file": ('{"image.name": "x', "JSON"),
     "a deep one": ("[" * 100_000, "nested too deeply"),
     "an empty object": ({}, "empty JSON object"),
-    "an empty list": ([], "it does not name an image"),
+    "an empty list": ([], "it does not contain an image"),
     "another object": ({"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}, "'auths'"),
     "goreleaser's metadata.json": ({"project_name": "x", "tag": "v1"}, "'project_name', 'tag'"),
     "docker inspect": ([{"Id": "sha256:x", "RepoTags": ["a:1"]}], "'Id', 'RepoTags'"),
     "mixed": (["a:1", {"type": "x"}], "mixed"),
-    "buildx that made no image": ({"buildx.build.ref": "x/y/z"}, "it does not name an image"),
+    "buildx that made no image": ({"buildx.build.ref": "x/y/z"}, "it does not contain an image"),
     "goreleaser without images": (GORELEASER[:2], "'Binary', 'Checksum'"),
     "two formats at once": ({**JIB, **SKAFFOLD}, "jib-image.json or Skaffold"),
     "buildx and Jib at once": ({**JIB, **BUILDX}, "buildx metadata or jib-image.json"),
     "an image id": ("c" * 64, "line 1"),
-    "a digest beside a reference": (f"{A}\nghcr.io/a/b:1", "nothing shows which belong together"),
+    "a digest beside a reference": (f"{A}\nghcr.io/a/b:1", "it is not clear which belong together"),
     "several digests": (f"{A}\n{B}", "several digests"),
     "upper case": (f"ghcr.io/Acme/web@{A}", "upper-case"),
     "neither a tag nor a digest": ("ghcr.io/acme/web", "neither a tag nor a digest"),
@@ -252,7 +252,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
         {"image.name": f"a/b@{A}", "containerimage.digest": B},
         "two different digests",
     ),
-    "a target of bake without a name": (
+    "a bake target without a name": (
         {"web": {"containerimage.digest": A}, "db": BAKE["db"]},
         "no image.name",
     ),
@@ -265,7 +265,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "Jib with strange tags": ({**JIB, "tags": {"a": 1}}, "tags are not a list"),
     "Skaffold without a tag": ({"builds": [{"imageName": "x"}]}, "no tag"),
     "Skaffold with strange builds": ({"builds": ["x"]}, "no tag"),
-    "Skaffold that built nothing": ({"builds": []}, "it does not name an image"),
+    "Skaffold that built nothing": ({"builds": []}, "it does not contain an image"),
     "too many": ([f"a/b:{number}" for number in range(MOST + 1)], "at most 1000 are accepted"),
 }
 

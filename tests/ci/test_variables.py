@@ -335,22 +335,22 @@ def test_finds_the_pull_request_in_the_event_file_of_github_actions(
 
 
 NOT_FOUND: list[tuple[Mapping[str, str], str, str]] = [
-    ({}, "no variable of a CI system", "CI_MERGE_REQUEST_IID"),
+    ({}, "no CI variables for a pull request", "CI_MERGE_REQUEST_IID"),
     (
         {**ACTIONS, "GITHUB_REF": "refs/heads/main"},
         "GITHUB_EVENT_PATH is not set",
-        "on: pull_request",
+        "on pull_request",
     ),
-    ({**ACTIONS, "GITHUB_EVENT_PATH": "/absent"}, "the event file '/absent'", "on: pull_request"),
+    ({**ACTIONS, "GITHUB_EVENT_PATH": "/absent"}, "the event file '/absent'", "on pull_request"),
     (
         {"GITHUB_REPOSITORY": "acme/web", "GITHUB_REF": "refs/pull/1/merge"},
-        "cannot tell",
+        "cannot detect",
         "GITHUB_SERVER_URL",
     ),
     (OF_GITLAB, "CI_MERGE_REQUEST_IID is not set", "merge_request_event"),
     (
         {"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "7"},
-        "cannot tell",
+        "cannot detect",
         "CI_MERGE_REQUEST_PROJECT_URL or CI_PROJECT_URL",
     ),
     (

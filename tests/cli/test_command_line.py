@@ -48,12 +48,12 @@ def test_help_all_shows_groups_defaults_and_negated_switches(
     assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever stands before it
     shown = " ".join(capsys.readouterr().out.split())
     groups = [
-        "The image:",
+        "Image:",
         "Applications:",
         "Rules:",
-        "The commit:",
+        "Commit:",
         "Pull requests:",
-        "Results and log:",
+        "Results and logging:",
         "Git:",
     ]
     places = [shown.index(one) for one in groups]
@@ -128,14 +128,14 @@ def test_help_describes_the_positional_argument(
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"\n  {argument} " in shown
-    assert ("What is held" in shown) == (command in ("hold", "lint"))
+    assert ("Holds:" in shown) == (command in ("hold", "lint"))
 
 
 def test_help_of_promote_does_not_mention_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["promote", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--alias ALIAS Act on this image only" in shown
-    assert "What is held" not in shown
+    assert "--alias ALIAS Act only on the image with this alias" in shown
+    assert "Holds:" not in shown
 
 
 def test_help_never_shows_values_of_variables(
@@ -225,35 +225,37 @@ def test_short_options_match_kubectl(short: str, long: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--nonsense"], "there is no option --nonsense; image-update --help shows all options"),
-        (["--log-level", "debug", "run"], "--log-level comes before the command; write it after: image-update run"),
-        (["help", "rum"], "there is no command 'rum'; did you mean run? "),
-        (["rum"], "there is no command 'rum'; did you mean run? the commands are run, scan, "),
-        (["run", "--app", "x"], "there is no option --app; did you mean --application? "),
-        (["run", "--image"], "--image needs a value; image-update run --help-all shows what it takes"),
-        (["run", "--no-image", "x"], "there is no option --no-image"),
-        (["run", "x"], "run takes no argument 'x'; for one Application, write --application x, and the image as --image REF"),
-        (["scan", "web"], "scan takes no argument 'web'; for one Application, write --application web"),
-        (["run", "-i", "x"], "there is no option -i; did you mean --image? image-update run --help-all shows"),
-        (["run", "-image", "x"], "there is no option -image; did you mean --image?"),
-        (["run", "-image=x"], "there is no option -image; did you mean --image?"),
-        (["run", "-f", "apps/"], "there is no option -f; did you mean --applications?"),
-        (["run", "-v"], "there is no option -v; did you mean --log-level debug?"),
-        (["run", "-a", "web"], "there is no option -a; did you mean --application?"),
-        (["-V"], "there is no option -V; did you mean --version?"),
-        (["run", "-z"], "there is no option -z; image-update run --help-all shows all options"),
-        (["run", "--no-atomic=true"], "--no-atomic takes no value; write --no-atomic alone"),
-        (["hold", "web", "--reason", " "], "--reason is empty; say why the images are held"),
-        (["hold", ",", "--reason", "x"], "APP... is empty; name at least one Application"),
-        (["wait", " ", "--revision", "abcdef1"], "APP... is empty; name at least one Application"),
-        (["wait", "web"], "--revision is missing; name the commit that Argo CD has to sync"),
-        (["report"], "FILE is missing; name the JSON report of a run, or - for stdin"),
-        (["wait", "web", "--html", "x"], "wait has no --html; status and report have it; image-update wait --help-all"),
-        (["status", "--dry-run"], "status has no --dry-run: it never writes to Git; leave it out"),
-        (["status", "--html", "--output", "json"], "--html and --output=json are both given; leave out one of them"),
-        (["promote", "web"], "promote takes no argument 'web'; name Applications with --from and --to"),
-        (["lint"], "nothing says where to read Applications from; name their folder or file, as in image-update lint"),
-        (["scan", "--registry-check", "never"], "--registry-check: scan cannot do without the registries"),
+        (["--nonsense"], "unknown option --nonsense; image-update --help shows all options"),
+        (["--log-level", "debug", "run"], "--log-level is in front of the command; put it after the command: image-update run"),
+        (["help", "rum"], "unknown command 'rum'; did you mean run? "),
+        (["rum"], "unknown command 'rum'; did you mean run? the commands are run, scan, "),
+        (["run", "--app", "x"], "unknown option --app; did you mean --application? "),
+        (["run", "--image"], "--image requires a value; image-update run --help-all shows its values"),
+        (["run", "--no-image", "x"], "unknown option --no-image"),
+        (["run", "x"], "run does not accept the argument 'x'; pass an Application as --application x, and the image as --image REF"),
+        (["scan", "web"], "scan does not accept the argument 'web'; pass an Application as --application web"),
+        (["run", "-i", "x"], "unknown option -i; did you mean --image? image-update run --help-all shows"),
+        (["run", "-image", "x"], "unknown option -image; did you mean --image?"),
+        (["run", "-image=x"], "unknown option -image; did you mean --image?"),
+        (["run", "-f", "apps/"], "unknown option -f; did you mean --applications?"),
+        (["run", "-v"], "unknown option -v; did you mean --log-level debug?"),
+        (["run", "-a", "web"], "unknown option -a; did you mean --application?"),
+        (["-V"], "unknown option -V; did you mean --version?"),
+        (["run", "-z"], "unknown option -z; image-update run --help-all shows all options"),
+        (["run", "--no-atomic=true"], "--no-atomic does not take a value; use --no-atomic without a value"),
+        (["hold", "web", "--reason", " "], "--reason is empty; give a reason for the hold"),
+        (["hold", ",", "--reason", "x"], "APP... is empty; list at least one Application"),
+        (["wait", " ", "--revision", "abcdef1"], "APP... is empty; list at least one Application"),
+        (["wait", "web"], "--revision is missing; set the commit that Argo CD has to sync"),
+        (["report"], "FILE is missing; pass a run's JSON report, or - for stdin"),
+        (["wait", "web", "--html", "x"], "wait has no --html; it is an option of status and report; image-update wait --help-all"),
+        (["status", "--dry-run"], "status has no --dry-run: it never writes to Git; remove it"),
+        (["status", "--html", "--output", "json"], "--html and --output=json cannot be combined; remove one of them"),
+        (["promote", "web"], "promote does not accept the argument 'web'; select Applications with --from and --to"),
+        (["lint"], "cannot tell where to read Applications from; pass a folder or file, as in image-update lint"),
+        (["scan", "--registry-check", "never"], (
+            "--registry-check: scan cannot work without the registries"
+        )),
     ],
 )  # fmt: skip
 def test_usage_errors_exit_2_and_print_a_fix(
@@ -270,7 +272,7 @@ def test_an_invalid_boolean_variable_is_a_usage_error(
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_ATOMIC", "maybe")
     assert main(["run"]) == 2
-    assert "IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false" in capsys.readouterr().err
+    assert "IMAGE_UPDATE_ATOMIC: 'maybe' is not true or false" in capsys.readouterr().err
 
 
 def test_the_error_for_an_invalid_boolean_option_uses_our_wording() -> None:
@@ -280,8 +282,8 @@ def test_the_error_for_an_invalid_boolean_option_uses_our_wording() -> None:
     )  # 0.29
     said = explained(error, "run", {}, {"IMAGE_UPDATE_ATOMIC": "maybe"})
     assert (said.message, said.hint) == (
-        "--atomic: 'maybe' is neither true nor false",
-        "write true or false",
+        "--atomic: 'maybe' is not true or false",
+        "use true or false",
     )
 
 
@@ -355,7 +357,7 @@ def test_a_defect_exits_1_with_a_traceback_and_results(
     assert main(["run", "--dotenv", f"{tmp_path}/env"]) == 1
     sys.stdout = stdout
     shown = capsys.readouterr().err
-    assert shown.startswith("error: a defect of image-update: ")
+    assert shown.startswith("error: a defect in image-update: ")
     assert "Traceback" in shown
     assert "IMAGE_UPDATE_RESULT_STATUS=failed" in (tmp_path / "env").read_text()
 

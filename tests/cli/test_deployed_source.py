@@ -57,7 +57,7 @@ def test_the_wait_option_also_applies_to_deployments() -> None:
 def test_an_unknown_commit_or_repository_is_a_usage_error(missing: str, option: str) -> None:
     environ = {name: value for name, value in GITLAB.items() if name != missing}
     with pytest.raises(
-        UsageError, match=r"--deployments: the \w+ that was built is unknown"
+        UsageError, match=r"--deployments: cannot tell which \w+ was built"
     ) as caught:
         deployed(environ)
     assert option in caught.value.hint

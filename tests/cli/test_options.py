@@ -259,16 +259,16 @@ API = ("--commit-through", "github")
         (["--deadline", "nan"], "--deadline: 'nan' is not a number of seconds"),
         (["--deadline", "inf"], "--deadline: 'inf' is not below 1,000,000 seconds"),
         (["--deadline", "1000000"], "--deadline: '1000000' is not below 1,000,000 seconds"),
-        (["--render", "helm,jsonnet"], "--render: 'jsonnet' is not one of its values"),
-        (["--allow-protocol", "fil"], "--allow-protocol: 'fil' is not one of its values"),
-        (["--allow-protocol", "file,ext"], "--allow-protocol: 'ext' is not one of its values"),
+        (["--render", "helm,jsonnet"], "--render: 'jsonnet' is not a valid value"),
+        (["--allow-protocol", "fil"], "--allow-protocol: 'fil' is not a valid value"),
+        (["--allow-protocol", "file,ext"], "--allow-protocol: 'ext' is not a valid value"),
         (["--follow-apps", "-1"], "--follow-apps: '-1' is not a whole number from 0 to 50"),
         (["--follow-apps", "1.5"], "--follow-apps: '1.5' is not a whole number from 0 to 50"),
-        (["--strategy", "newest"], "--strategy: 'newest' is not one of its values"),
-        (["--source-commit", "main"], "--source-commit: 'main' is not a commit id"),
-        (["--source-commit", "abc123"], "--source-commit: 'abc123' is not a commit id"),
-        (["--trailer", "x"], "--trailer: 'x' is not of the form KEY=VALUE"),
-        (["--rewrite-url", "=x"], "--rewrite-url: '=x' is not of the form PREFIX=REPLACEMENT"),
+        (["--strategy", "newest"], "--strategy: 'newest' is not a valid value"),
+        (["--source-commit", "main"], "--source-commit: 'main' is not a commit ID"),
+        (["--source-commit", "abc123"], "--source-commit: 'abc123' is not a commit ID"),
+        (["--trailer", "x"], "--trailer: 'x' is not in the form KEY=VALUE"),
+        (["--rewrite-url", "=x"], "--rewrite-url: '=x' is not in the form PREFIX=REPLACEMENT"),
         (["--git-author-name", "a<b"], "--git-author-name: 'a<b' is not a name that Git accepts"),
         (
             ["--git-author-name", "a\nb"],
@@ -276,49 +276,52 @@ API = ("--commit-through", "github")
         ),
         (
             ["--git-author-email", "a\x07@b"],
-            r"--git-author-email: 'a\x07@b' is not an e-mail address",
+            r"--git-author-email: 'a\x07@b' is not an email address",
         ),
         (
             ["--git-author-email", "a@b\nc"],
-            r"--git-author-email: 'a@b\nc' is not an e-mail address",
+            r"--git-author-email: 'a@b\nc' is not an email address",
         ),
-        (["--git-author-email", "jane"], "--git-author-email: 'jane' is not an e-mail address"),
+        (["--git-author-email", "jane"], "--git-author-email: 'jane' is not an email address"),
         (
             ["--git-author-email", "@example.com"],
-            "--git-author-email: '@example.com' is not an e-mail address",
+            "--git-author-email: '@example.com' is not an email address",
         ),
         (
             ["--git-author-email", "Jane <a@b>"],
-            "--git-author-email: 'Jane <a@b>' is not an e-mail address",
+            "--git-author-email: 'Jane <a@b>' is not an email address",
         ),
-        (["--verify-identity", "me"], "--verify-identity is given alone"),
+        (["--verify-identity", "me"], "--verify-identity requires --verify-issuer"),
         (
             ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "https://i"],
-            "--verify and --verify-identity are both given",
+            "--verify and --verify-identity cannot be combined",
         ),
-        (["--on-failure", "rollback"], "--on-failure=rollback is given without --wait"),
+        (["--on-failure", "rollback"], "--on-failure=rollback requires --wait"),
         (
             ["--on-failure", "rollback", "--wait", "--pull-request"],
-            "--on-failure=rollback does not go with a pull request that a person merges",
+            "--on-failure=rollback does not work with a pull request that a person merges",
         ),
-        (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not one of its values"),
-        ([*API, "--signing-key", "k"], "--signing-key and --commit-through github are both given"),
+        (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not a valid value"),
+        (
+            [*API, "--signing-key", "k"],
+            "--signing-key and --commit-through github cannot be combined",
+        ),
         (
             [*API, "--signing-format", "ssh"],
-            "--signing-format and --commit-through github are both given",
+            "--signing-format and --commit-through github cannot be combined",
         ),
-        ([*API, "--sign-off"], "--sign-off and --commit-through github are both given"),
+        ([*API, "--sign-off"], "--sign-off and --commit-through github cannot be combined"),
         (
             [*API, "--git-author-name", "x"],
-            "--git-author-name and --commit-through github are both given",
+            "--git-author-name and --commit-through github cannot be combined",
         ),
         (
             [*API, "--git-author-email", "x@y"],
-            "--git-author-email and --commit-through github are both given",
+            "--git-author-email and --commit-through github cannot be combined",
         ),
         (
             [*API, "--git-author-email", "x@y", "--sign-off", "--signing-key", "k"],
-            "--signing-key, --sign-off, --git-author-email and --commit-through github are all given",
+            "--signing-key, --sign-off, --git-author-email and --commit-through github cannot be combined",
         ),
     ],
 )
@@ -350,7 +353,7 @@ def test_the_old_name_of_the_alias_option_reads_no_variable(
     needed = words.get(command, ["--from=web", "--to=api"])
     assert read(command, *needed).aliases == ()
     assert read(command, *needed, "--image", "web").aliases == ("web",)
-    with pytest.raises(UsageError, match="--alias and --image are both given"):
+    with pytest.raises(UsageError, match="--alias and --image cannot be combined"):
         read(command, *needed, "--image", "web", "--alias", "web")
 
 

@@ -110,8 +110,8 @@ def test_errors_without_a_row_are_printed_again(tmp_path: Path) -> None:
     again = image_update("report", path)
     assert again.stderr == failed.stderr
     assert (
-        "error: no image is given: --image is missing or empty\n  fix: name the image that was just built"
-        in again.stderr
+        "error: no image is set: --image is missing or empty\n"
+        "  fix: set the newly built image" in again.stderr
     )
     assert again.code == 0
 

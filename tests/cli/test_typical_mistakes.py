@@ -11,35 +11,35 @@ from task.git.errors import failure
 # The variables and the command line; what is wrong; what to do.
 MISTAKES = """
 run
-    no image is given: --image is missing or empty
-    name the image that was just built with --image REF, or give --images-from FILE; if it comes from a variable of your pipeline, is that variable set?
+    no image is set: --image is missing or empty
+    set the newly built image with --image REF or --images-from FILE; if it comes from a pipeline variable, check that the variable is set
 IMAGE_UPDATE_IMAGE= run
-    no image is given: --image is missing or empty
-    name the image that was just built with --image REF, or give --images-from FILE; if it comes from a variable of your pipeline, is that variable set?
+    no image is set: --image is missing or empty
+    set the newly built image with --image REF or --images-from FILE; if it comes from a pipeline variable, check that the variable is set
 run --image 1.5.0
     --image: '1.5.0' is a tag without an image
-    write the whole reference, such as ghcr.io/acme/web:1.5.0
+    use the full reference, such as ghcr.io/acme/web:1.5.0
 run --image ghcr.io/acme/web
     --image: 'ghcr.io/acme/web' has neither a tag nor a digest
-    write ghcr.io/acme/web:<tag>, as the build pushed it
+    use ghcr.io/acme/web:<tag>, as the build pushed it
 run --image https://ghcr.io/acme/web:1
     --image: 'https://ghcr.io/acme/web:1': an image reference does not begin with 'https://'
     write ghcr.io/acme/web:1
 run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     --image-digest: 'abc' is not a digest
-    write sha256: and 64 hexadecimal digits
+    use sha256: and 64 hexadecimal digits, or sha512: and 128
 run ghcr.io/acme/web:1.5.0
-    run takes no argument 'ghcr.io/acme/web:1.5.0'
-    give an image as --image ghcr.io/acme/web:1.5.0
+    run does not accept the argument 'ghcr.io/acme/web:1.5.0'
+    pass the image as --image ghcr.io/acme/web:1.5.0
 run --image '$(tasks.build.results.IMAGE_URL)'
     --image: the pipeline did not replace $(tasks.build.results.IMAGE_URL)
-    check the names in it, and that the step which makes the value runs before this one
+    check the names in it, and make sure that the step that provides the value runs before this one
 IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     IMAGE_UPDATE_IMAGE: the pipeline did not replace {{inputs.parameters.image}}
-    check the names in it, and that the step which makes the value runs before this one
+    check the names in it, and make sure that the step that provides the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
-    nothing says where to read Applications from: --applications is missing or empty
-    give --applications (is the variable of your pipeline set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
+    cannot tell where to read Applications from: --applications is missing or empty
+    set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
     write // and the path of the manifests after it: https://git.example.com/acme/deploy//apps?ref=main
@@ -51,58 +51,58 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --selector 'a b'
     write a=b, a!=b, a in (b,c), a or !a, with commas between them
 plan --dry-run
     plan has no --dry-run: it never writes to Git
-    leave it out
+    remove it
 lint --dry-run
     lint has no --dry-run: it never writes to Git
-    leave it out
+    remove it
 run --git-token s3cret
-    --git-token does not exist: on the command line, others could read the secret
-    set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file FILE
+    --git-token does not exist: others could read the secret on the command line
+    set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file FILE
 scan --image ghcr.io/acme/web:1.5.0
-    scan has no --image: it asks the registries for the newest tag of every tracked image
-    leave it out, or call run, which takes the image that was just built
+    scan has no --image: it looks up the newest tag of every tracked image in the registries
+    remove it, or use run to write the image that was just built
 scan --require-match
     scan has no --require-match
-    run, promote and plan have it; image-update scan --help-all shows the options of scan
+    it is an option of run, promote and plan; image-update scan --help-all shows the options of scan
 plan --reason x
     plan has no --reason
-    rollback and hold have it; image-update plan --help-all shows the options of plan
+    it is an option of rollback and hold; image-update plan --help-all shows the options of plan
 run --imag x
-    there is no option --imag
+    unknown option --imag
     did you mean --image? image-update run --help-all shows all options
 run --atomic=true
-    --atomic takes no value
-    write --atomic, or --no-atomic
+    --atomic does not take a value
+    use --atomic or --no-atomic
 deploy
-    there is no command 'deploy'
+    unknown command 'deploy'
     the commands are run, scan, promote, rollback, hold, release, plan, status, lint, check, wait, report, demo
 run --image ghcr.io/acme/web:1.5.0 --deadline soon
     --deadline: 'soon' is not a number of seconds
-    write a number, such as 120
+    use a number such as 120
 IMAGE_UPDATE_DEADLINE=soon run --image ghcr.io/acme/web:1.5.0
     IMAGE_UPDATE_DEADLINE: 'soon' is not a number of seconds
-    write a number, such as 120
+    use a number such as 120
 IMAGE_UPDATE_ATOMIC=maybe run --image ghcr.io/acme/web:1.5.0
-    IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false
-    write true or false
+    IMAGE_UPDATE_ATOMIC: 'maybe' is not true or false
+    use true or false
 IMAGE_UPDATE_STRATEGY=newest run --image ghcr.io/acme/web:1.5.0
-    IMAGE_UPDATE_STRATEGY: 'newest' is not one of its values
-    choose from semver, newest-build, alphabetical, digest
+    IMAGE_UPDATE_STRATEGY: 'newest' is not a valid value
+    use one of semver, newest-build, alphabetical, digest
 hold web
     --reason is missing
-    say why the images are held (--reason, or the variable IMAGE_UPDATE_REASON)
+    give a reason for the hold (--reason, or the variable IMAGE_UPDATE_REASON)
 rollback web
     --to is missing or empty
-    name the version to go back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
+    set the version to roll back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
 hold --applications /tmp --reason x
     APP... is missing
-    name at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
+    list at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
 hold web --applications /tmp --reason x --until yesterday
-    --until: 'yesterday' is not a time
-    write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w
+    --until: 'yesterday' is not a time or duration
+    use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m, 12h, 3d, or 2w
 wait web --applications argocd --revision main
-    --revision: 'main' is not a commit id
-    give the id of the commit that was pushed, 40 hexadecimal digits
+    --revision: 'main' is not a commit ID
+    use the ID of the pushed commit, 40 hexadecimal digits
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
     a user name for Git is given, but no password or token
     set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file
@@ -117,25 +117,25 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/su
     name a readable file
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --report /no/such/report.json
     --report: cannot write '/no/such/report.json': there is no folder '/no/such'
-    choose a place that this user may write to
+    use a path that this user can write to
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
-    --verify-identity is given alone
-    give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so
+    --verify-identity requires --verify-issuer
+    use --verify-identity and --verify-issuer together: the signer, and the OIDC issuer that confirms it
 IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key k
-    --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github are all given
-    leave out --commit-through, or the others: GitHub signs the commit, and its author is the owner of the token
+    --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github cannot be combined
+    remove --commit-through, or the others: GitHub signs the commit, and the token's owner is its author
 IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
     '/no/such/folder' does not exist here
     name a file or folder of manifests that this step can see, or - for stdin
 rollback web --to 0-back --applications /tmp
-    --to: '0-back' is not a version to go back to
-    write a tag, tag@sha256:…, previous, or 3-back
+    --to: '0-back' is not a version to roll back to
+    use a tag, tag@sha256:…, previous, or 3-back
 status --html web
-    --html: is 'web' a file or an Application?
-    for a file, write --html=web; for an Application, write web --html
+    --html: 'web' could be a file or an Application
+    for a file, use --html=web; for an Application, use web --html
 status --applications /tmp --html team-a/web api
-    --html: is 'team-a/web' a file or an Application?
-    for a file, write --html=team-a/web; for an Application, write team-a/web --html
+    --html: 'team-a/web' could be a file or an Application
+    for a file, use --html=team-a/web; for an Application, use team-a/web --html
 """
 LINES = [line.strip() for line in MISTAKES.strip().splitlines()]
 

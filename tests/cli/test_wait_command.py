@@ -153,7 +153,7 @@ def test_an_ambiguous_name_is_a_usage_error(
         "team/web",
         "team/web",
     ]
-    with pytest.raises(UsageError, match=r"no Application's name matches '\*/gone'"):
+    with pytest.raises(UsageError, match=r"no Application name matches '\*/gone'"):
         waited(argo_cd, "*/gone")
 
 
@@ -172,11 +172,11 @@ def test_without_list_access_a_bare_name_means_the_argo_cd_namespace(
 
 
 WRONG = [
-    (("a/b/c",), NEW, "not a valid name of an Application"),
-    (("../x",), NEW, "not a valid name of an Application"),
-    (("web",), "main", "is not a commit id"),
-    (("web",), "", "is not a commit id"),
-    (("web",), "abc", "is not a commit id"),
+    (("a/b/c",), NEW, "not a valid Application name"),
+    (("../x",), NEW, "not a valid Application name"),
+    (("web",), "main", "is not a commit ID"),
+    (("web",), "", "is not a commit ID"),
+    (("web",), "abc", "is not a commit ID"),
 ]
 
 

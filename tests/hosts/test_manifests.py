@@ -170,7 +170,7 @@ def test_common_parameters_have_the_same_names_on_every_host(path: Path) -> None
     }
     said = named["applications"]["description"]
     assert said.startswith(
-        "Read Applications from cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
+        "Where to read Applications from: cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
     )
     assert "stdin" not in said  # no host gives a step any
 

@@ -89,7 +89,7 @@ def test_the_text_has_a_line_for_each_version_with_its_location() -> None:
 
 
 def test_a_change_without_tracked_versions_is_reported_in_one_line() -> None:
-    assert plain(as_json(checked())) == "image-update check: no tracked version differs\n"
+    assert plain(as_json(checked())) == "image-update check: no tracked version has changed\n"
 
 
 def test_the_summary_shows_refused_versions_with_their_location() -> None:

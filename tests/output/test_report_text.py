@@ -104,7 +104,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, colour: bool) -> None:
 def test_a_narrow_terminal_shows_all_information(width: int) -> None:
     shown = re.sub(r"\s", "", table(MANY, console(width)))
     told = ["doesnotsatisfy~1.0", "fix:checkspec.source.path", "byann", "0" * 64, "apps/shop/kustomization.yaml",
-            "https://git.example.com/gitops/pulls/1", "otherswerefaster2times", "1updated"]  # fmt: skip
+            "https://git.example.com/gitops/pulls/1", "3attempts,becauseotherspushedfirst", "1updated"]  # fmt: skip
     assert [word for word in told if word not in shown] == []
 
 
@@ -164,7 +164,7 @@ def test_a_run_that_never_started_is_reported_in_one_line() -> None:
     ended = report(status="failed", images=[], counts=counts, exit_code=2)
     assert (
         table(ended, console(120))
-        == "image-update run: nothing was done; exit code 2 (for whoever wrote the pipeline)\n"
+        == "image-update run: nothing was done; exit code 2 (for the pipeline's author)\n"
     )
 
 

@@ -90,5 +90,5 @@ def test_the_comment_option_needs_a_plan_and_a_pull_request(scene: Scene, server
     wrote = scene.call("run", "--image", f"{WEB}:1.1.0", env=environ(server))
     assert (wrote.code, "--dry-run" in wrote.stderr) == (2, True)
     nobody = scene.call("plan", "--image", f"{WEB}:1.1.0")
-    assert (nobody.code, "contains a pull request" in nobody.stderr) == (2, True)
+    assert (nobody.code, "no CI variables for a pull request" in nobody.stderr) == (2, True)
     assert (server.seen, list(server.branches)) == ([], ["main"])

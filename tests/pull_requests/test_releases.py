@@ -23,7 +23,7 @@ def test_releasing_a_hold_of_the_base_opens_a_pull_request(scene: Scene, server:
     (pull,) = server.open
     assert pull.title == "release a"
     assert "**Holds that end with the merge**\n\n- `argocd/a (web): held: broken`" in pull.body
-    assert "hold     broken (this image); ends with #1\n" in said(scene, "status", "a")
+    assert "hold     broken (this image); ends when #1 is merged\n" in said(scene, "status", "a")
     report = scene.call("status", "a").json
     (web,) = [one for one in report["images"] if one["alias"] == "web"]
     assert web["hold"]["ends_with"].endswith("/pull/1")

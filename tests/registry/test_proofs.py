@@ -611,7 +611,7 @@ def test_a_statement_that_is_too_large_is_not_read(
     answer = Asking(server, tmp_path, sigstore)(by_key(pair, source_repository=WEB))
     assert (
         answer
-        == "provenance: the registry has no provenance; .image-update/config, line 0, asks for it"
+        == "provenance: the registry has no provenance; .image-update/config, line 0, requires it"
     )
     lie = cosign.attestations((cosign.envelope(pair, content), {}))
     kind, body = lie.manifests[lie.digest]

@@ -1,1 +1,3 @@
-"""What registries and pipelines send about pushed images: one file for each form, and one table."""
+"""Events about pushed images from registries and pipelines: a module for each form, and one
+table.
+"""

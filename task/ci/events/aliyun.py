@@ -1,8 +1,8 @@
-"""Webhooks of Alibaba Cloud's Container Registry.
+"""Alibaba Cloud Container Registry webhooks.
 
-Instances of the Enterprise Edition have a name of their own, which is not in the event:
---images-registry says it. Source:
-https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks (November 2026).
+Enterprise Edition instances have their own names, which are not in the event: set
+--images-registry. Source: https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks
+(November 2026).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a webhook of this registry."""
+    """Return whether this is a webhook from this registry."""
     repository = mapping(document, "repository")
     return "push_data" in document and "region" in repository and "repo_name" not in repository
 
@@ -26,7 +26,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     name = text(repository, "repo_full_name")
     name = name or f"{text(repository, 'namespace')}/{text(repository, 'name')}"
     place = Named(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
-    # "2016-07-17 09:40:56" is in the time zone of the region, which is not in the event.
+    # "2016-07-17 09:40:56" is in the region's time zone, which is not in the event.
     yield pushed(
         place,
         text(push, "tag"),

@@ -1,7 +1,7 @@
-"""Webhooks of JFrog Artifactory, domain `docker`.
+"""JFrog Artifactory webhooks, domain `docker`.
 
-They have no field for the name by which the registry is reached: that is HOST/REPOSITORY/IMAGE by
-the path method, which is taken here. Anything else says --images-registry. Source:
+They have no field for the registry's name. With the path method, it is HOST/REPOSITORY/IMAGE, which
+is the default here. For any other method, set --images-registry. Source:
 https://jfrog.com/help/r/jfrog-platform-administration-documentation/domain-docker (November 2026).
 """
 
@@ -14,14 +14,14 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a webhook of Artifactory: of this domain, or of another one."""
+    """Return whether this is an Artifactory webhook of this or another domain."""
     if {"repo_key", "event_type"} <= set(document):
         return True
     return {"domain", "event_type"} <= set(document)
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the webhook says."""
+    """Yield the webhook's event."""
     data = mapping(document, "data") or document
     domain = text(document, "domain") or "docker"
     kind = text(document, "event_type")

@@ -1,4 +1,4 @@
-"""Events of Azure Container Registry: its webhook, and Event Grid in both of its schemas.
+"""Azure Container Registry events: its webhook, and Event Grid in both schemas.
 
 Sources: https://learn.microsoft.com/azure/container-registry/container-registry-webhook-reference
 and https://learn.microsoft.com/azure/event-grid/event-schema-container-registry (November 2026).
@@ -18,7 +18,7 @@ _TOPIC = "/Microsoft.ContainerRegistry/"
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is an event of the webhook or of Event Grid."""
+    """Return whether this is an event from the webhook or from Event Grid."""
     if is_notification(document):
         return isinstance(document.get("request"), dict)
     return _of_grid(document) or _is_ping(document)
@@ -26,7 +26,7 @@ def known(document: Document) -> bool:
 
 def _of_grid(document: Document) -> bool:
     kind = text(document, "eventType") or text(document, "type")
-    # Event Grid's first schema wrote `ImagePushed` alone.
+    # Event Grid's first schema used only `ImagePushed`.
     return kind.startswith((_TYPE, _HANDSHAKE)) or _TOPIC in text(document, "topic")
 
 
@@ -35,7 +35,7 @@ def _is_ping(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the event says."""
+    """Yield the event."""
     if _is_ping(document):
         yield PassedOver("it is a ping")
         return

@@ -1,4 +1,4 @@
-"""CDEvents `artifact.published`, bare and in a CloudEvent, about the package URL of an image.
+"""CDEvents `artifact.published` for an image's package URL, on their own or in a CloudEvent.
 
 Sources: https://cdevents.dev/docs/artifacts, https://github.com/package-url/purl-spec (types oci
 and docker), and goharbor/harbor, src/pkg/notifier/formats/cdevents.go, which writes the whole
@@ -20,7 +20,7 @@ _HUB = ("hub.docker.com", "index.docker.io")
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a CDEvent."""
+    """Return whether this is a CDEvent."""
     return text(_inner(document), "context", "type").startswith(_TYPE)
 
 
@@ -29,7 +29,7 @@ def _inner(document: Document) -> Document:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the event says."""
+    """Yield the event."""
     event = _inner(document)
     kind = text(event, "context", "type")
     purl = text(event, "subject", "id")
@@ -52,7 +52,7 @@ def _of_purl(purl: str, event: Document, registry: str) -> Found:
     url = given.get("repository_url", "")
     tag = given.get("tag", "")
     host, _, repository = (url.partition("://")[2] or url).partition("/")
-    if kind == "docker":  # there, repository_url is the registry, and the version may be a tag
+    if kind == "docker":  # then repository_url is the registry, and the version may be a tag
         host = "docker.io" if not host or host in _HUB else host
         repository = name
     else:

@@ -1,6 +1,6 @@
-"""CloudEvents about images that people make by templates of their own, as EventBridge does.
+"""CloudEvents about images that people create from custom templates, such as with EventBridge.
 
-Image Updater's webhook takes them as well.
+Image Updater's webhook also accepts them.
 
 Source: argoproj-labs/argocd-image-updater, pkg/webhook/cloudevents.go and
 config/examples/cloudevents (November 2026).
@@ -21,7 +21,7 @@ _OF_OTHERS = ("harbor.", "dev.cdevents.", "Microsoft.")
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a CloudEvent about an image, of a form without its own parser."""
+    """Return whether this is a CloudEvent about an image in a form without its own parser."""
     kind = text(document, "type")
     if not text(document, "specversion") or kind.startswith(_OF_OTHERS):
         return False
@@ -29,7 +29,7 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the event says."""
+    """Yield the event."""
     kind = text(document, "type")
     data = mapping(document, "data")
     if any(word in kind.lower() for word in _NO_PUSH):

@@ -1,7 +1,7 @@
-"""Notifications of Docker Distribution, which GitLab's registry sends as well.
+"""Docker Distribution notifications, which GitLab's registry also sends.
 
-There is one event for each blob and each manifest, several in one request.
-Source: https://distribution.github.io/distribution/about/notifications (November 2026).
+There is one event for each blob and each manifest. A request has several events. Source:
+https://distribution.github.io/distribution/about/notifications (November 2026).
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from task.plain_data import elements, mapping, text
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is an envelope with notifications."""
+    """Return whether this is an envelope with notifications."""
     if not isinstance(document.get("events"), list):
         return False
     return all(is_notification(element) for element in elements(document, "events"))
 
 
 def is_notification(event: object) -> bool:
-    """Tell whether this is one notification, as Azure's registry sends it without an envelope."""
+    """Return whether this is a single notification, which Azure's registry sends without an
+    envelope.
+    """
     return isinstance(event, dict) and "action" in event and isinstance(event.get("target"), dict)
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the notifications say."""
+    """Yield the notifications' events."""
     for event in elements(document, "events"):
         yield of_notification(event, registry)
 
 
 def of_notification(event: Document, registry: str) -> Found:
-    """Return what one notification says."""
+    """Return a notification's event."""
     action = text(event, "action")
     target = mapping(event, "target")
     if action != "push":

@@ -1,4 +1,4 @@
-"""Webhooks of Docker Hub.
+"""Docker Hub webhooks.
 
 Source: https://docs.docker.com/docker-hub/repos/manage/webhooks (November 2026).
 """
@@ -12,13 +12,13 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a webhook of Docker Hub."""
+    """Return whether this is a Docker Hub webhook."""
     repository = mapping(document, "repository")
     return "push_data" in document and "repo_name" in repository
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the push. The webhook has no digest."""
+    """Yield the push, without a digest, because the webhook does not have one."""
     place = Named("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
     yield pushed(

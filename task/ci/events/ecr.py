@@ -1,4 +1,4 @@
-"""Events of Amazon ECR, as EventBridge sends them.
+"""Amazon ECR events, as EventBridge sends them.
 
 Source: https://docs.aws.amazon.com/AmazonECR/latest/userguide/ecr-eventbridge.html (November 2026).
 """
@@ -12,18 +12,18 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is an event of ECR."""
+    """Return whether this is an ECR event."""
     return text(document, "source") == "aws.ecr" and "detail-type" in document
 
 
 def host_of(account: str, region: str) -> str:
-    """Return the registry of an account in a region."""
+    """Return the registry host of an account in a region."""
     suffix = ".cn" if region.startswith("cn-") else ""
     return f"{account}.dkr.ecr.{region}.amazonaws.com{suffix}"
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the event says."""
+    """Yield the event."""
     kind = text(document, "detail-type")
     detail = mapping(document, "detail")
     action = text(detail, "action-type")
@@ -32,7 +32,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     elif action != "PUSH" or text(detail, "result") != "SUCCESS":
         yield PassedOver(f"it is {action} {text(detail, 'result')}")
     elif text(detail, "artifact-media-type") not in ("", *CONFIGS):
-        yield PassedOver("it is a chart, a signature or another artifact")
+        yield PassedOver("it is a chart, a signature, or another artifact")
     else:
         host = host_of(text(document, "account"), text(document, "region"))
         place = Named(host, text(detail, "repository-name"))

@@ -1,4 +1,4 @@
-"""What the parsers of events share: the image that was pushed, or why an event is not a push."""
+"""Shared by the event parsers: the image that was pushed, or why an event is not a push."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANIFESTS = frozenset(
         "application/vnd.oci.image.index.v1+json",
     )
 )
-# The configs of images. A chart, a signature and an attestation have others.
+# The config types of images. Charts, signatures, and attestations have other types.
 CONFIGS = frozenset(
     (
         "application/vnd.docker.container.image.v1+json",
@@ -32,7 +32,7 @@ CONFIGS = frozenset(
     )
 )
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-# cosign's tags for what it attaches to an image, and the fallback tag of the referrers API.
+# cosign's tags for signatures and attestations, and the fallback tag of the referrers API.
 _ATTACHED = re.compile(r"sha(?:256|512)-[0-9a-f]{64,128}(?:\.[a-z]+)?")
 
 
@@ -47,13 +47,13 @@ Found = Event | PassedOver
 
 @dataclass(frozen=True)
 class Events:
-    """What was read: the pushes in order, and why each other event was passed over."""
+    """The pushes, in order, and why each other event was skipped."""
 
     pushes: tuple[Event, ...] = ()
     passed_over: tuple[str, ...] = ()
 
     def plus(self, other: Events) -> Events:
-        """Return both together."""
+        """Return both combined."""
         return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
@@ -61,11 +61,11 @@ UNTAGGED = PassedOver("it has no tag; an index or a tag follows")
 
 
 class Named(NamedTuple):
-    """Where an event says that its image is. The user may name the registry instead."""
+    """The location of an event's image. The user can set the registry instead."""
 
-    host: str  # "" if the event does not say it
+    host: str  # "" if the event does not have it
     repository: str
-    short: str = ""  # the repository below the registry that the user names; "" is the same
+    short: str = ""  # the repository in the registry that the user sets; "" if it is the same
 
 
 def pushed(
@@ -75,35 +75,39 @@ def pushed(
     at: object = None,
     registry: str = "",
 ) -> Found:
-    """Return the event of a push.
+    """Return the event for a push.
 
-    `registry` is what the user says about the registry's name, or "".
+    `registry` is the registry's name as set by the user, or "".
 
-    Raises `Malformed` if that is not an image that a registry would accept.
+    Raises `Malformed` if the image is invalid.
     """
     if not tag or is_digest(tag):
         return UNTAGGED
     if _ATTACHED.fullmatch(tag):
-        return PassedOver("it is a signature, an attestation or an SBOM")
+        return PassedOver("it is a signature, an attestation, or an SBOM")
     host = place.host.partition("://")[2] or place.host
     host = registry or host.strip("/")
     if not host:
-        hint = "say where its images are: --images-registry HOST[:PORT][/PATH]"
-        raise Malformed("it does not name its registry", hint)
+        hint = "set the registry of its images: --images-registry HOST[:PORT][/PATH]"
+        raise Malformed("it does not contain its registry", hint)
     repository = place.short if registry and place.short else place.repository
     image = parse_image(f"{host}/{repository}:{tag}")
     if digest and not is_digest(digest):
-        raise Malformed("its digest is not valid", "it has to be sha256: and 64 digits 0-9a-f")
+        raise Malformed(
+            "its digest is not valid", ("use sha256: and 64 hexadecimal digits, or sha512: and 128")
+        )
     return Event(replace(image, digest=digest), at=time_of(at))
 
 
 def is_digest(text: str) -> bool:
-    """Tell whether a text is a digest."""
+    """Return whether a text is a digest."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def time_of(value: object) -> str:
-    """Return a text, or seconds since 1970, as RFC 3339 in UTC; "" for anything else."""
+    """Convert a time string, or seconds since 1970, to RFC 3339 in UTC. Return "" for anything
+    else.
+    """
     try:
         if isinstance(value, str):
             return utc(value)

@@ -1,7 +1,7 @@
-"""Reads events: one document, a list, or one after another (JSON lines), in the forms below.
+"""Reads events in the forms below: one document, a list, or one after another (JSON lines).
 
-The form is recognised by the keys of each document, unless the user names it. One that nobody knows
-is an error, because a form that changed must not look like "nothing to do".
+The form is detected from each document's keys, unless the user sets it. An unknown form is an
+error, because a changed form must not look like "nothing to do".
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from task.text import and_more
 
 LARGEST = 64_000_000  # bytes
 MOST_EVENTS = 100_000
-MOST_VALUES = 5_000_000  # objects and lists in all; each takes memory, and an event has about ten
+MOST_VALUES = 5_000_000  # objects and lists in total; each takes memory, and an event has about ten
 _SHOWN = 6
 _SPLIT = "split the file"
-_AS_SENT = "give it as the registry sent it"
+_AS_SENT = "pass it unchanged, as the registry sent it"
 
 
 class Form(NamedTuple):
-    """One form of events."""
+    """A form of events."""
 
     title: str  # in messages
     known: Callable[[Document], bool]
@@ -65,18 +65,19 @@ FORMS: Mapping[str, Form] = {
     "aliyun": Form("Alibaba Cloud", aliyun.known, aliyun.read),
     "cdevents": Form("CDEvents", cdevents.known, cdevents.read),
     "cloudevents": Form("CloudEvents about images", cloudevents.known, cloudevents.read),
-    LINES: Form("lines of our own", lines.known, lines.read),
+    LINES: Form("Image Update's JSON lines", lines.known, lines.read),
 }
 REGISTRIES = tuple(name for name in FORMS if name != LINES)
-ANY = "registry"  # names any of them, but neither lines of our own nor a builder's file
-KNOWN = f"the known forms are those of {', '.join(form.title for form in FORMS.values())}"
+ANY = "registry"  # any of these, but not Image Update's JSON lines or a builder's file
+KNOWN = f"the supported forms are {', '.join(form.title for form in FORMS.values())}"
 
 
 def events_in(text: str, form: str = "auto", registry: str = "") -> Events | None:
-    """Return the events in a text, or None if it looks like a builder's file, for example.
+    """Return the events in a text, or None if it looks like something else, such as a builder's
+    file.
 
-    With a `form` other than `auto`, a text in another form is an error. `registry` is how image
-    references name the registry, if its events name it in another way. Raises `Malformed`.
+    With a `form` other than `auto`, a text in another form is an error. `registry` is the
+    registry's name in image references, if its events use another name. Raises `Malformed`.
     """
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
@@ -110,7 +111,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
 
 
 def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield each document with its place. Raises `Malformed` if the text is not JSON."""
+    """Yield each document with its position. Raises `Malformed` if the text is not JSON."""
     at = 0
     line = 1
     while at < len(text):
@@ -151,12 +152,18 @@ def _read(place: str, document: Any, allowed: tuple[str, ...], registry: str) ->
 
 
 def _unknown(document: Any, allowed: tuple[str, ...]) -> str:
-    what = f"no event of {FORMS[allowed[0]].title}" if len(allowed) == 1 else "no known event"
+    what = (
+        f"not an event from {FORMS[allowed[0]].title}"
+        if len(allowed) == 1
+        else ("not a known event")
+    )
     return f"{what}: {seen(document)}"
 
 
 def seen(document: Any) -> str:
-    """Return the keys of an object, for a message. Its values may be secrets, and are not shown."""
+    """Return an object's keys, for a message. Its values are not shown, because they may be
+    secrets.
+    """
     if not isinstance(document, dict):
         return "it is not a JSON object"
     names = [repr(key[:40]) for key in document]

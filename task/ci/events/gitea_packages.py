@@ -1,4 +1,4 @@
-"""Webhooks of Gitea and Forgejo about packages.
+"""Gitea and Forgejo package webhooks.
 
 Source: go-gitea/gitea, modules/structs/hook.go and package.go;
 https://docs.gitea.com/usage/webhooks (November 2026).
@@ -13,13 +13,13 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a webhook about a package."""
+    """Return whether this is a webhook about a package."""
     package = mapping(document, "package")
     return {"type", "version", "html_url"} <= set(package) and "package_type" not in package
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the webhook says. The only digest is the version of an untagged manifest."""
+    """Yield the webhook's event. The only digest is the version of an untagged manifest."""
     package = mapping(document, "package")
     action = text(document, "action")
     kind = text(package, "type")

@@ -1,4 +1,4 @@
-"""GitHub's events `package` and `registry_package`, of webhooks, Apps and workflows.
+"""GitHub's `package` and `registry_package` events, from webhooks, Apps, and workflows.
 
 Source: https://docs.github.com/webhooks/webhook-events-and-payloads#registry_package, and the
 deliveries in octokit/webhooks.net#178 and octokit/webhooks.js#646 (November 2026).
@@ -24,7 +24,7 @@ _TYPES = ("container", "docker")
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is an event about a package, or the ping of a new webhook."""
+    """Return whether this is a package event, or the ping of a new webhook."""
     return "package_type" in _package(document) or {"zen", "hook_id"} <= set(document)
 
 
@@ -33,7 +33,7 @@ def _package(document: Document) -> Document:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the event says."""
+    """Yield the event."""
     package = _package(document)
     if not package:
         yield PassedOver("it is a ping")
@@ -54,8 +54,8 @@ def _of_version(package: Document, version: Document, registry: str) -> Found:
     manifest = mapping(metadata, "manifest")
     config = text(manifest, "config", "media_type")
     if config and config not in CONFIGS:
-        return PassedOver("it is a chart, a signature or another artifact")
-    # The name of a version is its digest; events of the older registry have the tag there.
+        return PassedOver("it is a chart, a signature, or another artifact")
+    # A version's name is its digest. Events of the older registry have the tag instead.
     name = text(version, "name")
     tag = text(metadata, "tag", "name") or ("" if is_digest(name) else name)
     time = version.get("updated_at") or version.get("created_at") or package.get("updated_at")
@@ -69,7 +69,7 @@ def _of_version(package: Document, version: Document, registry: str) -> Found:
 
 
 def _place(package: Document, version: Document) -> Named:
-    """Return where the image is.
+    """Return the location of the image.
 
     `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag.
     """

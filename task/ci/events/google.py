@@ -1,4 +1,4 @@
-"""Notifications of Google Artifact Registry: the message of Pub/Sub, bare and in an envelope.
+"""Google Artifact Registry notifications: a Pub/Sub message, on its own or in an envelope.
 
 Sources: https://cloud.google.com/artifact-registry/docs/configure-notifications and
 https://cloud.google.com/pubsub/docs/push#receive_push (November 2026).
@@ -17,12 +17,12 @@ _ACTIONS = ("INSERT", "DELETE")
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a notification, or the envelope of any message."""
+    """Return whether this is a notification, or the envelope of any message."""
     return _is_envelope(document) or _is_notification(document)
 
 
 def _is_envelope(document: Document) -> bool:
-    # `gcloud pubsub subscriptions pull` has the id of the acknowledgement instead.
+    # `gcloud pubsub subscriptions pull` has the acknowledgment ID instead.
     named = bool({"subscription", "ackId"} & set(document))
     return named and isinstance(document.get("message"), dict)
 
@@ -33,14 +33,14 @@ def _is_notification(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the notification says. Raises `Malformed` if an envelope has something else."""
+    """Yield the notification's event. Raises `Malformed` if an envelope contains something else."""
     if not _is_envelope(document):
         yield _of_notification(document, None, registry)
         return
     message = mapping(document, "message")
     try:
         data = base64.b64decode(text(message, "data"), validate=True).decode()
-    except ValueError:  # also what is not ASCII, which base64 tells in its own way
+    except ValueError:  # base64 also raises this for text that is not ASCII
         raise Malformed("the data of its message is not base64", "send it unchanged") from None
     try:
         inner = parsed_json(data)
@@ -48,7 +48,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
         message_text = f"the data of its message cannot be parsed as JSON: {problem}"
         raise Malformed(message_text, "send it unchanged") from None
     if not (isinstance(inner, dict) and _is_notification(inner)):
-        hint = "subscribe to the topic gcr of the project"
+        hint = "subscribe to the project's topic gcr"
         raise Malformed("its message is not from Artifact Registry", hint)
     yield _of_notification(inner, message.get("publishTime"), registry)
 
@@ -57,7 +57,7 @@ def _of_notification(document: Document, time: object, registry: str) -> Found:
     action = text(document, "action")
     if action != "INSERT":
         return PassedOver(f"its action is {action!r}")
-    # Both have the whole name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
+    # Both have the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
     name, _, digest = text(document, "digest").partition("@")
     whole = text(document, "tag")
     before, colon, tag = whole.rpartition(":")

@@ -1,4 +1,4 @@
-"""Webhooks of Harbor, in its own form and as CloudEvents.
+"""Harbor webhooks, in Harbor's own form and as CloudEvents.
 
 Sources:
 https://goharbor.io/docs/main/working-with-projects/project-configuration/configure-webhooks and
@@ -16,7 +16,7 @@ _PUSHES = ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed")  # pushImage:
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a webhook of Harbor."""
+    """Return whether this is a Harbor webhook."""
     kind = document.get("type")
     if not isinstance(kind, str):
         return False
@@ -24,7 +24,7 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the webhook says about each of its resources."""
+    """Yield an event for each of the webhook's resources."""
     kind = text(document, "type")
     if kind not in _PUSHES:
         yield PassedOver(f"its type is {kind!r}")

@@ -1,8 +1,8 @@
-"""Events of our own: lines of JSON with an image, and what identifies its build.
+"""Our own events: lines of JSON with an image and its build's identity.
 
-The pipeline that built it writes them.
+The pipeline that built the image writes them.
 
-They are trusted as options are, so a webhook that anybody can call must not take them: see
+They are trusted like options, so a webhook that anyone can call must not accept them: see
 --images-format.
 """
 
@@ -31,12 +31,12 @@ KEYS = (
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is such a line. Jib's file has an image as well."""
+    """Return whether this is such a line. Jib's file also has an image."""
     return "image" in document and "imageDigest" not in document
 
 
 def read(document: Document, _registry: str) -> Iterator[Found]:
-    """Yield the build. Raises `Malformed`, which names the key to correct."""
+    """Yield the build. Raises `Malformed` with the key to correct."""
     unknown = [repr(shortened(key, 40)) for key in document if key not in KEYS]
     if unknown:
         hint = f"the keys are {', '.join(KEYS)}"
@@ -44,12 +44,14 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
     image = parse_image(_text_of_line(document, "image"))
     digest = _text_of_line(document, "digest")
     if digest and not is_digest(digest):
-        raise Malformed("its digest is not valid", "write sha256: and 64 digits 0-9a-f")
+        raise Malformed(
+            "its digest is not valid", ("use sha256: and 64 hexadecimal digits, or sha512: and 128")
+        )
     if digest and image.digest not in ("", digest):
-        raise Malformed("its image and its digest are two different digests", "give one of them")
+        raise Malformed("its image and its digest have different digests", "use only one of them")
     image = replace(image, digest=digest or image.digest)
     if not image.tag and not image.digest:
-        raise Malformed("its image has neither a tag nor a digest", "write name:tag")
+        raise Malformed("its image has neither a tag nor a digest", "use name:tag")
     run = without_login(_text_of_line(document, "pipelineRun"))
     yield Event(
         image,
@@ -62,18 +64,18 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
 def _build_of_line(document: Document) -> Build:
     commit = _text_of_line(document, "sourceCommit").lower()
     if commit and not COMMIT.fullmatch(commit):
-        raise Malformed("its sourceCommit is not a commit", "write 7 to 64 digits 0-9a-f")
+        raise Malformed("its sourceCommit is not a commit ID", "use 7 to 64 hexadecimal digits")
     try:
         number = sequence_of(_number_text(document, "sequence"))
         created = created_of(_number_text(document, "created"))
-    except UsageError as error:  # it names the option of the same meaning
+    except UsageError as error:  # it has the name of the equivalent option
         raise Malformed(error.message.replace("--", "its ", 1), error.hint) from None
     repository = without_login(_text_of_line(document, "sourceRepository"))
     return Build(number, "", commit, repository, created)
 
 
 def _number_text(document: Document, key: str) -> str:
-    """Return a number, or the text of one."""
+    """Return a number as a string."""
     value = document.get(key)
     whole = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if whole else _text_of_line(document, key)
@@ -84,5 +86,5 @@ def _text_of_line(document: Document, key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Malformed(f"its {key} is not a string", f"write {key} in quotes")
+        raise Malformed(f"its {key} is not a string", f"put {key} in quotes")
     return value.strip()

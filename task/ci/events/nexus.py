@@ -1,6 +1,6 @@
-"""Webhooks of Sonatype Nexus Repository about components.
+"""Sonatype Nexus Repository component webhooks.
 
-They do not name the host: --images-registry says it.
+They do not contain the host: set --images-registry.
 
 Source: https://help.sonatype.com/en/example-headers-and-payloads.html, and the delivery in
 spinnaker/spinnaker#2638 (November 2026).
@@ -17,14 +17,14 @@ _ACTIONS = ("CREATED", "UPDATED")
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a webhook of Nexus."""
+    """Return whether this is a Nexus webhook."""
     return "nodeId" in document and bool(
         {"component", "asset", "repository", "audit"} & set(document)
     )
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the webhook says. Each layer is an asset, and the image is the component."""
+    """Yield the webhook's event. Each layer is an asset, and the image is the component."""
     component = mapping(document, "component")
     action = text(document, "action")
     if text(component, "format") != "docker":

@@ -1,4 +1,4 @@
-"""Notifications of Quay about a repository.
+"""Quay repository notifications.
 
 Source: https://docs.redhat.com/en/documentation/red_hat_quay, "Repository notifications" (November
 2026).
@@ -13,15 +13,15 @@ from task.plain_data import text
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a notification of Quay."""
+    """Return whether this is a Quay notification."""
     return {"docker_url", "repository", "namespace"} <= set(document)
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield a push for each tag that was updated. The notification has no digest and no time."""
+    """Yield a push for each updated tag. The notification does not have a digest or a time."""
     tags = document.get("updated_tags")
     if not isinstance(tags, list | dict):  # until 2014, a mapping of tags to image ids
-        yield PassedOver("it is about a build, a scan or a mirror")
+        yield PassedOver("it is about a build, a scan, or a mirror")
         return
     if not tags:
         yield PassedOver("no tag was updated")
