@@ -50,7 +50,7 @@ def parse_image(text: str) -> Image:
     part.
     """
     if not text:
-        raise Malformed("the image reference is empty", "write [registry/]name:tag")
+        raise Malformed("the image reference is empty", "use [registry/]name:tag")
     if blank := _BLANK.search(text):
         why = (
             f": an image reference cannot contain spaces or control characters ({blank.group()!r})"
@@ -58,21 +58,21 @@ def parse_image(text: str) -> Image:
         raise _malformed_reference(
             text,
             why,
-            "remove it; several references are separated by commas",
+            "remove it; separate several references with commas",
         )
     _refuse_scheme(text, text)
     if _IMAGE_ID.fullmatch(text):
         raise _malformed_reference(
             text,
-            " is an image id or a digest without a name",
-            "write name:tag or name@sha256:…",
+            " is an image ID or a digest without a name",
+            "use name:tag or name@sha256:…",
         )
     name, tag, digest = _split_reference(text)
     image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
-        hint = "write sha256: and 64 digits 0-9a-f, as the registry or the builder prints it"
+        hint = "use sha256: and 64 hex digits (0-9a-f), as printed by the registry or the builder"
         raise _malformed_reference(text, f": {shortened(digest)!r} is not a digest", hint)
     return replace(
         image,
@@ -99,13 +99,13 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
             raise _malformed_reference(
                 value,
                 f" is not a JSON list: {problem}",
-                'write ["image:tag", …]',
+                'use ["image:tag", …]',
             ) from problem
         if not all(isinstance(item, str) for item in items):
             raise _malformed_reference(
                 value,
-                ": not everything in the list is a string",
-                'write ["image:tag", …]',
+                ": not every item in the list is a string",
+                'use ["image:tag", …]',
             )
         texts += filter(None, map(str.strip, items))
     return tuple(dict.fromkeys(map(parse_image, texts)))
@@ -196,8 +196,8 @@ def parse_entry(text: str) -> Entry:
         # a host's port.
         if _split_reference(alias)[1] is not None:
             short = _split_reference(text)[0].rpartition("/")[2].strip()
-            why = ": without an alias, the '=' of the constraint is taken for the end of the alias"
-            raise _malformed_reference(text, why, f"write {short}={text}")
+            why = ": without an alias, the constraint's '=' is read as the end of an alias"
+            raise _malformed_reference(text, why, f"use {short}={text}")
         alias = alias.strip()
         reference = reference.strip()
     _refuse_scheme(reference, text)
@@ -209,7 +209,7 @@ def parse_entry(text: str) -> Entry:
         raise _malformed_reference(
             text,
             f": {shortened(digest)!r} is not a digest",
-            "write sha256:…",
+            "use sha256:…",
         )
     return Entry(
         alias,
@@ -238,7 +238,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`.
     """
     if not name:
-        raise _malformed_reference(text, " does not name an image", "write [registry/]name:tag")
+        raise _malformed_reference(text, " does not name an image", "use [registry/]name:tag")
     registry, repository = split_registry(name)
     # case matters in repositories, but not in host names
     registry = registry.lower() or "docker.io"
@@ -248,8 +248,8 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     elif not _REGISTRY.fullmatch(registry):
         raise _malformed_reference(
             text,
-            f": {shortened(registry)!r} is not the host of a registry",
-            "write host[:port]/name",
+            f": {shortened(registry)!r} is not a registry host",
+            "use host[:port]/name",
         )
     for piece in repository.split("/"):
         if _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
@@ -257,17 +257,17 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
         if not piece:
             raise _malformed_reference(
                 text,
-                f": a part of the name {shortened(name)!r} is empty",
+                f": the name {shortened(name)!r} has an empty part",
                 "check the slashes",
             )
         if _PART.fullmatch(piece.lower()):
             raise _malformed_reference(
                 text,
-                f": {shortened(piece)!r} has upper-case letters",
-                f"write {shortened(piece.lower())}",
+                f": {shortened(piece)!r} has uppercase letters",
+                f"use {shortened(piece.lower())}",
             )
-        hint = "write letters and digits, with single '.', '_', '__' or '-' between them; "
-        hint += "a colon comes before the tag, a comma between two images"
+        hint = "use letters and digits, separated by '.', '_', '__', or any number of '-'; "
+        hint += "put a colon before the tag, and a comma between images"
         raise _malformed_reference(
             text,
             f": {shortened(piece)!r} cannot be part of an image's name",
@@ -284,11 +284,11 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
 
 def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
-        why = f": an image reference does not begin with {scheme.group()!r}"
+        why = f": an image reference cannot begin with {scheme.group()!r}"
         raise _malformed_reference(
             text,
             why,
-            f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
+            f"use {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
         )
 
 
@@ -297,15 +297,15 @@ def _bad_tag(tag: str, text: str) -> Malformed:
         return _malformed_reference(
             text,
             ": nothing follows the colon",
-            "write the tag after it, or leave out the colon",
+            "add the tag after it, or remove the colon",
         )
     if "/" in tag:
         return _malformed_reference(
             text,
             f": {shortened(tag)!r} is neither a port nor a tag",
-            "write host:port/name:tag",
+            "use host:port/name:tag",
         )
-    hint = "write up to 128 letters, digits, '_', '.' and '-', but do not begin with '.' or '-'"
+    hint = "use up to 128 letters, digits, '_', '.', and '-', and do not begin with '.' or '-'"
     return _malformed_reference(text, f": {shortened(tag)!r} is not a tag", hint)
 
 

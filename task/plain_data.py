@@ -27,7 +27,7 @@ def parsed_json(text: str | bytes) -> Any:
         text = text.decode("utf-8-sig")
     value, end = json_at(text, _blanks(text, 0))
     if _blanks(text, end) != len(text):
-        raise ValueError(f"there is more after the value: char {end}")
+        raise ValueError(f"there is extra data after the value: char {end}")
     return value
 
 

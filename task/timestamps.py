@@ -13,7 +13,7 @@ _TIME = re.compile(
     r" ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?",
     re.ASCII,
 )
-_HINT = "write it as 2026-11-21T06:00:00Z"
+_HINT = "use the form 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:

@@ -129,8 +129,8 @@ class _Builder:
             ).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
             if not self._how.tags and (tag := getattr(event, "tag", None)):
                 raise Malformed(
-                    f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}",
-                    "leave the tag out",
+                    f"line {event.start_mark.line + 1} has the tag {str(tag)[:100]!r}",
+                    "remove the tag",
                 )
             if kind == "ScalarEvent":
                 self._put(
@@ -150,7 +150,7 @@ class _Builder:
             elif kind == "AliasEvent":
                 if event.anchor not in self._anchors:
                     raise Malformed(
-                        f"anchor '{event.anchor}' value contains itself, or there is none"
+                        f"anchor '{event.anchor}' value contains itself, or is not defined"
                     )
                 self._put(*self._anchors[event.anchor], None)
             elif kind == "DocumentEndEvent":
@@ -178,7 +178,7 @@ class _Builder:
                 raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
             self._left -= len(item)
             if self._left < 0:
-                raise Malformed("merge keys (<<) add more keys than the text has letters")
+                raise Malformed("merge keys (<<) add more keys than the text has characters")
             into.update(item)
 
     def _put(self, value: Any, size: int, anchor: str | None) -> None:
@@ -289,7 +289,7 @@ def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
 def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
     key = _key(value, container)
     if key in container:
-        raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")
+        raise Malformed(f"the key {str(key)[:100]!r} appears twice", "keep one of them")
     return key
 
 

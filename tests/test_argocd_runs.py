@@ -117,7 +117,7 @@ def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(
 ) -> None:
     result = with_argocd(argo_cd, "--selector", "team in a")
     assert result.code == 2
-    assert "--selector: cannot read 'team in a'" in result.stderr
+    assert "--selector: cannot parse 'team in a'" in result.stderr
     assert argo_cd.seen == []
 
 

@@ -201,7 +201,7 @@ def test_it_is_reported_in_text(tmp_path: Path) -> None:
     result = compared(apps)
     assert result.code == 0
     where = f"to main of {repo}"
-    silence = "no write-back-method: Image Updater patches the live Application, Image Update commits to Git"
+    silence = "no write-back-method is set: Image Updater patches the live Application, but Image Update commits to Git"
     assert result.stdout.splitlines() == [
         "argocd/a",
         f"    as before       commits apps/a {where}",
@@ -223,7 +223,7 @@ def test_it_is_reported_in_text(tmp_path: Path) -> None:
         "    git.user                     --git-author-name 'The bot'",
         f"    interval                     {NO_LOOP}",
         f"{apps}:1: info: {silence} (argocd/b, argocd/c)",
-        "    fix: write git or argocd, so that both do the same",
+        "    fix: set it to git or argocd, so that both do the same",
         "3 Applications read: 0 errors, 0 warnings, 1 remark",
     ]
     assert show(repo, "main", target("b")).count("newTag: 1.0.0") == 1  # nothing is written
@@ -260,7 +260,7 @@ def test_without_the_option_the_config_map_is_a_remark(tmp_path: Path) -> None:
             "webhook.enable",
             "true",
             "",
-            "not needed: nothing listens for webhooks, because the pipeline calls",
+            "not needed: the pipeline runs Image Update, so nothing listens for webhooks",
         ),
         ("colour", "blue", "", "Image Updater does not read this key either"),
     ],

@@ -81,8 +81,7 @@ def test_annotations_do_not_write_the_owners_files(tmp_path: Path, command: str)
     result = image_update(command, *args)
     assert result.code == 3
     assert (
-        "annotations may not write Image Update's own files: '.image-update/config'"
-        in result.stdout
+        "annotations cannot write Image Update's own files: '.image-update/config'" in result.stdout
     )
     if command != "lint":
         assert [one["rule"] for one in result.json["decisions"]] == ["not-permitted"]
@@ -307,7 +306,7 @@ def test_an_unknown_key_in_the_place_of_the_manifests(tmp_path: Path, query: str
     repo = bare_repo(tmp_path, {"apps/web.yaml": "kind: ConfigMap\n"})
     result = run("--applications", f"{repo}//apps?{query}")
     assert result.code == 2
-    assert "write REPO//PATH?ref=REF" in result.stderr
+    assert "use REPO//PATH?ref=REF" in result.stderr
 
 
 def test_a_digest_entry_without_a_tag_reports_its_strategy(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_chart_that_is_not_rendered_is_a_warning_that_says_how(repo: Path) -> 
     assert (warning["severity"], warning["rule"]) == ("warning", "source")
     assert (
         warning["message"]
-        == f"{repo}//chart: this Helm chart makes Applications, and it is not rendered"
+        == f"{repo}//chart: this Helm chart generates Applications, but it is not rendered"
     )
     assert "render it with --render helm" in result.stderr
 

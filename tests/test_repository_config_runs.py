@@ -192,7 +192,7 @@ def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
             "rules[2] does not match the one Application read that writes to this repository",
         ),
         (5, "error", "commit.template: there is no file no"),
-        (5, "error", "rules[3].match.projects is empty, and matches nothing"),
+        (5, "error", "rules[3].match.projects is empty, so it matches nothing"),
         (6, "error", "pinDigest is neither true nor false"),
     ]
 

@@ -1,1 +1,1 @@
-"""The sources of Applications: each one yields what it found."""
+"""The sources of Applications. Each one yields what it finds."""

@@ -56,7 +56,7 @@ def seconds_of(text: str) -> int:
     if not 0 < length <= LONGEST_WINDOW:
         raise Malformed(
             f"{shortened(text, 50)!r} is not a duration of at most 366 days",
-            "write 62h, 1h30m, 45m or 3d",
+            "use the form 62h, 1h30m, 45m, or 3d",
         )
     return length
 
@@ -75,7 +75,7 @@ def zone_of(name: str) -> ZoneInfo:
         pass
     raise Malformed(
         f"{shortened(name, 50)!r} is not a time zone",
-        "write a name such as Europe/Berlin or UTC",
+        "use a name such as Europe/Berlin or UTC",
     )
 
 
@@ -407,10 +407,10 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
         more = more or there.policy.pin_digest != sub.policy.pin_digest
         if more or not asked.issuperset(there.demands):
             message = (
-                f"{PATH} asks for more in {shortened(path)!r} than in"
+                f"{PATH} requires more for {shortened(path)!r} than for"
                 f" {shortened(sub.path) or '/'!r}"
             )
-            hint = "name that file or folder in write-back-target, so that its rules count"
+            hint = "set write-back-target to that file or folder, so that its rules apply"
             raise NotPermittedError(message, hint=hint)
 
 

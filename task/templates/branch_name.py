@@ -40,10 +40,10 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
     except Malformed as error:
         raise Malformed(error.message, error.hint or FIELDS) from error
     if not name:
-        raise Malformed(f"the template {template!r} makes an empty branch name", FIELDS)
+        raise Malformed(f"the template {template!r} produces an empty branch name", FIELDS)
     if objection := objection_to_branch(name):
         raise Malformed(
-            f"the template makes {name!r}, which is not a branch name: {objection}",
+            f"the template produces {name!r}, which is not a valid branch name: {objection}",
             HINT,
         )
     return name

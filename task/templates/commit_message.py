@@ -358,7 +358,7 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
         if not KEY.fullmatch(key):
             raise Malformed(
                 f"{key!r} is not a trailer key",
-                "write letters, digits and dashes: --trailer Ticket=ABC-1",
+                "use letters, digits, and dashes: --trailer Ticket=ABC-1",
             )
         if line := one_line(value):
             lines[f"{key}: {line}\n"] = None

@@ -413,7 +413,7 @@ def test_a_filter_for_no_image_is_reported() -> None:
     assert (flaw.key, flaw.severity, flaw.hint) == (
         "fluxcd.io/tag.web",
         "warning",
-        "name one of the images there: chart-image",
+        "available images: chart-image",
     )
 
 

@@ -343,11 +343,11 @@ def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
 @pytest.mark.parametrize(
     ("reference", "hint"),
     [
-        (ref("api"), "correct namePattern: 'api', or put"),
-        (ref("api-*"), "correct namePattern: 'api-*', or put"),
+        (ref("api"), "fix namePattern 'api', or move"),
+        (ref("api-*"), "fix namePattern 'api-*', or move"),
         (
             ref("*", labelSelectors={"matchLabels": {"tier": "db"}}),
-            "correct namePattern: '*', or its labelSelectors",
+            "fix namePattern '*' or labelSelectors",
         ),
     ],
 )
@@ -377,13 +377,13 @@ def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
 @pytest.mark.parametrize(
     ("spec", "reference", "image", "told"),
     [
-        ({"updateStrategy": "digest"}, {"allowTags": "any"}, None, "of the reference"),
-        ({"updateStrategy": "digest"}, None, {}, "of the image"),
+        ({"updateStrategy": "digest"}, {"allowTags": "any"}, None, "in the reference"),
+        ({"updateStrategy": "digest"}, None, {}, "in the image"),
         (
             {"updateStrategy": "digest"},
             {"updateStrategy": "latest"},
             {},
-            "of the image has no updateStrategy: here the outer latest",
+            "in the image has no updateStrategy: here, the outer latest",
         ),
         ({"updateStrategy": "digest"}, None, None, ""),
         ({"updateStrategy": "semver"}, {}, {}, ""),
@@ -416,7 +416,7 @@ def test_several_resources_on_one_application() -> None:
     found, (problem,) = annotated(second, first)
     assert found == {"image-list": "web=ghcr.io/acme/web"}
     assert (problem.application, problem.severity) == ("argocd/web", "warning")
-    assert "argocd/a counts, not argocd/b" in problem.message
+    assert "argocd/a applies, not argocd/b" in problem.message
 
 
 def test_one_resource_read_twice_is_one() -> None:
@@ -536,7 +536,7 @@ def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> Non
     )
     assert found == {"image-list": "ok=nginx"}
     assert "images[1]" in problem.message
-    assert problem.message.endswith("left out") or "images[1] is left out" in problem.message
+    assert problem.message.endswith("skipped") or "images[1] is skipped" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_all_rendering_of_a_run_has_one_budget(tmp_path: Path, stand_in: Path) -
     write(stand_in, "while :; do :; done")
     rendering = Rendering(["helm"], {"PATH": str(stand_in.parent)}, seconds=0.5)
     written(tmp_path, CHART)
-    for why in ("helm was ended", "the rendering of this run has taken 0 seconds already"):
+    for why in ("helm was stopped", "rendering in this run has already taken 0 seconds"):
         with pytest.raises(SourceError, match=why):
             list(local_manifests(str(tmp_path / "platform"), rendering))
 
@@ -230,13 +230,13 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("echo 'Error: x' >&2; echo made; exit 1", "helm ended with 1: Error: x"),
+        ("echo 'Error: x' >&2; echo made; exit 1", "helm exited with 1: Error: x"),
         (
             "printf 'Error: x\\n\\nUse --debug flag to render out invalid YAML\\n' >&2; exit 1",
-            r"helm ended with 1: Error: x$",
+            r"helm exited with 1: Error: x$",
         ),
         ("echo 'not: [yaml'", ""),
-        ("kill -9 $$", "helm ended with"),
+        ("kill -9 $$", "helm exited with"),
     ],
 )
 def test_what_a_program_says_of_its_failure_is_reported(
@@ -283,7 +283,7 @@ def test_what_a_program_prints_is_bounded(stand_in: Path) -> None:
         ({"a\0b": ""}, "is not a valid file path"),
         ({"a": "", "a/b": ""}, "cannot copy 'a/b'"),
         ({"a" * 300: ""}, "cannot copy"),
-        ({"a": "x" * (LARGEST + 1)}, "more than 64 MB"),
+        ({"a": "x" * (LARGEST + 1)}, "larger than 64 MB"),
     ],
 )
 def test_no_file_is_written_elsewhere(files: dict[str, str], words: str) -> None:
@@ -314,7 +314,7 @@ def test_a_file_that_is_not_text_is_reported_where_rendering_fails(
     rendering = write(stand_in, "exit 1")
     with pytest.raises(SourceError) as raised:
         from_git(tmp_path, {**CHART, "platform/charts/sub.tgz": b"\xff\0"}, "platform", rendering)
-    assert "platform/charts/sub.tgz was left out" in raised.value.hint
+    assert "platform/charts/sub.tgz was skipped" in raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_file_that_is_not_text_is_reported_where_rendering_fails(
     [
         ((), ["helm", "kubectl"], "render it with --render helm"),
         (("kustomize",), ["helm", "kubectl"], "render it with --render helm"),
-        (("helm",), ["kubectl"], "install helm beside this step"),
+        (("helm",), ["kubectl"], "install helm for this step"),
     ],
 )
 def test_what_is_not_rendered_says_how_it_would_be(
@@ -362,7 +362,9 @@ def test_a_kustomization_that_is_not_rendered_is_reported_where_that_matters(
     ):
         said = [trouble_of(one).message for one in found if one.trouble]
         made = [message for message in said if "no Application was found in " not in message]
-        assert ["this kustomization makes Applications" in one for one in made] == [True] * warned
+        assert ["this kustomization generates Applications" in one for one in made] == [
+            True
+        ] * warned
 
 
 def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:

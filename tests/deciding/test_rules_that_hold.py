@@ -147,7 +147,7 @@ def test_a_constraint_that_the_strategy_does_not_use_has_admitted_nothing(
     assert "^1" not in found.because
     told = [one for one in report.problems if one.rule == "annotation"]
     assert [(one.severity, one.key) for one in told] == [("warning", "image-list")]
-    assert f"{strategy} takes every tag, whatever '^1' says" in told[0].message
+    assert f"{strategy} accepts every tag and ignores '^1' says" in told[0].message
 
 
 @pytest.mark.parametrize("strategy", ["semver", "digest"])

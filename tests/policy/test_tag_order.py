@@ -137,10 +137,10 @@ def test_what_is_not_an_order(text: str, words: str) -> None:
             (),
             "release-a.b",
             "tag-order",
-            "'a.b' of release-a.b, which is not a version",
+            "'a.b' in release-a.b, which is not a version",
         ),
         (RELEASE, "alphabetical", (), "release-a.b", "tag-order", "not a version"),
-        (r"regexp:^r(?P<semver>\d.*)?$", "semver", (), "r", "tag-order", "has no part in r"),
+        (r"regexp:^r(?P<semver>\d.*)?$", "semver", (), "r", "tag-order", "matches nothing in r"),
         (
             RELEASE,
             "semver",
@@ -164,7 +164,7 @@ def test_what_is_not_an_order(text: str, words: str) -> None:
             (),
             "v2026-10-03",
             "constraint",
-            "if it is not a version, write a tag-order",
+            "if it is not a version, set a tag-order",
         ),
         ("numeric", "semver", (), "1.2.3", "annotation", "has no group for the version"),
         (BUILD, "semver", (), "1.2.3", "annotation", "has no group for the version"),
@@ -362,7 +362,7 @@ def test_versions_are_those_of_the_strategy() -> None:
 )
 def test_each_group_has_a_name_of_its_own(pattern: str, twice: bool) -> None:
     if twice:
-        with pytest.raises(Malformed, match="two groups of the pattern are called 'a'"):
+        with pytest.raises(Malformed, match="the pattern has two groups named 'a'"):
             parse_tag_order(f"regexp:{pattern}")
     else:
         assert parse_tag_order(f"regexp:{pattern}").groups[0] == ("a", 1)

@@ -281,7 +281,7 @@ def test_refuses_a_malformed_constraint_and_quotes_it(constraint: str) -> None:
 
 
 def test_shows_which_part_cannot_be_read() -> None:
-    with pytest.raises(Malformed, match="'latest' cannot be read"):
+    with pytest.raises(Malformed, match="'latest' cannot be parsed"):
         parse_range("^1 || latest")
 
 

@@ -96,7 +96,7 @@ MISTAKES = [
     ),
     ("version: 1\nversion: 1\n", 2, "'version' appears twice"),
     ("pinDigest: true\n", 1, "version is missing"),
-    ("version: 2\n", 1, "version '2' is not known"),
+    ("version: 2\n", 1, "version '2' is not supported"),
     ("- 1\n", 1, "is not a mapping"),
     ("version: 1\ncommit:\n", 2, "commit is not a mapping"),
     ('version: 1\npinDigest: "true"\n', 2, "pinDigest is neither true nor false"),
@@ -144,20 +144,20 @@ MISTAKES = [
     (
         "version: 1\ncommit:\n  trailers:\n    Team: x\n    application: c\n",
         5,
-        "has a trailer application of its own",
+        "already has the trailer application",
     ),
     ("version: '1'\n", 1, "version is a string"),
     ('version: 1\ncommit:\n  template: ""\n', 3, "commit.template is empty"),
-    ("version: 1\ncommit:\n\tsignOff: true\n", 3, "a tab indents the line"),
+    ("version: 1\ncommit:\n\tsignOff: true\n", 3, "is indented with a tab"),
     (
         "version: 1 # reviewed\u2028pinDigest: true\n",
         1,
-        "has U+2028, which some readers take for the end of the line",
+        "has U+2028, which some parsers treat as the end of the line",
     ),
     (
         "version: 1\npinDigest\x85: true\n",
         2,
-        "has U+0085, which some readers take for the end of the line",
+        "has U+0085, which some parsers treat as the end of the line",
     ),
     ("version: 1\n\ufeffpinDigest: true\n", 2, "unknown key"),
     ("version: 1\nrules: 1\n", 2, "rules is not a list"),
@@ -170,8 +170,8 @@ MISTAKES = [
         "signatures has no keys and no identities",
     ),
     ("version: 1\nsignatures: {keys: [../ci.pub]}\n", 2, "is not a path within the repository"),
-    ("version: 1\nbranchPrefix: /bots\n", 2, "branchPrefix cannot begin the name of a branch"),
-    ("version: 1\nbranchPrefix: bots..iu\n", 2, "cannot begin the name of a branch"),
+    ("version: 1\nbranchPrefix: /bots\n", 2, "branchPrefix cannot be the start of a branch name"),
+    ("version: 1\nbranchPrefix: bots..iu\n", 2, "cannot be the start of a branch name"),
     ("version: 1\nmemorySigners: ci.pub\n", 2, "memorySigners is not a list"),
     ("version: 1\nmemorySigners: [../ci.pub]\n", 2, "is not a path within the repository"),
     ("version: 1\nsignatures: {keys: ci.pub}\n", 2, "signatures.keys is not a list"),
@@ -208,7 +208,7 @@ MISTAKES = [
     (
         "version: 1\nrules:\n- match: {projects: []}\n  pinDigest: true\n",
         3,
-        "is empty, and matches nothing",
+        "is empty, so it matches nothing",
     ),
     (
         "version: 1\nrules:\n- match: {project: [a]}\n  pinDigest: true\n",
@@ -282,7 +282,7 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> N
     assert error.subject == PATH
     assert words in f"{error.message} {error.hint}"
     assert f"line {line}" in error.message
-    assert "the owners of the repository" in error.hint
+    assert "the repository's owners" in error.hint
 
 
 SEVERAL = """\
@@ -320,7 +320,7 @@ def test_one_mistake_hides_no_other() -> None:
         (5, "an entry of pullRequests.labels is not a string"),
         (6, "pullRequests.group: 'each' is not a group"),
         (8, "unknown key 'applicatons' in rules[1].match"),
-        (9, "rules[2].match.applications is empty, and matches nothing"),
+        (9, "rules[2].match.applications is empty, so it matches nothing"),
         (9, "rules[2].pinDigest is neither true nor false"),
         (9, "unknown key 'pinDigets' in rules[2]"),
         (10, "rules[3] has no rules"),

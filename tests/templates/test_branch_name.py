@@ -94,13 +94,13 @@ def test_fields_are_filled_in_every_mode(template: str, pattern: str) -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("", "makes an empty branch name"),
-        ("{{if false}}x{{end}}", "makes an empty branch name"),
+        ("", "produces an empty branch name"),
+        ("{{if false}}x{{end}}", "produces an empty branch name"),
         (
             "u-{{(index .Images 0).NewTag}}:x",
-            "'u-1.1:x', which is not a branch name: it contains ':'",
+            "'u-1.1:x', which is not a valid branch name: it contains ':'",
         ),
-        ("u {{.AppName}}", "'u web', which is not a branch name: it contains ' '"),
+        ("u {{.AppName}}", "'u web', which is not a valid branch name: it contains ' '"),
         ("{{.AppName}}/", "it begins or ends with '/'"),
         ("{{.AppName}}\n", "contains '\\n'"),
         ("-x", "begins with '-'"),

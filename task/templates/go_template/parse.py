@@ -172,7 +172,7 @@ class Parser:
         """Enter one more block or parenthesis. Raises Malformed if they are too many."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise malformed(line, f"more than {DEEPEST} blocks or parentheses in one another")
+            raise malformed(line, f"more than {DEEPEST} nested blocks or parentheses")
 
     # Text and blocks
 

@@ -165,7 +165,7 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
     letter = chr(value) if valid else "\ufffd"
     if verb == "U":
         if spec.precision is not None or value < 0:
-            raise FailedTemplate("printf: %U takes a character, and no precision here")
+            raise FailedTemplate("printf: %U accepts only a character, without precision, here")
         shown = f" '{letter}'" if "#" in spec.flags and letter.isprintable() else ""
         return spec.pad(f"U+{value:04X}{shown}", zeros=False)
     return spec.pad(letter if verb == "c" else quote(letter, "'", ascii_only="+" in spec.flags))
@@ -202,7 +202,7 @@ class Sink:
         """Append a text. Raises FailedTemplate if the text becomes too long."""
         self.size += len(text)
         if self.size > LONGEST_TEXT:
-            raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
+            raise FailedTemplate(f"the text exceeds {LONGEST_TEXT} characters")
         self.parts.append(text)
 
     def text(self) -> str:
@@ -362,7 +362,7 @@ def type_name(value: object) -> str:
     names |= {AnyMap: "map[string]interface {}", list: "[]interface {}"}
     name = names.get(type(value))
     if name is None:
-        raise FailedTemplate("printf: the type of a list or struct has no name here")
+        raise FailedTemplate("printf: the type name of a list or struct is not supported here")
     return name
 
 
