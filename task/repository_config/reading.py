@@ -1,7 +1,7 @@
-"""Reads `.image-update/config`, and the files that it names: templates for commit messages,
+"""Reads `.image-update/config`, and the files it refers to: commit message templates
 and public keys.
 
-Every mistake is an error that names its line, because a misread rule has no effect.
+Every mistake is an error with a line number, because a misread rule has no effect.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from task.text import is_address, is_name, shortened
 
 T = TypeVar("T")
 LARGEST = 256 * 1024  # characters
-LONGEST = 500  # characters of one value
+LONGEST = 500  # characters in a value
 MOST = {
     "rules": 200,
     "freezes": 50,
     "globs": 1000,
 }  # in the whole file
-MOST_ITEMS = 100  # in one list of labels or people, or of trailers
-MOST_MISTAKES = 100  # mistakes that are reported for one file
+MOST_ITEMS = 100  # in a list of labels, people, or trailers
+MOST_MISTAKES = 100  # mistakes reported per file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
-_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
+_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags for a string
 _TRUE = ("true", "True", "TRUE")
 _FALSE = ("false", "False", "FALSE")
 _DEMANDS = ("writes", "signatures", "provenance")
@@ -76,7 +76,7 @@ _IDENTITY = ("subject", "issuer")
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-# trailers that each commit has; the case of a key does not matter
+# trailers that every commit has; case does not matter
 _OURS = (
     "application",
     "promoted-from",
@@ -87,10 +87,10 @@ _WAY_OUT = "nothing is written here until the repository's owners fix the file"
 
 
 def config_in(files: Files) -> RepositoryConfig:
-    """Return the config in a snapshot. Raises TargetError, which names the file and the line.
+    """Return the config in a snapshot. Raises a TargetError with the file and line.
 
-    A file that people take for the config is an error, because its reviews and freezes would have
-    no effect.
+    A file that people might mistake for the config is an error, because its reviews and freezes
+    would have no effect.
     """
     for path in MISTAKEN:
         if path in files and files[path].mode != "040000":
@@ -107,8 +107,8 @@ def config_in(files: Files) -> RepositoryConfig:
 
 @contextmanager
 def of_config() -> Iterator[None]:
-    """Turn a `TargetError` inside the block into one about the file,
-    with the option that ignores the file.
+    """Turn a `TargetError` inside the block into an error about the file
+    that mentions the option to ignore the file.
     """
     try:
         yield
@@ -117,11 +117,11 @@ def of_config() -> Iterator[None]:
         raise TargetError(error.message, hint=hint, subject=PATH) from error
 
 
-@lru_cache(maxsize=8)  # a branch that moved is read again, usually with the same file
+@lru_cache(maxsize=8)  # a branch that has moved is read again, usually with the same file
 def read_config(text: str) -> RepositoryConfig:
     """Return the config in a text.
 
-    Raises TargetError, which names the first mistake, its line and the correction.
+    Raises a TargetError with the first mistake, its line, and the fix.
     """
     config, mistakes = check_config(text)
     if mistakes:
@@ -130,10 +130,10 @@ def read_config(text: str) -> RepositoryConfig:
 
 
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
-    """Return the config in a text, and all its mistakes, each with its line and the correction.
+    """Return the config in a text, and all its mistakes, each with its line and the fix.
 
-    A config with mistakes is only for `lint`: its rules and freezes have their places, but one with
-    an unreadable `match` is for everything. At most `MOST_MISTAKES` are returned.
+    A config with mistakes is only for `lint`: its rules and freezes keep their positions, but a
+    rule with an unreadable `match` applies to everything. At most `MOST_MISTAKES` are returned.
     """
     file = _File(text)
     config = NO_CONFIG
@@ -176,7 +176,7 @@ def _root_node(text: str) -> Node:
 
 
 class _Enough(Exception):
-    """There are as many mistakes as are reported."""
+    """The maximum number of mistakes has been reached."""
 
 
 @dataclass
@@ -186,13 +186,13 @@ class _File:
     text: str
     mistakes: list[TargetError] = field(default_factory=list)
     globs: int = 0
-    # each path, and the first line that names it
+    # each path, and the first line that uses it
     templates: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A node of the file.
+    """A node in the file.
 
     In messages, its name is its path in the file: `rules[2].match.paths`; "" is the file.
     """
@@ -212,7 +212,7 @@ class _Value:
         return TargetError(f"line {self.line}: {what}", hint=hint)
 
     def note(self, mistake: TargetError) -> None:
-        """Note a mistake, so that reading continues around it."""
+        """Note a mistake, so that reading can continue."""
         self.file.mistakes.append(mistake)
         if len(self.file.mistakes) >= MOST_MISTAKES:
             raise _Enough
@@ -220,7 +220,7 @@ class _Value:
     def fields(self, known: tuple[str, ...]) -> dict[str, _Value]:
         """Return the values by key.
 
-        A misspelt key counts as the key that it is similar to, so that this is not missing as well.
+        A misspelled key is treated as the similar key, so that this key is not reported as missing.
         """
         found: dict[str, _Value] = {}
         meant: dict[str, _Value] = {}
@@ -286,7 +286,7 @@ class _Value:
         return node.value.strip()
 
     def parsed(self, parse: Callable[[str], T]) -> T:
-        """Return what `parse` makes of the text."""
+        """Return the result of `parse` on the text."""
         try:
             return parse(self.text())
         except Malformed as error:
@@ -307,9 +307,9 @@ class _Value:
 
 
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
-    """Return what `read` makes of a value.
+    """Return the result of `read` on a value.
 
-    If there is no value, or a mistake, which is noted, return the other one.
+    If the value is missing, or has a mistake, which is noted, return the default.
     """
     if value is None:
         return otherwise
@@ -327,7 +327,7 @@ def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
 def _whole_config(file: _Value) -> RepositoryConfig:
     """Return the whole config.
 
-    Raises `TargetError` for another shape or version of the file, and `_Enough`.
+    Raises `TargetError` if the file has the wrong structure or version, and `_Enough`.
     """
     fields = file.fields(_FILE)
     version = fields.get("version")
@@ -362,7 +362,7 @@ def _whole_config(file: _Value) -> RepositoryConfig:
 
 
 def _refused(value: _Value | None) -> tuple[str, ...]:
-    """Return the rules of order that `check` refuses."""
+    """Return the order rules for which `check` fails."""
     fields = _fields(value, ("refuse",))
     none: tuple[_Value, ...] = ()
     words = _try(fields.get("refuse"), lambda value: value.items(MOST_ITEMS), none)
@@ -378,7 +378,7 @@ def _rule(value: _Value) -> Rule:
     before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
-    # an unreadable wish would decide something
+    # an unreadable wish still counts as a rule
     if wishes == Wishes() and len(value.file.mistakes) == before:
         value.note(value.wrong(f"{value.name} has no rules", f"set one of {', '.join(_WISHES)}"))
     return Rule(_match(fields.get("match")), wishes, value.line)
@@ -405,7 +405,7 @@ def _freeze(value: _Value) -> Freeze:
 
 
 def _match(value: _Value | None) -> Match:
-    """Return the match, or one for everything if there is none, or any part of it is unreadable."""
+    """Return the match, or a match for everything if it is missing or partly unreadable."""
     if value is None:
         return EVERYTHING
     before = len(value.file.mistakes)
@@ -434,7 +434,7 @@ def _match(value: _Value | None) -> Match:
 
 
 def _globs(value: _Value) -> tuple[str, ...]:
-    """Return the texts of a list of globs. Raises `TargetError` if the file has too many."""
+    """Return the texts in a list of globs. Raises `TargetError` if the file has too many globs."""
     texts = value.texts(MOST["globs"])
     value.file.globs += len(texts)
     if value.file.globs > MOST["globs"]:
@@ -596,7 +596,7 @@ def _signers(
     value: _Value,
     fields: Mapping[str, _Value],
 ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
-    """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
+    """Return the key paths and the identities. Without either, proofs would be impossible."""
     keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
     if not keys and not whom:
         raise value.wrong(
@@ -625,7 +625,7 @@ def _signer(value: _Value) -> Identity:
 def template_in(files: Files, path: str, line: int) -> str:
     """Return the template's text.
 
-    Raises TargetError, which has the line of the config that names the template.
+    Raises a TargetError with the config line that refers to the template.
     """
     where = f"line {line}: "
     try:
@@ -656,7 +656,7 @@ def template_in(files: Files, path: str, line: int) -> str:
 def with_keys(demand: Demand, files: Files) -> Demand:
     """Return the demand with the texts of its keys.
 
-    Raises TargetError, which has the line of the config.
+    Raises a TargetError with the config line.
     """
     texts = []
     for path in demand.keys:

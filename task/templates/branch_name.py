@@ -1,4 +1,4 @@
-"""Makes the name of a head branch, from the template after the colon of `git-branch`."""
+"""Renders a head branch's name from the template after the colon in `git-branch`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from task.model import Image
 from task.templates.change import Change
 from task.templates.go_template import FailedTemplate, parse
 
-LONGEST = 255  # bytes; AIU cuts a longer name
+LONGEST = 255  # bytes; AIU truncates longer names
 HINT = "build the name from fields without such characters, or use {{.SHA256}}"
 SAMPLE = Change(Image("ghcr.io/acme/api", "ghcr.io", "acme/api"), "api", "1.0.0", "1.0.1")
 FORBIDDEN = " ~^:?*[\\"
@@ -27,13 +27,13 @@ class AppFields:
     namespace: str
     repo: str = ""
     branch: str = ""  # base
-    target: str = ""  # the path of the write-back target, or the base of a kustomization
+    target: str = ""  # the path of the write-back target, or of the kustomization's base
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the name of the branch.
+    """Return the branch's name.
 
-    Raises Malformed if the template fails, or makes a name that Git refuses.
+    Raises Malformed if the template fails, or produces a name that Git rejects.
     """
     try:
         name = rendered_branch(template, changes, app)
@@ -50,7 +50,7 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the template's text, cut to 255 bytes as in AIU, but never inside a character."""
+    """Return the rendered text, truncated to 255 bytes as in AIU, but never within a character."""
     text = parse(template).render(_data(changes, app)) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
@@ -58,8 +58,8 @@ def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) ->
 def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
     """Return AIU's data. The order of the fields matters if a template prints a whole struct.
 
-    AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` only in pull-request mode. In v0, they
-    make the template fail.
+    AIU sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode. In v0, the
+    template fails if it uses them.
     """
     return {
         "Images": [
@@ -80,7 +80,7 @@ def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
 
 def changes_digest(changes: Sequence[Change]) -> str:
     """Return `.SHA256`: AIU's digest of `name-old-new,` for each change,
-    in the order of the image list.
+    in image-list order.
     """
     return _sha256("".join(f"{change.name}-{change.old}-{change.new}," for change in changes))
 
@@ -95,11 +95,11 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Raise Malformed if the template does not parse, has an unknown field,
-    or always makes a bad name.
+    """Raise Malformed if the template cannot be parsed, has an unknown field,
+    or always produces an invalid name.
 
-    The template runs on one sample change. A failure that depends on the change (an index, the
-    characters of a tag) is not reported.
+    The template runs on one sample change. Failures that depend on the change (an index, the
+    characters in a tag) are not reported.
     """
     app = AppFields("app", "argocd")
     if "{{" not in template:
@@ -119,7 +119,7 @@ FIELDS = (
 
 
 def objection_to_branch(name: str) -> str:
-    """Return why Git refuses this branch name, or "".
+    """Return why Git rejects this branch name, or "".
 
     The rules are those of `git check-ref-format --branch`.
     """

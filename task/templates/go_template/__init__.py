@@ -1,11 +1,11 @@
 """Go's `text/template`, the language of branch names,
-commit messages and ApplicationSets in Argo CD.
+commit messages, and ApplicationSets in Argo CD.
 
-This is the whole language except complex numbers, with Go's builtin functions. AIU has no others,
-but a `Language` may have more. Data are Mappings for structs (an unknown field is an error),
-`GoMap`s and `AnyMap`s, lists, strings, numbers and booleans. Templates come from annotations, so
-work, depth and length are limited. The rules are those of Go's documentation of `text/template` and
-`fmt`, and the tables in the tests have Go's own answers.
+This is the whole language except complex numbers, with Go's built-in functions. AIU does not have
+others, but a `Language` may add more. Data are Mappings for structs (an unknown field is an error),
+`GoMap`s and `AnyMap`s, lists, strings, numbers, and booleans. Templates come from annotations, so
+steps, depth, and length are limited. The rules follow Go's documentation of `text/template` and
+`fmt`, and the tables in the tests contain Go's own results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from task.templates.go_template.values import AnyMap, FailedTemplate, GoMap, go_
 
 __all__ = ["AnyMap", "FailedTemplate", "GoMap", "Language", "Template", "parse"]
 
-STEPS = 100_000  # for a template from an annotation, because another team wrote it
+STEPS = 100_000  # for a template from an annotation, which another team may have written
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Template:
     language: Language
 
     def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
-        """Return the text that the template makes of the data, in at most `steps` steps.
+        """Return the template rendered with the data, in at most `steps` steps.
 
         Raises FailedTemplate.
         """
@@ -60,10 +60,10 @@ class Template:
         steps: int,
         missing_key: str = "default",
     ) -> tuple[str, int]:
-        """Return the text, and how many steps it took.
+        """Return the text and the number of steps it took.
 
-        `missing_key` is Go's option: default, zero or error. Raises FailedTemplate, with the line
-        and the operand that failed.
+        `missing_key` is Go's option: default, zero, or error. Raises FailedTemplate with the line
+        and operand that failed.
         """
         run = Run(data, steps, self.language.functions, self.defined, missing_key)
         try:
@@ -78,7 +78,7 @@ class Template:
 
 @lru_cache(maxsize=1024)
 def parse(text: str, language: Language = GO) -> Template:
-    """Parse a template. Raises Malformed, which names the line and the mistake."""
+    """Parse a template. Raises a Malformed with the line and the mistake."""
     try:
         return Template(*read(text, language.functions), language)
     except RecursionError:
