@@ -11,9 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-DEEPEST = (
-    200  # levels; Kubernetes, registries, and Git hosts return a few dozen at most
-)
+DEEPEST = 200  # levels; Kubernetes, registries, and Git hosts return a few dozen at most
 _FLAW = "it is nested too deeply"
 
 

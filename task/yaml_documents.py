@@ -174,7 +174,7 @@ class _Builder:
         items = value[::-1] if isinstance(value, list) else [value]
         for item in items:
             if not isinstance(item, dict):
-                raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
+                raise Malformed("a merge key (<<) expects a mapping or a list of mappings")
             self._left -= len(item)
             if self._left < 0:
                 raise Malformed("merge keys (<<) add more keys than the text has characters")

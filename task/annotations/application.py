@@ -150,7 +150,7 @@ def _sources_of(
 
 def _source(raw: object, status_kind: object) -> Source:
     if not isinstance(raw, dict):
-        raise Malformed("a source of the Application is not a mapping", _WRITE_IT)
+        raise Malformed("an Application source is not a mapping", _WRITE_IT)
     sections = {key: _mapping_at(raw, key) for key in SECTIONS if raw.get(key) is not None}
     section: Kind = SECTIONS[next(iter(sections))] if sections else ""
     helm, kustomize, plugin = (
@@ -248,9 +248,9 @@ class Narrow:
     selector: str = ""
     within: tuple[
         str, ...
-    ] = ()  # globs like `names`: `status APP` shows only what --application leaves
-    # whether a person typed the names, so that one without a namespace may match only one
-    # Application
+    ] = ()  # globs like `names`: `status APP` narrows down --application further
+    # whether the names were typed by a person, so that a name without a namespace must not
+    # match more than one Application
     typed: bool = False
 
 
@@ -283,7 +283,7 @@ def is_glob(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One part of a Kubernetes label selector."""
+    """A requirement in a Kubernetes label selector."""
 
     key: str
     operator: str  # one of OPERATORS

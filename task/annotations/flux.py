@@ -245,7 +245,7 @@ TOP = "chart-image"  # Flux's name for the image at the top level of the values
 
 @dataclass(frozen=True)
 class Container:
-    """One image in the values: Flux's name for it, and the key path for the editor."""
+    """An image in the values, with Flux's name for it and the editor's key path."""
 
     name: str
     image: Image

@@ -42,13 +42,13 @@ class Reference:
     An Application belongs to the matching reference with the lowest `order`.
     """
 
-    order: tuple[int, int, int]  # the resource's number, the negative score, the place in its list
+    order: tuple[int, int, int]  # the resource's index, the negated score, the position in its list
     updater: str  # namespace/name
     pattern: str
     labels: tuple[Requirement, ...]
     spec: Mapping[str, Any]
     ref: Mapping[str, Any]
-    origin: str = ""  # the resource's place: "apps/updater.yaml:1"
+    origin: str = ""  # the resource's location: "apps/updater.yaml:1"
 
     @property
     def place(self) -> str:
@@ -62,7 +62,7 @@ class Reference:
 
     @property
     def field(self) -> Path:
-        """The reference's place in the resource."""
+        """The reference's path in the resource."""
         return "spec", "applicationRefs", self.order[2]
 
     def takes(self, app: Application) -> bool:
@@ -204,7 +204,7 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
         )
     if settings.annotations is None:
         return app
-    # A misspelled key of ours also stays, so that there is a warning about it.
+    # Our own misspelled keys are also kept, so that there is a warning about them.
     ours = {
         key: value
         for key, value in app.annotations.items()
@@ -330,7 +330,7 @@ def _of_resource(
             continue
         try:
             labels = tuple(_label_requirements(ref))
-        except Malformed as error:  # AIU: an invalid selector selects nothing
+        except Malformed as error:  # in AIU, an invalid selector selects nothing
             message = f"{called}, applicationRefs[{at}]: {error.message}"
             problems.append(_resource_warning(origin, message, field=(*where, "labelSelectors")))
             continue

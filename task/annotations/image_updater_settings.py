@@ -230,7 +230,7 @@ def _stored_default(
 def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the annotations for `commonUpdateSettings`.
 
-    A later level wins, and an empty value there overrides earlier ones.
+    A later level wins, even if its value is empty.
     """
     merged = _merged_levels(levels)
     values = {}

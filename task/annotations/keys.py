@@ -1,7 +1,7 @@
 """The annotation keys: their valid values, which of several spellings and levels wins,
 and which keys have no effect.
 
-A key without effect gets a `Doubt`: the probable intention, and the key to use instead. A
+A key without effect gets a `Doubt`: what was probably meant, and the key to use instead. A
 misspelled rule never lets a tag through, so misspellings are defined exactly. A *near miss* equals
 a known key after converting it to lower case with `-` for `_` and `.`, or differs from a known key
 in at most two letters or in word order. Keys from older versions and forks are not near misses:
@@ -99,7 +99,7 @@ class ImageList:
 
     entries: tuple[Entry, ...]
     unreadable: tuple[tuple[str, Malformed], ...]  # the entries that cannot be parsed
-    cut: Mapping[str, list[str]]  # by an entry's text: what a comma cut off its range
+    cut: Mapping[str, list[str]]  # by an entry's text: the parts cut off by a comma
     aliases: frozenset[str]  # the prefixes of entries with an alias
     bare: Mapping[str, Entry]  # the prefixes of entries without an alias
     names: frozenset[str]  # all of them, and the aliases of unreadable entries
@@ -325,7 +325,7 @@ class Doubt(Troubled):
     # an entry. unknown: anything else.
     kind: DoubtKind
     trouble: Trouble
-    meant: str = ""  # the probably intended key, in full: "web.allow-tags"
+    meant: str = ""  # the full key that was probably meant: "web.allow-tags"
     name: str = ""  # for a near miss, the prefix of the entries it applies to; "" is every entry
 
     @property

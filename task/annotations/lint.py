@@ -85,7 +85,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
     misplaced = dict(_impossible_entries(app.annotations.get("image-list", "")))
-    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelt)  # `_key` reports misspelt keys
+    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelt)  # see `_key`
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
     readings, asked = attempted(app, defaults)
     remarks = chain(
@@ -198,7 +198,7 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     return tuple(told[at] for at in sorted(told))
 
 
-_Member = tuple[int, Application, Finding]  # the number is the position in the order
+_Member = tuple[int, Application, Finding]  # the number is the position
 
 
 def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
@@ -327,7 +327,7 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
         yield key, "error", f"{message}'-', '_', and '.'", hint
     elif (
         key in OURS or known in OURS
-    ) and key not in app.from_resource:  # but AIU reads its own resource
+    ) and key not in app.from_resource:  # AIU does read its own resource
         yield key, "info", f"{known or key} works here, but AIU ignores it", ""
 
 

@@ -191,7 +191,7 @@ class EntryReading:
     flaws: tuple[Flaw, ...]
     broken: bool  # whether there is an error, not only a warning
     managed: tuple[str, ...]  # the names in an override file that this entry manages
-    strategy: Strategy | None = None  # None if the annotation names an unknown strategy
+    strategy: Strategy | None = None  # None if the annotation sets an unknown strategy
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Asked:
     flaws: tuple[Flaw, ...]
 
 
-@lru_cache(maxsize=4096)  # the Applications of one generator have the same annotations
+@lru_cache(maxsize=4096)  # Applications from the same generator have the same annotations
 def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
     by_key = dict(annotations)
     listed = read_image_list(by_key.get("image-list", ""))

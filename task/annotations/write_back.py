@@ -101,7 +101,7 @@ def write_backs(
     places = [tried(partial(_where_to_write, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []
-    for place in dict.fromkeys(filter(None, places)):  # a duplicate target is written once
+    for place in dict.fromkeys(filter(None, places)):  # write a duplicate target only once
         branch = base or place.base
         # In Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
         # is `main`.

@@ -1,1 +1,1 @@
-"""The sources of Applications. Each one yields what it finds."""
+"""Application sources. Each one yields the Applications it finds."""

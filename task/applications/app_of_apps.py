@@ -55,7 +55,7 @@ _HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
 
 @dataclass(frozen=True)
 class Deployed:
-    """A folder of one of an Application's sources."""
+    """A folder in one of an Application's sources."""
 
     repo: str
     revision: str
@@ -66,7 +66,7 @@ class Deployed:
     exclude: str = ""
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
-    # the unsupported key in the manifest, because of which the folder is not rendered
+    # the unsupported manifest key that prevents rendering the folder
     strange: str = ""
     parent: str = "?"  # "namespace/name" of the Application
 
@@ -269,7 +269,7 @@ class FollowedApplications:
                 self._no_folders[no_folder] = None
 
     def below(self) -> Iterator[Found]:
-        """Yield the Applications below the noted ones, level by level.
+        """Yield the Applications below those passed to `note`, level by level.
 
         Anything that cannot be read is reported as a problem.
         """
@@ -325,9 +325,7 @@ class FollowedApplications:
                         yield found
 
     def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
-        """Yield the problems of these folders' repository, unless they were already
-        reported.
-        """
+        """Yield the problems with these folders' repository, unless already reported."""
         if isinstance(error, TooManyRepositoriesError):
             if not self._full:
                 yield Found(

@@ -126,19 +126,19 @@ class Repositories:
         return {path: known[path] for path in paths if path in known}
 
     def close(self) -> None:
-        """Remove what was fetched."""
+        """Remove the fetched objects."""
         for reader in self._opened:
             reader.close()
 
 
 class SnapshotReader(Protocol):
-    """A repository whose files can be read, also later at the same commit."""
+    """A repository whose files can be read, with more files later from the same commit."""
 
     def default_branch(self) -> str:
         """Return the branch that HEAD points to."""
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files of the places, at the tip of the branch."""
+        """Return the files at these places, at the tip of the branch."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places at the same commit."""

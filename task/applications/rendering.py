@@ -348,7 +348,7 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
         except OSError as error:
             raise Malformed(
                 f"cannot copy {path[:200]!r}: {error.strerror}",
-                "rename the file, or free space",
+                "rename the file, or free up space",
             ) from None
 
 

@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 def text(value: Any) -> str:
-    """Return an argument that Go declares as string, after checking it."""
+    """Check and return an argument that Go declares as string."""
     if not isinstance(value, str):
         raise FailedTemplate(f"wrong type for value; expected string; got {named(value)}")
     return value
 
 
 def number(value: Any) -> int:
-    """Return an argument that Go declares as int, after checking it.
+    """Check and return an argument that Go declares as int.
 
     A float, such as any number in JSON, is rejected.
     """
@@ -37,21 +37,21 @@ def number(value: Any) -> int:
 
 
 def boolean(value: Any) -> bool:
-    """Return an argument that Go declares as bool, after checking it."""
+    """Check and return an argument that Go declares as bool."""
     if not isinstance(value, bool):
         raise FailedTemplate(f"wrong type for value; expected bool; got {named(value)}")
     return value
 
 
 def items(value: Any) -> Sequence[Any]:
-    """Return an argument that must be a list, after checking it."""
+    """Check and return an argument that must be a list."""
     if named(value) != "list":
         raise FailedTemplate(f"wrong type for value; expected a list; got {named(value)}")
     return value  # type: ignore[no-any-return]
 
 
 def mapping(value: Any) -> AnyMap:
-    """Return an argument that Go declares as map[string]interface{}, after checking it.
+    """Check and return an argument that Go declares as map[string]interface{}.
 
     A missing argument is an empty map.
     """

@@ -218,12 +218,12 @@ class Generators:
         revision = str(body.get("revision") or "")
         prefix = str(body.get("pathParamPrefix") or "")
         if not repo:
-            raise Malformed("error generating params from git: the generator git has no repoURL")
+            raise Malformed("error generating params from git: the git generator has no repoURL")
         directories = _list_in(body, "directories")
         files = _list_in(body, "files")
         if not directories and not files:
             raise Malformed(
-                "error generating params from git: neither directories nor files are given"
+                "error generating params from git: neither directories nor files are set"
             )
         entries = tuple(
             (str(entry.get("path") or ""), entry.get("exclude") is True)
@@ -277,9 +277,7 @@ class Generators:
         data = self._read[text]
         objects = [{}] if data is None else data if isinstance(data, list) else [data]
         if not all(isinstance(item, dict) for item in objects):
-            raise Malformed(
-                "unable to parse file: it holds neither a mapping nor a list of mappings"
-            )
+            raise Malformed("unable to parse file: it is neither a mapping nor a list of mappings")
         folder, _, file = path.rpartition("/")
         paths = path_params(
             posixpath.normpath(folder or "."),

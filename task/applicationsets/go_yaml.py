@@ -1,7 +1,7 @@
 """Reads and writes YAML like Go's sigs.k8s.io/yaml, which kubectl and Argo CD use.
 
-Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A
-date stays a string.
+The rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A
+date remains a string.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def dump(value: Any, most: int) -> str:
     for line in written:
         most -= len(line) + 1
         if most < 0:
-            raise Malformed("the text grows too long")
+            raise Malformed("the text is too long")
         lines.append(line)
     return "\n".join(lines)
 

@@ -340,7 +340,7 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     if images.kind == "alias":
         raise TargetError(
             f"line {tree.line(images)}: images is an alias",
-            hint="write the list out",
+            hint="write out the list",
         )
     return add(
         tree,

@@ -149,7 +149,7 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
 def _shape(problem: str) -> TargetError:
     return TargetError(
         problem,
-        hint="see Argo CD's documentation of override files, or remove the file",
+        hint="see Argo CD's documentation on override files, or remove the file",
     )
 
 
@@ -203,7 +203,7 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
         if node.kind == "alias":
             raise TargetError(
                 f"line {tree.line(node)}: *{node.value} refers to a shared list",
-                hint="write it out",
+                hint="write out the list",
             )
         alone(tree, node)
     return add(tree, sequence, items) if sequence else add(tree, mapping, {section.list: items})

@@ -226,7 +226,7 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
             raise _line_error(
                 tree,
                 key,
-                f"a key of {what[:50]} is {_kind_in_words(key)}",
+                f"a key in {what[:50]} is {_kind_in_words(key)}",
                 "use a plain word, or quote it",
             )
         if key.value in children:  # YAML readers disagree about which one wins

@@ -89,9 +89,9 @@ def same(image: Image, current: Reading) -> bool:
     add a tag.
     """
     now = live_image(current.name) if current.name else None
-    # Not sound: a YAML reader takes the scalar for a number, so it is not that tag although its
-    # text is equal. Another
-    # identity: the target names another repository, so it is not enough to write the tag.
+    # Not sound: a YAML reader reads the scalar as a number, so it is a different tag although
+    # the text is the same. Another identity: the target has another repository, so writing
+    # only the tag is not enough.
     if not current.sound or (now is not None and now.identity != image.identity):
         return False
     if image.digest and current.digest:

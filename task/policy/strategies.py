@@ -356,7 +356,7 @@ class InTagOrder(Rules):
         return rule, f"{tag}: {why}" if rule else ""
 
     def older(self, tag: str, current: str) -> str:
-        """Compare by the order."""
+        """Compare by the tag order."""
         if self._order.sort_key(tag) > self._order.sort_key(current):
             return ""
         return f"{current} comes after {tag} in the order {shortened(self._order.text)} (tag-order)"

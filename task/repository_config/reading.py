@@ -485,7 +485,7 @@ def _account_name(value: _Value) -> str:
 def _email_address(value: _Value) -> str:
     if not is_address(text := value.text()):
         raise value.wrong(
-            f"{value.name} is not an e-mail address",
+            f"{value.name} is not an email address",
             "use only the address, such as bot@example.com",
         )
     return text

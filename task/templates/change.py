@@ -52,7 +52,7 @@ class Change:
 
 @dataclass(frozen=True)
 class AppChanges:
-    """The changes of one Application."""
+    """An Application's changes."""
 
     namespace: str
     name: str

@@ -125,17 +125,17 @@ MISTAKES = [
     (
         "version: 1\ncommit:\n  authorEmail: jane\n",
         3,
-        "commit.authorEmail is not an e-mail address",
+        "commit.authorEmail is not an email address",
     ),
     (
         "version: 1\ncommit:\n  authorEmail: Jane <a@b>\n",
         3,
-        "commit.authorEmail is not an e-mail address",
+        "commit.authorEmail is not an email address",
     ),
     (
         'version: 1\ncommit:\n  authorEmail: "a@b\\nc"\n',
         3,
-        "commit.authorEmail is not an e-mail address",
+        "commit.authorEmail is not an email address",
     ),
     ('version: 1\ncommit:\n  authorEmail: " "\n', 3, "commit.authorEmail is empty"),
     ("version: 1\ncommit:\n  template: ../secret\n", 3, "is not a path within the repository"),

@@ -184,7 +184,7 @@ def html(*values: Any) -> str:
 
 
 def script(*values: Any) -> str:
-    """Run `js`: escape a text for a JavaScript string."""
+    """Run `js`: escape text for a JavaScript string."""
     letters = []
     for letter in _as_one_text(values):
         if letter in SCRIPT:
@@ -197,7 +197,7 @@ def script(*values: Any) -> str:
 
 
 def query(*values: Any) -> str:
-    """Run `urlquery`: escape a text for the query of a URL."""
+    """Run `urlquery`: escape text for a URL's query."""
     return quote_plus(go_bytes(_as_one_text(values)))
 
 
