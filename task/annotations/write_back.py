@@ -205,7 +205,9 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
     """Raise `Faulty` for a method, and for a word that looks like a target."""
     unknown = f"unknown target {text!r}"
     if word.lower() in ("git", "argocd"):
-        hint = f"set write-back-method: {text}, and use kustomization, helmvalues or manifests here"
+        hint = (
+            f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests here"
+        )
         raise Faulty(TARGET, text, f"{unknown}: it is a write-back-method", hint)
     if "/" not in word and "." not in word:
         meant = MEANT.get(word.lower()) or nearest(word, TARGETS)

@@ -31,13 +31,13 @@ _DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?", re.ASCI
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,3}")
 _ANY = re.compile(r"\*(?:/0*1)?", re.ASCII)
 _UNITS = (86_400, 3_600, 60)
-_EXAMPLE = '"0 18 * * 5" is 18:00 on each Friday: minute, hour, day, month, day of the week'
+_EXAMPLE = '"0 18 * * 5" is 18:00 every Friday: minute, hour, day, month, day of the week'
 
 
 def schedule(text: str) -> str:
     """Return the text. Raises `Malformed` if it is not a schedule with five fields."""
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
-        raise Malformed(f"{shortened(text, 50)!r} is not a schedule of five fields", _EXAMPLE)
+        raise Malformed(f"{shortened(text, 50)!r} is not a schedule with five fields", _EXAMPLE)
     try:
         CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - only the syntax is checked
     except CronSimError as error:

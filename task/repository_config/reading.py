@@ -82,7 +82,7 @@ _OURS = (
     "promoted-from",
     "proof",
 )
-NOT_READ = "is not read: the config is the file"
+NOT_READ = "is not read: the config file is"
 _WAY_OUT = "nothing is written here until the repository's owners fix the file"
 
 
@@ -510,7 +510,7 @@ def _trailers_of(value: _Value) -> tuple[tuple[str, str], ...]:
     for key, child in children.items():
         found[key] = _try(child, _Value.text, "")
         if not TRAILER_KEY.fullmatch(key):
-            hint = "use letters, digits and dashes"
+            hint = "use letters, digits, and dashes"
             value.note(child.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
         elif key.lower() in _OURS:
             what = f"{value.name}: each commit already has the trailer {key}"
@@ -566,7 +566,7 @@ def _branch_prefix(value: _Value) -> str:
     if not _PREFIX.fullmatch(text) or ".." in text or text.endswith((".lock", ".")):
         raise value.wrong(
             f"{value.name} cannot be the start of a branch name",
-            "use letters, digits, dashes and single slashes, such as bots/image-update",
+            "use letters, digits, dashes, and single slashes, such as bots/image-update",
         )
     return text
 

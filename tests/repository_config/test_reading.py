@@ -235,7 +235,7 @@ MISTAKES = [
     (
         "version: 1\nfreezes:\n- schedule: '@daily'\n  duration: 1h\n  reason: x\n",
         3,
-        "not a schedule of five fields",
+        "not a schedule with five fields",
     ),
     ("version: 1\nfreezes:\n- schedule: 0 25 * * *\n  duration: 1h\n  reason: x\n", 3, "Bad hour"),
     (
