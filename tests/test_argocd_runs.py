@@ -104,9 +104,9 @@ def test_a_token_that_may_see_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> 
     argo_cd.hidden.add(("argocd", "web"))
     result = with_argocd(argo_cd)
     assert (result.code, result.json["status"]) == (0, "unchanged")
-    told = [one for one in result.json["errors"] if "shows no Application" in one["message"]]
+    told = [one for one in result.json["errors"] if "lists no Application" in one["message"]]
     assert ["applications, get, */*, allow" in one["hint"] for one in told] == [True]
-    assert "none exists, or the token is not allowed to read it" in result.stderr
+    assert "there are none, or the token is not allowed to read them" in result.stderr
     named = with_argocd(argo_cd, "--application", "web")
     assert named.code == 3
     assert "no Application is called 'web'" in named.stderr

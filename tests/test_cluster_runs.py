@@ -199,7 +199,7 @@ def test_where_all_is_forbidden_the_control_planes_namespace_is_read(
     api.rules = [role("Role", granted), binding("Role")]
     result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
-    assert "only those of namespace 'argocd' count" in result.stderr
+    assert "only those in namespace 'argocd' are used" in result.stderr
 
 
 def test_no_access_at_all_is_4_and_names_the_right(tmp_path: Path, api: KubernetesApi) -> None:

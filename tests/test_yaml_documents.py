@@ -133,7 +133,7 @@ def test_merge_keys_are_followed_as_kubectl_does(text: str, read: object) -> Non
 @pytest.mark.parametrize("text", ["{<<: x}", "{<<: [a]}", "{<<: [*one, [*one]]}"])
 def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
     (found,) = documents(f"{APP}one: &one {{}}\nread: {text}\n")
-    assert "takes a mapping" in found.problem
+    assert "expects a mapping" in found.problem
 
 
 def test_merge_keys_cost_no_more_than_the_text() -> None:

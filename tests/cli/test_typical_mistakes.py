@@ -24,7 +24,7 @@ run --image ghcr.io/acme/web
     write ghcr.io/acme/web:<tag>, as the build pushed it
 run --image https://ghcr.io/acme/web:1
     --image: 'https://ghcr.io/acme/web:1': an image reference cannot begin with 'https://'
-    write ghcr.io/acme/web:1
+    use ghcr.io/acme/web:1
 run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     --image-digest: 'abc' is not a digest
     write sha256: and 64 hexadecimal digits

@@ -638,8 +638,8 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
             Promotion(("a",), ("b/{{name}}",)),
             "--to: a brace is missing, or one too many, in 'b/{{name}}'",
         ),
-        (Promotion(source_selector="a in b"), "--from-selector: cannot read 'a in b'"),
-        (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),
+        (Promotion(source_selector="a in b"), "--from-selector: cannot parse 'a in b'"),
+        (Promotion(target_selector="a in b"), "--to-selector: cannot parse 'a in b'"),
     ],
 )
 def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:

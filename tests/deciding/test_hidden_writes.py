@@ -518,10 +518,13 @@ def test_what_kustomize_would_show_is_newer_than_a_first_tag(where: str, target:
 @pytest.mark.parametrize(
     ("lines", "key"),
     [
-        (f"images:\n- name: {IMAGE}\n  newtag: 1.0.0\n", "line 3: 'newtag'"),
-        (f"Images:\n- name: {IMAGE}\n  newTag: 1.0.0\n", "line 1: 'Images'"),
-        (f"images:\n- Name: {IMAGE}\n  newTag: 1.0.0\n", "line 2: 'Name'"),
-        (f"images:\n- name: {IMAGE}\n  newTag: 1.0.0\n  Digest: ''\n", "line 4: 'Digest'"),
+        (f"images:\n- name: {IMAGE}\n  newtag: 1.0.0\n", "line 3: Kustomize reads 'newtag'"),
+        (f"Images:\n- name: {IMAGE}\n  newTag: 1.0.0\n", "line 1: Kustomize reads 'Images'"),
+        (f"images:\n- Name: {IMAGE}\n  newTag: 1.0.0\n", "line 2: Kustomize reads 'Name'"),
+        (
+            f"images:\n- name: {IMAGE}\n  newTag: 1.0.0\n  Digest: ''\n",
+            "line 4: Kustomize reads 'Digest'",
+        ),
     ],
 )
 def test_a_key_in_another_spelling_is_an_error(lines: str, key: str) -> None:

@@ -288,7 +288,7 @@ def test_every_style_can_be_written(text: str) -> None:
         (IN + "    hold: &a {reason: x}\n", "line 3: the anchor &a", "use the value"),
         (IN + "    images:\n      a: {hold: {reason: &r x}}\n      b: {hold: {reason: *r}}\n", "line 4: the anchor &r",
          "use the value"),
-        ("? [a]\n: b\n", "line 1: a key of the file is a list", "plain word"),
+        ("? [a]\n: b\n", "line 1: a key in the file is a list", "plain word"),
         ("files: {}\n---\nfiles: {}\n", "line 3: a second YAML document", "---"),
         ("hold: [\n", "not valid YAML: .*line", "delete it"),
         ("hold:\n\treason: x\n", "not valid YAML: .*line 2", "delete it"),

@@ -307,7 +307,7 @@ def test_a_template_that_cannot_be_used_is_an_error_of_the_config(
         worded("commit: {template: .image-update/message}", Wording(Person("", "")), files)
     assert caught.value.subject == PATH
     assert caught.value.message.startswith("line 2: commit.template: ")
-    assert "the owners of the repository" in caught.value.hint
+    assert "the repository's owners" in caught.value.hint
 
 
 def test_an_author_by_rule_writes_the_commit_of_its_applications_alone() -> None:
