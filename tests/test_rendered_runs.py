@@ -67,7 +67,7 @@ def test_a_chart_that_cannot_be_rendered_is_one_finding_of_lint(tmp_path: Path) 
     assert result.code == 3
     first, *others = result.json["findings"]
     assert (first["file"], first["severity"]) == ("chart", "error")
-    assert first["message"] == "cannot render this Helm chart: helm ended with 1: Error: no"
+    assert first["message"] == "cannot render this Helm chart: helm exited with 1: Error: no"
     assert "web" in str(others[0]["application"])
 
 
