@@ -301,7 +301,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
         if not source.repo:
             raise SourceError(
                 "the source has no repoURL",
-                hint="set it, or add the annotation git-repository",
+                hint="set it, or add the git-repository annotation",
             )
         return source.repo, source.revision
     same = [
