@@ -26,17 +26,17 @@ REPO = "https://git.example/acme/deploy"
         (
             "1.6.0-rc.1",
             ("^1",),
-            "1.6.0-rc.1 is a pre-release, and ^1 admits releases only; to admit it, write ^1-0",
+            "1.6.0-rc.1 is a pre-release, but ^1 admits only releases; to admit it, use ^1-0",
         ),
-        ("1.6.0-rc.1", (">=1 <2",), "to admit it, write >=1 <2-0"),
-        ("1.6.0-rc.1", ("1.5.0 || ^1.6",), "to admit it, write 1.5.0 || ^1.6-0"),
-        ("1.6.0-rc.1", ("^1.6 || 1.5.0",), "to admit it, write -0 after a version, as in >=1.0-0"),
+        ("1.6.0-rc.1", (">=1 <2",), "to admit it, use >=1 <2-0"),
+        ("1.6.0-rc.1", ("1.5.0 || ^1.6",), "to admit it, use 1.5.0 || ^1.6-0"),
+        ("1.6.0-rc.1", ("^1.6 || 1.5.0",), "to admit it, add -0 to a version, as in >=1.0-0"),
         ("2.0.0-rc.1", ("^1",), "2.0.0-rc.1 does not satisfy ^1"),
         ("2.0.0", ("^1-0",), "2.0.0 does not satisfy ^1-0"),
         (
             "1.6.0-rc.1",
             (),
-            "without a constraint, only releases are admitted; to admit it, write the constraint >=0-0",
+            "without a constraint, only releases are admitted; to admit it, use the constraint >=0-0",
         ),
         (
             "main-42",
@@ -119,14 +119,14 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
         (
             newer(),
             (
-                "a newer build was written, b: sequence 1 comes before sequence 2; "
+                "a newer build was already written, b: sequence 1 comes before sequence 2; "
                 "to write it anyway: image-update rollback argocd/a --to a"
             ),
         ),
         (
             replayed(),
             (
-                "b was written before and has been replaced since, so a repeated run does not bring it back; "
+                "b was written earlier and has since been replaced, so a repeated run does not restore it; "
                 "to write it anyway: image-update rollback argocd/a --to b"
             ),
         ),
@@ -185,12 +185,12 @@ def argo_login_page() -> None:
         (
             lambda: below("replicas: 1\nimage: ghcr.io/acme/web:1.0.0\n", "image.tag"),
             "line 2: image is a plain value ('ghcr.io/acme/web:1.0.0'), so it has no key tag",
-            "if image holds the whole reference, annotate <alias>.helm.image-spec: image",
+            "if image holds the whole reference, set <alias>.helm.image-spec: image",
         ),
         (
             lambda: below("images:\n- name: web\n", "images.tag"),
             "line 2: images is a list, so images.tag is not in it",
-            "name one item of it, such as images[0].tag",
+            "use one of its items, such as images[0].tag",
         ),
         (lambda: below("image: {tag: x}\n", "image[0].tag"), "line 1: image is not a list", "without an index: image"),
         (

@@ -23,8 +23,8 @@ run --image ghcr.io/acme/web
     --image: 'ghcr.io/acme/web' has neither a tag nor a digest
     use ghcr.io/acme/web:<tag>, as the build pushed it
 run --image https://ghcr.io/acme/web:1
-    --image: 'https://ghcr.io/acme/web:1': an image reference does not begin with 'https://'
-    write ghcr.io/acme/web:1
+    --image: 'https://ghcr.io/acme/web:1': an image reference cannot begin with 'https://'
+    use ghcr.io/acme/web:1
 run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     --image-digest: 'abc' is not a digest
     use sha256: and 64 hexadecimal digits, or sha512: and 128
@@ -41,14 +41,14 @@ run --image ghcr.io/acme/web:1.5.0
     cannot tell where to read Applications from: --applications is missing or empty
     set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
-    --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
-    write // and the path of the manifests after it: https://git.example.com/acme/deploy//apps?ref=main
+    --applications: 'https://git.example.com/acme/deploy?ref=main' is a Git repository without a folder or file
+    append // and the path of the manifests: https://git.example.com/acme/deploy//apps?ref=main
 run --image ghcr.io/acme/web:1.5.0 --applications /no/such/folder
-    --applications: '/no/such/folder' does not exist here
-    name a file or folder of manifests that this step can see, or - for stdin
+    --applications: '/no/such/folder' does not exist
+    pass a file or folder of manifests that this step can see, or - for stdin
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --selector 'a b'
-    --selector: cannot read 'a b'
-    write a=b, a!=b, a in (b,c), a or !a, with commas between them
+    --selector: cannot parse 'a b'
+    use a=b, a!=b, a in (b,c), a, or !a, separated by commas
 plan --dry-run
     plan has no --dry-run: it never writes to Git
     remove it
@@ -125,8 +125,8 @@ IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key 
     --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github cannot be combined
     remove --commit-through, or the others: GitHub signs the commit, and the token's owner is its author
 IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
-    '/no/such/folder' does not exist here
-    name a file or folder of manifests that this step can see, or - for stdin
+    '/no/such/folder' does not exist
+    pass a file or folder of manifests that this step can see, or - for stdin
 rollback web --to 0-back --applications /tmp
     --to: '0-back' is not a version to roll back to
     use a tag, tag@sha256:…, previous, or 3-back
