@@ -64,7 +64,7 @@ class Connections:
                 tls["ssl_context"].load_verify_locations(cadata=more_ca)
             except (ssl.SSLError, ValueError):
                 raise NoAnswerError(
-                    "tls", "the certificate authorities given are not PEM certificates"
+                    "tls", "the certificate authorities are not PEM certificates"
                 ) from None
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
@@ -126,14 +126,16 @@ class Connections:
         Those of requests have the whole URL, and a proxy's URL may have its password.
         """
         if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
-            what = "cannot be used as it is given"
+            what = "is not configured correctly"
             return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
         if isinstance(error, requests.exceptions.ProxyError):
             what = "could not be reached, or failed"
             return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
         if isinstance(error, requests.exceptions.SSLError):
             if "certificate" not in str(error).lower():
-                return NoAnswerError("unreachable", f"no TLS connection to {origin(url)} was made")
+                return NoAnswerError(
+                    "unreachable", f"cannot establish a TLS connection to {origin(url)}"
+                )
             return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
         if isinstance(
             error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError

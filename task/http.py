@@ -188,7 +188,7 @@ class Http:
                 )
             url = new
             what["params"] = None
-        raise NoAnswerError("redirect", f"{origin(url)} redirects in circles")
+        raise NoAnswerError("redirect", f"{origin(url)} redirects in a loop")
 
     def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Response:
         ours = origin(url) == origin(self.base)
@@ -202,7 +202,8 @@ class Http:
         shutdown.check()
         if limits.slow and self._lost > limits.slow:
             why = (
-                f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is not asked again"
+                f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is no longer"
+                " contacted"
             )
             raise NoAnswerError("slow", why)
         try:
@@ -250,7 +251,7 @@ class Http:
         if encoding.strip().lower() not in _GZIP:
             raise NoAnswerError(
                 "redirect",
-                f"{origin(url)} answered in an encoding that was not requested",
+                f"{origin(url)} responded in an encoding that was not requested",
             )
         parts = list[bytes]()
         size = 0
@@ -260,7 +261,7 @@ class Http:
             if size > self._limits.size:
                 raise NoAnswerError(
                     "large",
-                    f"{origin(url)} answers with more than {self._limits.size} bytes",
+                    f"{origin(url)} returned more than {self._limits.size} bytes",
                 )
             if time.monotonic() - began > self._limits.total:
                 raise self._slow(url)
@@ -271,14 +272,14 @@ class Http:
         ):
             raise NoAnswerError(
                 "large",
-                f"{origin(url)} answers with more than {self._limits.values:,} values",
+                f"{origin(url)} returned more than {self._limits.values:,} values",
             )
         return body
 
     def _slow(self, url: str) -> NoAnswerError:
         return NoAnswerError(
             "slow",
-            f"{origin(url)} took more than {self._limits.total:g} seconds to answer",
+            f"{origin(url)} took more than {self._limits.total:g} seconds to respond",
         )
 
 

@@ -187,7 +187,7 @@ class Bounds:
         """
         ours = [line for line in messages.splitlines() if not line.startswith("remote:")]
         if any("Out of memory" in line for line in ours):
-            return f"git would need more than {_amount(self.memory)} of memory for it"
+            return f"git would need more than {_amount(self.memory)} of memory"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         if any("File too large" in line for line in ours) and (
             soft == resource.RLIM_INFINITY or soft > self.pack
@@ -198,7 +198,7 @@ class Bounds:
     @property
     def too_much_pack(self) -> str:
         """The reason to give for a transfer that was stopped."""
-        return f"it sent more than {_amount(self.pack)} of packs"
+        return f"it sent more than {_amount(self.pack)} of pack data"
 
     @property
     def too_many_messages(self) -> str:
@@ -261,7 +261,7 @@ class Clock:
     @property
     def why(self) -> str:
         """The reason to give for a command that was stopped."""
-        return f"one repository may take {self.seconds:.0f} seconds in all"
+        return f"the limit for one repository is {self.seconds:.0f} seconds"
 
 
 def _amount(count: int) -> str:

@@ -92,7 +92,7 @@ def check() -> None:
         name = signal.Signals(_STATE.number).name
         raise StoppedError(
             f"stopped by {name}",
-            hint="run it again: it finds what was already pushed",
+            hint="run it again: the next run detects what was already pushed",
         )
 
 

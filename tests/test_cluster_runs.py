@@ -484,14 +484,14 @@ def test_projects_share_a_commit_where_they_share_the_login(
 
 
 FOREIGN = [
-    ("git:secret:other/git", "argocd", 3, "in another namespace than the Application"),
+    ("git:secret:other/git", "argocd", 3, "not in the Application's namespace"),
     ("git:secret:argocd/gone", "argocd", 4, "there is no secret argocd/gone"),
-    ("git:secret:argocd/empty", "argocd", 4, "has neither username and password"),
+    ("git:secret:argocd/empty", "argocd", 4, "does not have a username and password"),
     ("git:secret:a/b/c", "argocd", 3, "git:secret:<namespace>/<name>"),
     ("git:secret:argocd/theirs", "team", 3, "Argo CD's login for another repository"),
     ("git:secret:argocd/theirs", "argocd", 3, "Argo CD's login for another repository"),
     ("git:secret:argocd/cluster-prod", "team", 3, "belongs to Argo CD itself"),
-    ("git:secret:argocd/plain", "team", 3, "for Applications of the namespace argocd"),
+    ("git:secret:argocd/plain", "team", 3, "for Applications in namespace argocd"),
 ]
 
 
@@ -887,7 +887,7 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run_her
     result = run_here("--registry-check", "always")
     assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
     assert "holds no login for ghcr.io" in result.stderr
-    assert "names a secret of namespace other" in result.stderr
+    assert "refers to a secret in namespace other" in result.stderr
     assert {
         one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"
     } == {"argocd"}
@@ -931,14 +931,18 @@ def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
         (
             "argocd",
             "secret:argocd/cluster-prod#config",
-            "belongs to Argo CD itself and is not a login for a registry",
+            "belongs to Argo CD itself and is not a registry login",
         ),
         (
             "team",
             "secret:argocd/cluster-prod#config",
-            "namespace argocd, the Application is in team",
+            "namespace argocd, but the Application is in team",
         ),
-        ("team", "secret:argocd/ldap-bind#pair", "namespace argocd, the Application is in team"),
+        (
+            "team",
+            "secret:argocd/ldap-bind#pair",
+            "namespace argocd, but the Application is in team",
+        ),
     ],
 )
 @pytest.mark.parametrize("check", ["auto", "always"])
@@ -1081,7 +1085,7 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
         "--applications", "cluster", "--kubeconfig", tmp_path / "empty", "--kube-context", "a"
     )
     assert (
-        "the kubeconfig has no context 'a'\n  fix: it has none: name another file with --kubeconfig"
+        "the kubeconfig has no context 'a'\n  fix: it has no contexts: pass another file with --kubeconfig"
         in result.stderr
     )
 

@@ -91,7 +91,7 @@ def test_a_server_that_sends_endlessly(tmp_path: Path, answer: Answer, why: set[
         out, err = running.communicate(timeout=LONGEST)
     (error,) = json.loads(out)["errors"]
     assert (running.returncode, error["rule"]) == (75, "repository"), err
-    assert "the Git server sent more data than the limit" in error["message"]
+    assert "the Git server sent more data than allowed" in error["message"]
     assert any(one in error["message"] for one in why)
     assert "uploadpack.allowFilter" in error["hint"]
     assert most.own < LARGEST
@@ -109,7 +109,7 @@ def test_a_server_that_trickles(tmp_path: Path) -> None:
     (error,) = json.loads(out)["errors"]
     assert running.returncode == 75, err
     assert "the Git server takes too long" in error["message"]
-    assert "one repository may take 3 seconds in all" in error["message"]
+    assert "the limit for one repository is 3 seconds" in error["message"]
     assert "--deadline" in error["hint"]
 
 

@@ -427,7 +427,7 @@ def test_a_server_whose_answers_all_come_late_is_asked_no_more(
     limits = replace(QUICK, total=30)
     http = Http(server.url, limits=replace(limits, slow=50))
     with pytest.raises(
-        NoAnswerError, match="has been slow for 60 seconds, and is not asked again"
+        NoAnswerError, match="has been slow for 60 seconds, and is no longer contacted"
     ) as caught:
         [http.ask("GET", "/") for _ in range(10)]
     assert caught.value.kind == "slow"

@@ -64,7 +64,7 @@ def test_not_for_this_host(ground: Ground, web: Nginx, proxy: Proxy) -> None:
 @pytest.mark.parametrize(
     ("login", "refuses", "code", "rule", "told"),
     [
-        (LOGIN, 403, 4, "repository", "the proxy does not permit this"),
+        (LOGIN, 403, 4, "repository", "the proxy does not allow this"),
         (LOGIN, 502, 75, "repository", "could not be reached"),
         ("bob:pr0xy-wrong", 0, 4, "credentials", "the proxy did not accept the login"),
     ],
@@ -109,18 +109,18 @@ def hides(text: str) -> None:
             "the proxy could not be reached",
         ),  # nobody listens
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "the proxy could not be reached"),
-        ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
-        ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy cannot be used"),
-        ("HTTPS_PROXY", f"{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
-        ("HTTPS_PROXY", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
-        ("http.proxy", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
+        ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy setting is not valid"),
+        ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy setting is not valid"),
+        ("HTTPS_PROXY", f"{LOGIN}@127.0.0.1:port", 4, "the proxy setting is not valid"),
+        ("HTTPS_PROXY", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy setting is not valid"),
+        ("http.proxy", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy setting is not valid"),
         (
             "http.proxy",
             "http://bob:pr0xy s3cret@127.0.0.1:{}",
             75,
             "the proxy could not be reached",
         ),
-        ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
+        ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy setting is not valid"),
     ],
 )
 def test_it_cannot_be_used(

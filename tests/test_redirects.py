@@ -15,7 +15,7 @@ from task.errors import NoAnswerError
 from task.http import Http
 
 TOKEN = "b3arer-t0ken"
-ELSEWHERE = "a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
+ELSEWHERE = "a token sent as a header (http.extraHeader, bearerToken) goes only to its own server"
 
 
 @pytest.fixture

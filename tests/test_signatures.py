@@ -278,7 +278,7 @@ def test_an_image_is_signed_by_the_key_that_its_resource_names(
     [
         (None, 4, "registry", "there is no secret argocd/keys"),
         (key_secret("x", key="other"), 4, "registry", "has no text at 'cosign.pub'"),
-        (key_secret("hello"), 3, "registry", "holds no public key"),
+        (key_secret("hello"), 3, "registry", "does not contain a public key"),
         (key_secret("hello", kind="cluster"), 3, "annotation", "belongs to Argo CD itself"),
     ],
 )

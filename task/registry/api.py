@@ -46,8 +46,8 @@ LIMITS = Limits(
 Headers = dict[str, str]
 _CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
 _HUB_LIMIT = (
-    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or"
-    " use a mirror through registries.conf"
+    "Docker Hub counts pulls by account, or by IP address without a login; set a login, or use a"
+    " mirror in registries.conf"
 )
 
 
@@ -255,12 +255,12 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",
-            hint="give its certificate authority: --ca-file, or ca_file in registries.conf",
+            hint="set its certificate authority: --ca-file, or ca_file in registries.conf",
         )
     if error.kind in ("redirect", "large"):
         return RegistryError(
             f"registry {name}: {error.message}",
-            hint="check the host in the image's name",
+            hint="check the host in the image name",
         )
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
@@ -281,15 +281,15 @@ def refused(
         hint = (
             _HUB_LIMIT
             if name == HUB
-            else "ask less often (limit in registries.conf), or run it again later"
+            else "send fewer requests (limit in registries.conf), or run it again later"
         )
         return RegistryDownError(f"registry {name}: rate limit exceeded ({shown}){wait}", hint=hint)
     if status >= 500:
-        return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
+        return RegistryDownError(f"registry {name} returned {shown}", hint="run it again")
     if status not in (401, 403):
         return RegistryError(
-            f"registry {name} answered {shown} when asked for {repository}",
-            hint="check the host in the image's name",
+            f"registry {name} returned {shown} for {repository}",
+            hint="check the host in the image name",
         )
     # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages
     # name both cases.
@@ -302,7 +302,10 @@ def refused(
     return RegistryAccessError(
         f"registry {name} does not accept the login for {repository} ({shown}), or has no such"
         " repository",
-        hint=f"renew the login, or let it read the repository (it is from {login.origin})",
+        hint=(
+            "renew the login, or grant it read access to the repository (it is from"
+            f" {login.origin})"
+        ),
     )
 
 

@@ -41,8 +41,8 @@ _LEEWAY = 10.0
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
 HOW_TO_LOG_IN = (
-    "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and"
-    " --registry-password-file, or by the annotation pull-secret"
+    "set a login: in Docker's config file (DOCKER_CONFIG), with --registry-username and"
+    " --registry-password-file, or with the pull-secret annotation"
 )
 Lent = Callable[[str], Http]  # a URL → the client for that server
 _PIECE = re.compile(
@@ -105,22 +105,22 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
     """
     theirs = _host(realm)
     if login and not trusts(base, realm, login):
-        what = "the login is not sent there"
-        hint = "check the registry's address: a login goes to its own host only, over https"
+        what = "the login is not sent to that server"
+        hint = "check the registry's address: a login is sent only to its own host, over https"
         if _encrypted_enough(base, realm):
             hint += (
-                "; if this is its token server, name it: --registry-credentials-for"
-                f" {theirs[:200]}, or an entry with the same login in Docker's config file"
+                "; if this is its token server, allow it: --registry-credentials-for"
+                " {theirs[:200]}, or an entry with the same login in Docker's config file"
             )
     elif not _encrypted_enough(base, realm):
-        what = "that is not encrypted"
-        hint = "let the registry name a token server with https"
+        what = "that URL is not encrypted"
+        hint = "configure a token server with https in the registry"
     elif not login and not may_be_asked(_host(base), theirs):
-        what = "that is a private address, and the registry is not"
-        hint = "let the registry name its token server"
+        what = "that address is private, and the registry's is not"
+        hint = "check the token server configured in the registry"
     else:
         return
-    message = f"registry {name} sends us to {origin(realm)[:200]!r} for a token: {what}"
+    message = f"registry {name} redirects to {origin(realm)[:200]!r} for a token: {what}"
     raise RegistryAccessError(message, hint=hint)
 
 
@@ -223,8 +223,8 @@ def fetch(
         life = 0.0
     if not _is_token(text):
         raise RegistryError(
-            f"{place} answered without a token",
-            hint="check the registry's address: its token server should answer there",
+            f"{place} did not return a token",
+            hint="check the registry's address and its token server",
         )
     return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
 
@@ -233,16 +233,16 @@ def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryEr
     """Return the error for a token server that sends no token."""
     if status == 429 or status >= 500:
         return RegistryDownError(
-            f"{place} refused a token: it answered {status}",
+            f"{place} did not issue a token: it returned {status}",
             hint="run it again",
         )
     if login:
         return RegistryAccessError(
             f"{place} does not accept the login ({status})",
-            hint=f"renew it: it is from {login.origin}",
+            hint=f"renew the login (it is from {login.origin})",
         )
     return RegistryAccessError(
-        f"{place} gives a token only with a login ({status})",
+        f"{place} requires a login to issue a token ({status})",
         hint=HOW_TO_LOG_IN,
     )
 

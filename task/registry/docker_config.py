@@ -26,7 +26,7 @@ _NOTHING = Secret("")
 # Tekton puts the service account's secrets here; HOME may be another folder
 _TEKTON = "/tekton/creds"
 _LARGEST = 1024 * 1024
-_HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
+_HINT = 'use {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
-        raise Malformed("names a credential helper that is not a string")
+        raise Malformed("has a credential helper that is not a string")
     return DockerConfig(
         _with_hosts(logins),
         {normal(key): name for key, name in helpers.items() if name},
@@ -142,7 +142,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
         for name in ("username", "password", "auth", "identitytoken", "registrytoken")
     }
     if not all(isinstance(text, str) for text in texts.values()):
-        raise Malformed(f"the entry of {normal(key)} holds something other than a string")
+        raise Malformed(f"the entry for {normal(key)} contains a value that is not a string")
     user = texts["username"]
     password = texts["password"]
     if texts["auth"]:
@@ -154,7 +154,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
         user, colon, password = text.partition(":")
         if not colon:
             raise Malformed(
-                f"the entry of {normal(key)}: auth is not the base64 form of user:password"
+                f"the entry for {normal(key)}: auth is not base64-encoded user:password"
             )
         password = password.rstrip("\x00")  # Docker itself does this when it reads the file
     identity = Secret(texts["identitytoken"])
@@ -204,8 +204,8 @@ def password_of(
     variable = environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD", "").strip()
     if variable and password_file:
         raise UsageError(
-            "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both given",
-            hint="give one of them",
+            "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both set",
+            hint="set only one of them",
         )
     password = variable
     where = "IMAGE_UPDATE_REGISTRY_PASSWORD"
@@ -213,7 +213,7 @@ def password_of(
         where = "--registry-password-file"
         password = text_of(password_file, f"{where}: cannot read", most=_LARGEST).strip()
         if not password:
-            hint = "put the password or token into it"
+            hint = "put the password or token in it"
             raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
     if bool(username) != bool(password):
         missing = (
@@ -223,7 +223,7 @@ def password_of(
         )
         raise UsageError(
             f"the registry's login is incomplete: {missing} is missing",
-            hint="give both",
+            hint="set both",
         )
     return RegistryLogin(username, Secret(password), origin=where) if username else None
 
@@ -263,7 +263,7 @@ def _parsed(text: str, where: str) -> DockerConfig:
 def text_of(
     path: str,
     what: str,
-    hint: str = "name a readable file",
+    hint: str = "specify a readable file",
     error: type[TaskError] = UsageError,
     most: int = LARGEST,
 ) -> str:

@@ -70,7 +70,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
         raise Malformed("has more than one YAML document")
     data = documents[0] if documents and documents[0] is not None else {}
     if not isinstance(data, dict):
-        raise Malformed("is not a mapping with the key registries")
+        raise Malformed("is not a mapping with a registries key")
     _only(data, ("registries",), "it")
     entries = data.get("registries") or []
     if not isinstance(entries, list):
@@ -80,7 +80,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     unique += ["default: true" for registry in registries if registry.default]
     for setting in unique:
         if unique.count(setting) > 1:
-            raise Malformed(f"two registries have {setting}", "keep one of them")
+            raise Malformed(f"two registries have {setting}", "keep only one of them")
     return registries
 
 
@@ -114,7 +114,7 @@ def duration(text: str) -> float:
     if rest == "0":
         return 0.0
     if not re.fullmatch(f"(?:{_DURATION.pattern})+", rest):
-        raise Malformed(f"{text[:50]!r} is not a duration", "write 10h, 30m or 1h30m")
+        raise Malformed(f"{text[:50]!r} is not a duration", "use 10h, 30m, or 1h30m")
     for number, unit in _DURATION.findall(rest):
         seconds += float(number) * _UNITS[unit]
     return seconds
@@ -154,20 +154,21 @@ def _refuse_sorting(given: Any, what: str) -> None:
     if mode.lower() in ("latest-first", "latest-last"):
         raise Malformed(
             f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
-            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
+            "remove it: newest-build looks up the dates itself, and semver and alphabetical do not"
+            " need them",
         )
     if mode.lower() != "none":
         raise Malformed(
             f"{what}: tagsortmode {mode[:50]!r} does not exist",
-            "remove it, or write none",
+            "remove it, or set it to none",
         )
 
 
 def _api_url(text: str) -> str:
     if not _URL.fullmatch(text):
         raise Malformed(
-            "not the URL of a registry",
-            "write https://host[:port], without a login or a query",
+            "not a registry URL",
+            "use https://host[:port], without a login or a query",
         )
     return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
 
@@ -175,8 +176,8 @@ def _api_url(text: str) -> str:
 def _prefix(text: str) -> str:
     if "://" in text or set(text) & set(" @?#"):
         raise Malformed(
-            f"{text[:100]!r} is not a prefix of image names",
-            "write host[:port] or host/path",
+            f"{text[:100]!r} is not an image name prefix",
+            "use host[:port] or host/path",
         )
     host, slash, path = text.strip("/").partition("/")
     host = (
@@ -199,7 +200,9 @@ def _number(text: str) -> int:
 
 def _certificates(text: str) -> str:
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise Malformed("holds no certificate", "write PEM text: -----BEGIN CERTIFICATE----- …")
+        raise Malformed(
+            "does not contain a certificate", "use PEM text: -----BEGIN CERTIFICATE----- …"
+        )
     return text
 
 
@@ -259,7 +262,7 @@ def authorities_of(conf: RegistryConf) -> str:
     if not conf.ca_file:
         return ""
     what = f"registries.conf, {conf.name}: cannot read ca_file"
-    return text_of(conf.ca_file, what, hint="name a readable PEM file")
+    return text_of(conf.ca_file, what, hint="specify a readable PEM file")
 
 
 def place_of(

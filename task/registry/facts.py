@@ -91,9 +91,9 @@ def _configs(
             found.append((member, config))
     if wanted and not found:
         message = (
-            f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it"
+            f"{repository.name}: {wanted[0].digest} is missing, although the image's index lists it"
         )
-        raise RegistryError(message, hint="push all of the image again")
+        raise RegistryError(message, hint="push the complete image again")
     return found
 
 
@@ -170,13 +170,13 @@ def _flat(repository: ImageRepository, digest: str) -> list[Member]:
         seen.add(member.digest)  # an index may contain itself
         if len(seen) + len(flat) > _MOST:
             raise RegistryError(
-                f"{repository.name}: an index of more than {_MOST} images",
+                f"{repository.name}: the index has more than {_MOST} images",
                 hint="push a smaller index",
             )
         todo = [*_member_images(repository, member), *todo]
     if len(flat) > _MOST:
         raise RegistryError(
-            f"{repository.name}: an index of more than {_MOST} images",
+            f"{repository.name}: the index has more than {_MOST} images",
             hint="push a smaller index",
         )
     memory.members[digest] = tuple(flat)

@@ -70,8 +70,8 @@ class Sigstore:
                     else one_line(str(error))[:_LONGEST_ERROR]
                 )
                 hint = (
-                    "give the file that `cosign trusted-root create` or `gh attestation"
-                    " trusted-root` writes"
+                    "use the output of `cosign trusted-root create` or `gh attestation"
+                    " trusted-root`"
                 )
                 raise UsageError(
                     f"--trust-root: {trust_root!r} is not a trusted root: {why}",
@@ -97,7 +97,7 @@ class Sigstore:
         except NoAnswerError as error:
             raise _down(f"the transparency log: {error.message}") from None
         if answer.status >= 500 or answer.status == 429:
-            raise _down(f"the transparency log answered {answer.status}")
+            raise _down(f"the transparency log returned {answer.status}")
         try:
             entry = next(iter(answer.json().values()))
         except (ValueError, AttributeError, StopIteration):
@@ -184,7 +184,9 @@ class _Accepts:
                     self.subject = subject
                     self.origin = of_certificate(issuer, claims)
                     return
-        raise VerificationError(f"it is by {', '.join(map(str, subjects[:3]))}, as {issuer} says")
+        raise VerificationError(
+            f"it is by {', '.join(map(str, subjects[:3]))}, according to {issuer}"
+        )
 
 
 def _claim(cert: Certificate, number: str) -> str:

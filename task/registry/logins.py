@@ -132,7 +132,7 @@ class Logins:
         if source.kind == "ext" and not self._allow_exec:
             raise RegistryError(
                 "ext: credentials need --allow-exec",
-                hint="allow it, or name a secret or a variable",
+                hint="allow it, or use a secret or a variable",
             )
         # Only a pull secret may have several logins, for different registries and repositories.
         several = source.kind == "pullsecret" or source.registry
@@ -160,18 +160,18 @@ class Logins:
             shared = (self._namespace,) if source.kind == "pullsecret" else ()
             if source.namespace not in (namespace, *shared):
                 raise AnnotationError(
-                    f"pull-secret names a secret of namespace {source.namespace}, the Application"
-                    f" is in {namespace}",
+                    f"pull-secret refers to a secret in namespace {source.namespace}, but the"
+                    f" Application is in {namespace}",
                     hint=(
-                        "name a secret of the Application's own namespace, or a pullsecret of Argo"
+                        "use a secret in the Application's own namespace, or a pullsecret in Argo"
                         " CD's"
                     ),
                 )
         if source.kind == "env" and source.env not in self._allow_env:
             raise RegistryError(
-                f"pull-secret: the variable {source.env[:100]!r} is not one that annotations may"
-                " name",
-                hint="allow it with --allow-env; registries.conf may name any variable",
+                "pull-secret: annotations are not allowed to use the variable"
+                f" {source.env[:100]!r}",
+                hint="allow it with --allow-env; registries.conf can use any variable",
             )
 
     def _named(
@@ -199,10 +199,10 @@ class Logins:
         name = f"secret {source.namespace}/{source.name}"
         if self._secret is None:
             raise RegistryError(
-                f"{where} names {name}, and no cluster is available",
+                f"{where} refers to {name}, but no cluster is available",
                 hint=(
-                    "read all Applications from the cluster, or give the login by Docker's config"
-                    " file or options"
+                    "read all Applications from the cluster, or set the login in Docker's config"
+                    " file or with options"
                 ),
             )
         try:
@@ -210,7 +210,7 @@ class Logins:
         except LookupError:
             raise RegistryAccessError(
                 f"{where}: there is no {name}",
-                hint="create it, or name another one",
+                hint="create it, or use another one",
             ) from None
         except Malformed as refused:
             kind = AnnotationError if where == _ANNOTATION else RegistryError
@@ -220,7 +220,7 @@ class Logins:
         if raw is None:
             raise RegistryAccessError(
                 f"{where}: {name} has no field {source.field}",
-                hint="add the field to the secret, or name another one",
+                hint="add the field to the secret, or use another one",
             )
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
@@ -234,8 +234,8 @@ class Logins:
             ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
-            message = f"{where}, {name} holds no login for {host}"
-            raise RegistryAccessError(message, hint="add one, or name another secret")
+            message = f"{where}, {name} has no login for {host}"
+            raise RegistryAccessError(message, hint="add one, or use another secret")
         return config.logins[key]
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
@@ -278,7 +278,9 @@ def _pair(text: str, where: str) -> RegistryLogin:
     """
     user, colon, password = text.strip().partition(":")
     if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):
-        raise RegistryAccessError(f"{where}: holds no user:password", hint="write user:password")
+        raise RegistryAccessError(
+            f"{where}: does not contain user:password", hint="use the form user:password"
+        )
     return RegistryLogin(user, Secret(password), origin=where)
 
 
@@ -296,7 +298,7 @@ def helper(
     subclasses.
     """
     if not _NAME.fullmatch(name):
-        message = f"{name[:100]!r} cannot be the name of a credential helper"
+        message = f"{name[:100]!r} is not a valid credential helper name"
         raise RegistryAccessError(message, hint="check Docker's config file")
     program = f"docker-credential-{name}"
     code, out, err = _run("helper", program, ("get",), server, environ)
@@ -305,12 +307,12 @@ def helper(
             return None
         raise RegistryAccessError(
             f"{program} is not installed",
-            hint="install it, or give the login in another way",
+            hint="install it, or set the login in another way",
         )
     if code:
         if _NO_LOGIN in (out + err).lower():
             return None
-        message = f"{program} returned no login for {server} (exit code {code})"
+        message = f"{program} did not return a login for {server} (exit code {code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
     try:
         data = parsed_json(out)
@@ -320,7 +322,9 @@ def helper(
         user = None
         secret = None
     if not isinstance(user, str) or not isinstance(secret, str):
-        raise RegistryAccessError(f"{program} returned no login", hint="run it by hand to see why")
+        raise RegistryAccessError(
+            f"{program} did not return a login", hint="run it by hand to see why"
+        )
     if not secret:
         return None
     if user == _TOKEN:
@@ -336,12 +340,12 @@ def script(path: str, environ: Mapping[str, str]) -> str:
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(
             f"ext:{path[:200]} is not an absolute path",
-            hint="write ext:/path/of/script",
+            hint="use ext:/path/to/script",
         )
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
         raise RegistryAccessError(
-            f"ext:{path} is not a program",
-            hint="mount it, and make it executable",
+            f"ext:{path} is not an executable file",
+            hint="mount the file, and make it executable",
         )
     code, out, _ = _run("script", path, (), "", environ)
     if code != 0:
@@ -394,12 +398,12 @@ def _run(
         return running.exit_code, bytes(running.stdout), bytes(running.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
-            f"{name} returned no login within {_PATIENCE[kind]} seconds",
+            f"{name} did not return a login within {_PATIENCE[kind]} seconds",
             hint="run it again, or run the program by hand to see why",
         ) from None
     except ValueError:  # sh had no word from the new process
         raise RegistryDownError(
-            f"{name} was killed before it could begin",
+            f"{name} was killed before it could start",
             hint="run it again",
         ) from None
     except (

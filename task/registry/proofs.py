@@ -207,7 +207,7 @@ class Prover:
 
     def _answer(self, question: Question) -> Answer:
         """Return the proof of the last thing that is asked, or the first refusal."""
-        answer: Answer = Verdict("refuse", "signature", "nothing says whose signature is needed")
+        answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
             evidence = Evidence(self._registry(), question)
             for asked in self._asked(question):
@@ -240,7 +240,7 @@ class Prover:
             ("provenance", "statements") if asked.of_build else ("signature", "signatures")
         )
         first = objections[0] if objections else f"the registry has no {what}"
-        more = f" (of {len(objections)} {several} none is valid)" if len(objections) > 1 else ""
+        more = f" (none of the {len(objections)} {several} is valid)" if len(objections) > 1 else ""
         return Verdict("refuse", asked.demand.rule, f"{first}{more}{asked.by}")
 
     def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:

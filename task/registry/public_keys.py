@@ -22,14 +22,17 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 def keys_of_file(path: str) -> PublicKeys:
     """Read the keys in a file. Raises `UsageError` if it has no public keys."""
-    hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
+    hint = (
+        "specify a readable file; for a key stored elsewhere, use the output of `cosign public-key"
+        " --key …`"
+    )
     text = text_of(path, "--verify: cannot read", hint)
     try:
         return PublicKeys(keys_in(text), path)
     except Malformed as error:
         raise UsageError(
             f"--verify: {path}: {error.message}",
-            hint=error.hint or "give cosign.pub",
+            hint=error.hint or "use cosign.pub",
         ) from None
 
 
@@ -42,7 +45,7 @@ def keys_in(text: str) -> list[PublicKey]:
         except (ValueError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
-            raise Malformed("it holds a public key that cannot be read")
+            raise Malformed("it contains a public key that cannot be read")
         found.append(key)
     return found
 
@@ -62,7 +65,7 @@ class PublicKeys:
         for raw in signature.signatures:
             if any(_good(key, signature.content, raw) for key in self._keys):
                 return self._name, None
-        raise Malformed("a signature is not by the key that is required")
+        raise Malformed("a signature was not made with the required key")
 
 
 def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:

@@ -217,10 +217,12 @@ class ImageRepository:
     def blob(self, digest: str) -> bytes:
         """Return the bytes of a blob, checked against its digest."""
         if not is_digest(digest):
-            raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest")
+            raise self._wrong(
+                f"refers to a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest"
+            )
         answer = self._api.ask("GET", self.name, f"/blobs/{digest}", self._login)
         if answer.status == 404:
-            raise self._wrong(f"has no blob {digest}, which its own manifest names")
+            raise self._wrong(f"does not have the blob {digest} that its own manifest refers to")
         self._checked(answer.body, digest, "")
         return answer.body
 
@@ -270,7 +272,7 @@ class ImageRepository:
             # Docker's registry writes null for a repository without tags
             names = page.get("tags") or []
             if not isinstance(names, list) or not all(isinstance(tag, str) for tag in names):
-                raise self._wrong("answers with an invalid list of tags")
+                raise self._wrong("returned an invalid list of tags")
             tags = {} if tags is None else tags
             tags.update(dict.fromkeys(names))
             if len(tags) > _MOST_TAGS:
@@ -281,7 +283,7 @@ class ImageRepository:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(
                 f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest",
-                hint="write name:tag",
+                hint="use name:tag",
             )
         also = _NO_HEAD if method == "HEAD" else ()
         return self._api.ask(
@@ -309,11 +311,11 @@ class ImageRepository:
         end = time.monotonic() + _LONGEST
         while path:
             if path in seen or len(seen) >= _MOST_PAGES:
-                raise self._wrong("answers with pages that never end")
+                raise self._wrong("keeps returning more pages of a list")
             if time.monotonic() > end:
                 raise RegistryDownError(
-                    f"registry {self._api.endpoint.name} takes more than {_LONGEST:g} seconds for"
-                    f" one list ({self.name})",
+                    f"registry {self._api.endpoint.name} took more than {_LONGEST:g} seconds to"
+                    f" return one list ({self.name})",
                     hint="run it again",
                 )
             seen.add(path)
@@ -332,13 +334,13 @@ class ImageRepository:
                 raise RegistryError(
                     f"registry {self._api.endpoint.name} has no repository {self.name}",
                     hint=(
-                        "check the image's name; without a login, some registries say this about"
+                        "check the image name; without a login, some registries return this for"
                         " private images"
                     ),
                 )
             size += len(answer.body)
             if size > _MOST_BYTES:
-                raise self._wrong(f"answers with a list of more than {_MOST_BYTES:,} bytes")
+                raise self._wrong(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
             path = self._next(answer)
 
@@ -349,7 +351,7 @@ class ImageRepository:
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
             raise self._wrong(
-                f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own"
+                f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is another host"
             )
         # Use our own base URL for the next page: behind a proxy, a registry may name another path
         # before `/v2/`.
@@ -369,7 +371,7 @@ class ImageRepository:
                 ) from None
             data = None
         if not isinstance(data, dict):
-            raise self._wrong(f"answers with something other than a {what}")
+            raise self._wrong(f"returned something other than a {what}")
         return data
 
     def _checked(self, body: bytes, asked: str, header: str) -> str:
@@ -381,8 +383,8 @@ class ImageRepository:
         for digest in known:
             if digest_of(body, digest.partition(":")[0]) != digest:
                 raise TamperedError(
-                    f"registry {self._api.endpoint.name} answers with bytes that do not match "
-                    f"{digest} ({self.name})",
+                    f"registry {self._api.endpoint.name} returned bytes that do not match {digest}"
+                    f" ({self.name})",
                     hint="check the registry, and any proxy in front of it",
                 )
         return known[0] if known else digest_of(body)

@@ -182,12 +182,12 @@ def encoded(kind: str, content: bytes) -> bytes:
 def public_keys(text: str) -> tuple[str, ...]:
     """Return the public keys in a PEM file, one or more, each as PEM. Raises `Malformed`."""
     if "PRIVATE KEY-----" in text:
-        raise Malformed("it holds a private key", hint="give the public key, cosign.pub")
+        raise Malformed("it contains a private key", hint="use the public key, cosign.pub")
     keys = tuple(f"{pem}\n" for pem in _KEY.findall(text))
     if not keys:
         raise Malformed(
-            "it holds no public key",
-            hint="give cosign.pub, or what `cosign public-key --key …` prints",
+            "it does not contain a public key",
+            hint="use cosign.pub, or the output of `cosign public-key --key …`",
         )
     return keys
 
@@ -289,8 +289,10 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
     ):
         texts = [item for item in found if item]
         if wanted and not (texts and enough(fits_glob(wanted, item) for item in texts)):
-            named = " and ".join(repr(shortened(item)) for item in texts) if texts else "not named"
-            return f"its {what} is {named}, and {wanted!r} is required"
+            named = (
+                " and ".join(repr(shortened(item)) for item in texts) if texts else "not specified"
+            )
+            return f"its {what} is {named}, but {wanted!r} is required"
     return ""
 
 

@@ -204,7 +204,7 @@ def test_where_all_is_forbidden_the_control_planes_namespace_counts(reader: Kube
 def test_a_namespace_that_was_named_and_is_forbidden_is_an_error(reader: KubernetesApi) -> None:
     with pytest.raises(ForbiddenError, match="in namespace 'team'") as caught:
         keys(source(reader, "reader", narrow=Narrow(namespaces=("argocd", "team"))))
-    assert "a Role of namespace 'team' needs" in caught.value.hint
+    assert "a Role in namespace 'team' needs" in caught.value.hint
 
 
 def test_namespaces_without_that_of_the_control_plane_are_not_a_fallback(

@@ -46,14 +46,14 @@ def test_options(words: str, expected: dict[str, object]) -> None:
 
 
 WRONG = [
-    ("word --server x", "belongs to no option"),
-    ("--server x hunter2", "belongs to no option"),
+    ("word --server x", "does not belong to an option"),
+    ("--server x hunter2", "does not belong to an option"),
     ("--auth-token 'hunter2", "quote"),
     ("--auth-token", "--auth-token in ARGOCD_OPTS has no value"),
     ("--server --insecure", "--server in ARGOCD_OPTS has no value"),
     ("--header hunter2", "Name: value"),
     ("--header 'A b: hunter2'", "Name: value"),
-    ("--header 'A: hunter2\x07'", "no header can have"),
+    ("--header 'A: hunter2\x07'", "has an invalid value"),
 ]
 
 
@@ -103,7 +103,7 @@ def test_the_token_comes_from_the_nearest_place() -> None:
 
 
 NOWHERE = [
-    (Connection(), {}, "no Argo CD server is given"),
+    (Connection(), {}, "no Argo CD server is set"),
     (Connection(), {"ARGOCD_OPTS": "--core"}, "--core of ARGOCD_OPTS"),
     (Connection("http://a.example"), {}, "unencrypted"),
     (Connection("ftp://a.example"), {}, "cannot be used to reach"),

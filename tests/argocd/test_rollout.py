@@ -232,7 +232,7 @@ PASSING = (
 def test_a_refusal_of_a_webhook_is_not_told_as_one_of_manifests_that_cannot_be_made() -> None:
     refusal = [{"type": "ComparisonError", "message": DENIED}]
     found = look(at(APP, "Unknown", "Healthy", conditions=refusal))
-    assert "admission webhook of the cluster" in found.hint
+    assert "admission webhook in the cluster" in found.hint
 
 
 # What is older than the wanted revision does not count, be it good or bad.
@@ -319,7 +319,7 @@ def test_a_refresh_that_is_not_done_is_reported() -> None:
         "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
     }
     found = look(at(refreshing, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE))
-    assert (found.state, "not finished looking" in found.because) == ("waiting", True)
+    assert (found.state, "not finished the requested refresh" in found.because) == ("waiting", True)
 
 
 def test_auto_sync_off_but_synced_by_someone_is_a_rollout() -> None:

@@ -42,7 +42,7 @@ SEEN = [
     ("sync-retrying", "", SECOND, "progressing", True,
      f"the sync failed and is being retried (1 of 1): {IMMUTABLE}. Retrying attempt #1 at 6:19AM"),
     ("sync-failed", "", SECOND, "failed", True, f"the sync failed: {IMMUTABLE} (retried 1 times)"),
-    ("window-blocks-operation", "", SECOND, "needs-sync", True, "a sync window keeps Argo CD from syncing"),
+    ("window-blocks-operation", "", SECOND, "needs-sync", True, "a sync window prevents Argo CD from syncing"),
     ("pruning-left", "", THIRD, "needs-sync", False,
      "only resources to prune are left, and auto-prune is off: ConfigMap noprune-b"),
     ("application-deletion", "", SECOND, "failed", True, "the Application is being deleted"),
@@ -50,7 +50,7 @@ SEEN = [
      "degraded: caused by Deployment apps/kust1"),
     ("kubernetes-1.36/application-helm", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("kubernetes-1.36/application-invalid-spec", "", FIRST, "failed", True,
-     "the Application's spec is refused: Application referencing project no-such which does not exist"),
+     "the Application's spec is invalid: Application referencing project no-such which does not exist"),
 ]  # fmt: skip
 
 

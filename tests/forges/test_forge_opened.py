@@ -137,7 +137,7 @@ def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: byte
         opened = Forges((Known(forge, server.url),), lambda: Tokens(TOKEN, scope=(server.url,)))
         with (
             costs_at_most(),
-            pytest.raises(UnreachableError, match="answers with more than") as refused,
+            pytest.raises(UnreachableError, match="returned more than") as refused,
         ):
             opened.of(f"{server.url}/{path}").find("main", HEAD)
         opened.close()
@@ -146,9 +146,13 @@ def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: byte
 
 def test_a_forge_that_shows_no_deployments_is_reported(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
-    with pytest.raises(ForgeError, match=r"no deployments are shown on 127\.0\.0\.1") as caught:
+    with pytest.raises(
+        ForgeError, match=r"deployments are not supported on 127\.0\.0\.1"
+    ) as caught:
         opened.deployments(f"{server.url}/acme/deploy")
-    assert caught.value.hint == "leave out --deployments; these show them: gitlab, github"
+    assert (
+        caught.value.hint == "omit --deployments; only these hosts show deployments: gitlab, github"
+    )
 
 
 def test_a_comment_is_put_where_its_page_says_or_the_repository_is(server: Version) -> None:

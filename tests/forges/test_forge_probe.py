@@ -170,5 +170,5 @@ def test_answers_of_another_shape_stop_no_other_work(
         lambda: forge.withdraw(Proposed("", "1", "open"), "because"),
     ]
     for call in calls:
-        with pytest.raises(UnreachableError, match="unexpected answer"):
+        with pytest.raises(UnreachableError, match="unexpected response"):
             call()

@@ -81,7 +81,7 @@ def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> N
         (
             "github",
             "ghp_s3cret",
-            "renew it if it has expired, or give another one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x",
+            "renew it if it has expired, or pass another one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x",
         ),
     ],
 )

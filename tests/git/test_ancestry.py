@@ -162,7 +162,7 @@ def test_a_shallow_server_may_not_know(repo: Path, tmp_path: Path) -> None:
     [
         (NOWHERE, "main", "there is no commit 012345678901"),
         ("main", NOWHERE, "there is no commit 012345678901"),
-        ("main", "0123456", "there is no commit 0123456"),
+        ("main", "0123456", "commit 0123456 is not on any branch or tag"),
         ("main", "--upload-pack=evil", "is not a commit id"),
         ("main", "refs/heads/main", "is not a commit id"),
         ("main", "abc", "is not a commit id"),
@@ -183,18 +183,18 @@ def test_a_short_id_of_several_commits_is_unknown(
     ids = chain(repo, 40)
     monkeypatch.setattr(lineage, "_COMMIT", re.compile("[0-9a-f]{1,64}"))
     first = next(one for one in ids if sum(other[0] == one[0] for other in ids) > 1)[0]
-    assert "the beginning of several commit ids" in order(repo, first, ids[0]).why
+    assert "more than one commit id starts with it" in order(repo, first, ids[0]).why
 
 
 @pytest.mark.parametrize(
     ("repository", "why"),
     [
-        ("", "give --source-repository"),
+        ("", "pass --source-repository"),
         ("/nowhere/at/all", "was not found"),
         ("https://user:secret@127.0.0.1:1/a.git", "could not be reached"),
-        ("ext::sh -c evil", "starts a program"),
+        ("ext::sh -c evil", "runs a program"),
         ("--upload-pack=evil", "is not a repository URL"),
-        ("ssh://-oProxyCommand=evil/a", "does not name a host"),
+        ("ssh://-oProxyCommand=evil/a", "has no host"),
     ],
 )
 def test_a_repository_that_cannot_be_asked_is_unknown(repository: str, why: str) -> None:

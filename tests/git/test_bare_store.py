@@ -383,7 +383,7 @@ def test_head_without_a_branch(tmp_path: Path) -> None:
 def test_missing_repository(tmp_path: Path, url: str) -> None:
     with (
         BareRepository(door(), url.format(tmp_path)) as store,
-        pytest.raises(RepositoryError, match="not found, or there is no"),
+        pytest.raises(RepositoryError, match="not found, or access to it was denied"),
     ):
         store.snapshot("main", [])
 
@@ -464,6 +464,6 @@ def test_a_folder_with_too_many_names_is_not_empty(
     with BareRepository(door(), str(repo)) as store:
         assert store.snapshot("main", [Place("c/d")]).files == {"c/d": File("2")}
         with pytest.raises(
-            SourceError, match="the list of names of one folder is larger than 10 MB"
+            SourceError, match="the list of one folder's entries is larger than 10 MB"
         ):
             store.snapshot("main", [Place("a/b")])

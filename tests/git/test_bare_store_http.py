@@ -113,7 +113,7 @@ def test_login_within_the_url(server: GitServer, repo: Path) -> None:
     [
         ("", CredentialsError, "asks for a login and none was given"),
         ("bot:wrong", CredentialsError, "did not accept the login"),
-        ("reader:read", RepositoryError, "does not permit this"),
+        ("reader:read", RepositoryError, "does not allow this"),
     ],
 )
 def test_who_may_not(server: GitServer, login: str, error: type[TaskError], words: str) -> None:
@@ -186,7 +186,7 @@ def test_faults(
 
 
 def test_missing_repository(server: GitServer) -> None:
-    with pytest.raises(RepositoryError, match="not found, or there is no access"):
+    with pytest.raises(RepositoryError, match="not found, or access to it was denied"):
         land(server.url + "none.git")
 
 

@@ -609,4 +609,4 @@ def test_the_error_of_a_hook_that_refuses_the_memory_names_that_branch(repo: Pat
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
         store.land(change(read(store), head="bot"), remembered("first\n"))
     assert caught.value.subject.endswith("@image-update-memory/1")
-    assert "let this user create, replace and delete the branch" in caught.value.hint
+    assert "allow this user to create, force-push, and delete the branch" in caught.value.hint

@@ -166,7 +166,7 @@ def test_a_repository_has_one_clock(tmp_path: Path, clock: Clock) -> None:
             lambda: list(store.earlier("main", "a")),
         ):
             with pytest.raises(
-                UnreachableError, match="one repository may take 1 seconds in all"
+                UnreachableError, match="the limit for one repository is 1 seconds"
             ) as caught:
                 act()
             assert caught.value.subject == str(repo)

@@ -223,7 +223,7 @@ SAID = [
     ),
     (UnreachableError, "error: git-remote-https died of signal 9\n"),
     (RepositoryError, "fatal: https://h/x/info/refs not valid: is this a git repository?\n"),
-    (UnreachableError, "remote: please wait\none repository may take 720 seconds in all"),
+    (UnreachableError, "remote: please wait\nthe limit for one repository is 720 seconds"),
 ]
 # Beginnings of patterns: Python's own would look for the rest from each of them to the end of the line.
 ENDLESS = (
@@ -379,7 +379,8 @@ def test_a_server_that_answers_was_reached(said: str, words: str) -> None:
 
 def test_not_found_names_both_reasons() -> None:
     assert (
-        "not found, or there is no access" in failure("ERROR: Repository not found.\n", "x").message
+        "not found, or access to it was denied"
+        in failure("ERROR: Repository not found.\n", "x").message
     )
 
 
@@ -405,7 +406,7 @@ def test_the_server_may_refuse_to_replace_a_head_branch() -> None:
         denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True
     )
     assert isinstance(error, RepositoryError)
-    assert "force push" in error.hint
+    assert "force-push" in error.hint
 
 
 def test_a_push_without_a_status_line_is_a_failure() -> None:
@@ -488,9 +489,9 @@ def test_a_failed_connection_to_another_host_is_a_proxys(
 def test_a_silent_server_behind_a_proxy() -> None:
     said = "stalled: no data was sent or received for 60 seconds"
     assert failure(said, "r").hint == "run it again"
-    assert "see HTTPS_PROXY and NO_PROXY" in failure(said, "r", proxied=True).hint
+    assert "check HTTPS_PROXY and NO_PROXY" in failure(said, "r", proxied=True).hint
 
 
 def test_an_expired_token_is_to_be_renewed() -> None:
     said = "fatal: Authentication failed for 'https://host/x/'\n"
-    assert "renew a token that has expired" in failure(said, "r").hint
+    assert "renew an expired token" in failure(said, "r").hint

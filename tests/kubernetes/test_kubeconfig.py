@@ -167,7 +167,7 @@ def of_user(user: Mapping[str, Any]) -> Mapping[str, Any]:
         (of_user({"auth-provider": {"name": "gcp"}}), "auth-provider"),
         (of_user({"as": "x", "as-groups": ["a"]}), "impersonates groups"),
         (of_user({"exec": {"apiVersion": "v1alpha1", "command": "x"}}), "'v1alpha1'"),
-        (of_user({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}), "prompt a person"),
+        (of_user({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}), "prompt the user"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_reported_without_secrets(
@@ -298,7 +298,7 @@ def test_client_certificates_are_copied_for_this_user_alone(tmp_path: Path, keys
 
 def test_a_certificate_without_its_key(tmp_path: Path, keys: Keys) -> None:
     user = {"client-certificate-data": keys.data("client.pem")}
-    with pytest.raises(UsageError, match="only one of client certificate and key"):
+    with pytest.raises(UsageError, match="a client certificate without its key"):
         names(cluster_access(write(tmp_path, config("https://127.0.0.1:9", user))))
 
 
@@ -386,8 +386,8 @@ def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
     ("script", "words"),
     [
         ("printf 'no session: s3cret-profile\\033[31mlog in' >&2; exit 7", r"\(7\): no session: \*\*\* \[31mlog in"),
-        ("echo '{\"token\": \"s3cret\"'", "does not answer with an ExecCredential"),
-        ("echo '[]'", "does not answer with an ExecCredential"),
+        ("echo '{\"token\": \"s3cret\"'", "did not return an ExecCredential"),
+        ("echo '[]'", "did not return an ExecCredential"),
         (credential({}), "neither a token"),
         (credential({"clientCertificateData": "x"}), "neither a token"),
         (credential({"token": "t"}, "client.authentication.k8s.io/v1beta1"), "another version"),

@@ -15,7 +15,7 @@ def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_onc
     scene.write("web", "1.1.0")
 
     def drop(head: str, was: str) -> None:
-        raise RepositoryError(f"the server refused the push: {head} at {was} is protected")
+        raise RepositoryError(f"the server rejected the push: {head} at {was} is protected")
 
     monkeypatch.setattr(scene.branch, "drop", drop)
     scene.story.log.clear()

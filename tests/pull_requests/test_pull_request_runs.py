@@ -51,7 +51,7 @@ def test_a_hold_takes_what_waits_out_of_its_request(scene: Scene, server: GitHub
         [],
         [name for name in server.branches if "memory" in name],
     )
-    assert "Nothing waits here" in server.pulls[0].body
+    assert "Nothing is waiting here" in server.pulls[0].body
     scene.call("release", "a", "--image", "web")
     (pull,) = server.open
     assert "newTag: 1.1.0" in scene.text()
@@ -232,7 +232,7 @@ def test_plan_says_what_run_says_of_a_repository_on_no_host(tmp_path: Path) -> N
         image_update(name, "--image", f"{WEB}:1.1.0", *given) for name in ("plan", "run")
     )
     assert (planned.code, done.code) == (3, 3)
-    assert "no pull request is possible" in done.json["errors"][0]["message"]
+    assert "cannot open a pull request" in done.json["errors"][0]["message"]
     assert planned.json["errors"] == done.json["errors"]
 
 

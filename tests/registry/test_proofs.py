@@ -770,7 +770,9 @@ def test_a_key_of_the_repository_that_cannot_be_read(
     demand = Demand("signature", ("ci.pub",), texts=(("ci.pub", "hello"),), line=4)
     answer = Asking(server, tmp_path, sigstore)(demand)
     assert isinstance(answer, TaskError)
-    assert ".image-update/config, line 4: ci.pub: it holds no public key" in answer.message
+    assert (
+        ".image-update/config, line 4: ci.pub: it does not contain a public key" in answer.message
+    )
 
 
 def test_the_issuer_of_old_certificates_counts_where_there_is_no_newer_one(

@@ -133,8 +133,8 @@ def megabyte(*, each: int) -> bytes:
 @pytest.mark.parametrize(
     ("body", "wait", "limit", "most", "says"),
     [
-        (b'{"tags": []}', 0, "_MOST_PAGES", 20, "pages that never end"),
-        (b'{"tags": []}', 0.2, "_LONGEST", 1.0, "takes more than 1 seconds for one list"),
+        (b'{"tags": []}', 0, "_MOST_PAGES", 20, "keeps returning more pages"),
+        (b'{"tags": []}', 0.2, "_LONGEST", 1.0, "took more than 1 seconds to return one list"),
         (megabyte(each=100), 0, "_MOST_BYTES", 16_000_000, "a list of more than 16,000,000 bytes"),
     ],
     ids=["pages", "time", "size"],
