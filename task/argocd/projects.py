@@ -131,7 +131,7 @@ def _next_opening(sync_window: Mapping[str, Any], now: str) -> str:
 
 
 def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -> bool:
-    """Tell whether a window is for an Application.
+    """Return whether a window is for an Application.
 
     One of its globs must match, or, with `andOperator`, one of each list.
     """

@@ -325,7 +325,7 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
 
 
 def _begins(url: str, prefix: str) -> bool:
-    """Tell whether a template matches a URL.
+    """Return whether a template matches a URL.
 
     Unlike Argo CD, compare whole hosts, because others choose the URL.
 

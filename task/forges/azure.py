@@ -386,7 +386,10 @@ def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
 
 
 class AzureComments(Comments):
-    """Comments on Azure DevOps pull requests."""
+    """Comments on Azure DevOps pull requests.
+
+    Each starts a thread, and only its author can edit it.
+    """
 
     connect = AzureClient
     needs = NEEDS

@@ -44,7 +44,7 @@ PROTECTED = (
     ' $name) { refs(refPrefix: "refs/heads/", query: $query, first: 20) { nodes { name'
     " refUpdateRule { pattern } } } } }"
 )
-TASK = "image-update"  # a deployment task; GitHub itself uses "deploy" for jobs with an `environment`
+TASK = "image-update"  # GitHub itself uses "deploy" for jobs with an `environment`
 LONGEST = 140  # characters of a description
 
 
@@ -258,8 +258,9 @@ class GitHub(Host):
         )
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
-        """Return whether the head branch is in the repository itself. A fork's branch may have any
-        name.
+        """Return whether the head branch is in the repository itself.
+
+        A fork's branch may have any name.
         """
         name, theirs = (dig(pull, end, "repo", "full_name").lower() for end in ("head", "base"))
         # the second name is needed because the repository may have been renamed

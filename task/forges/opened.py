@@ -52,6 +52,8 @@ class Forges:
     def place(self, repo: str, fails: str = "cannot open a pull request") -> ForgeAddress:
         """Return the repository's address.
 
+        Raises `ForgeError` if the URL is not on a forge, and the errors of `probe`.
+
         The push URL comes first if it is on a forge. If it is a mirror's path or a proxy that is
         not a known forge, the repository's own URL is used. `fails` is the start of an error
         message.

@@ -399,7 +399,7 @@ def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Pro
 
 
 def same(found: Proposed, proposal: Proposal) -> bool:
-    """Tell whether the request already has this text.
+    """Return whether the request already has this text.
 
     Forges change line endings and drop trailing whitespace.
     """

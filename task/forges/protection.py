@@ -106,7 +106,7 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Tell whether a glob matches a branch.
+    """Return whether a glob matches a branch.
 
     `*` does not match slashes, unless `across` is true.
     """

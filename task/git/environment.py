@@ -141,8 +141,8 @@ def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def sends_header(pairs: Pairs, server: str) -> bool:
-    """Tell whether `http.extraHeader` is set for a server (its origin),
-    or for any server if `server` is "".
+    """Return whether `http.extraHeader` is set for a server (its origin), or for any server if
+    `server` is "".
     """
     for key, value in pairs:
         if (
@@ -372,8 +372,8 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, said: Sequence[str], home: str) -> bool:
-    """Tell whether one of the `safe.directory` settings covers that folder, or the worktree that it
-    belongs to.
+    """Return whether one of the `safe.directory` settings covers that folder, or the worktree that
+    it belongs to.
     """
     safe = False
     for value in said:

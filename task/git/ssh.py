@@ -254,7 +254,7 @@ def is_private_key(text: str) -> bool:
 
 
 def has_passphrase(text: str) -> bool:
-    """Tell whether a passphrase protects the private key."""
+    """Return whether a passphrase protects the private key."""
     if "BEGIN ENCRYPTED PRIVATE KEY" in text or "Proc-Type: 4,ENCRYPTED" in text:
         return True
     if "BEGIN OPENSSH PRIVATE KEY" not in text:

@@ -1,10 +1,10 @@
-"""Finds the login for a registry: from an annotation or registries.conf, from options,
-or from Docker's config files.
+"""Finds a registry's login: from an annotation or registries.conf, from options, or from Docker's
+config files.
 
-If a named source is unusable, that is an error, and no other source is tried. The owner of an
-Application is not trusted: secrets of other namespaces, variables that the pipeline has not
-allowed, and scripts are refused. Docker's credential helpers and the scripts of `ext:` are run
-without a shell.
+If a configured source is unusable, that is an error, and no other source is tried. The owner of an
+Application is not trusted: secrets in other namespaces, variables that the pipeline has not
+allowed, and scripts are rejected. Docker's credential helpers and `ext:` scripts run without a
+shell.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from task.registry.docker_config import (
 from task.secret import Secret
 
 # (namespace, name) → the data of a secret in the cluster. Raises `LookupError` for a missing
-# secret, and `Malformed` for one of Argo CD's own, because a cluster's token must never be sent to
+# secret, and `Malformed` for Argo CD's own secrets, because a cluster's token must never be sent to
 # a registry.
 Secrets = Callable[[str, str], Mapping[str, bytes]]
 _ANNOTATION = "pull-secret"
@@ -50,13 +50,13 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
 # Docker Hub's name in `docker login`, and so in credential helpers
 _HUB_SERVER = "https://index.docker.io/v1/"
-_NO_LOGIN = b"credentials not found"  # every helper that uses docker-credential-helpers prints this
+_NO_LOGIN = b"credentials not found"  # printed by every helper that uses docker-credential-helpers
 _TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
 _NO_USER = frozenset(" \"'{}[]")
 
 
 class Logins:
-    """All logins of one run. Safe to use from several threads."""
+    """All logins of a run. Thread-safe."""
 
     def __init__(
         self,
@@ -68,11 +68,10 @@ class Logins:
         allow_exec: bool = False,
         namespace: str = "",
     ) -> None:
-        """`given` are logins from options, by the registry
-        or repository that each is for (`normal`).
+        """`given` are logins from options, by registry or repository (`normal`).
 
-        Annotations may name the variables `allow_env` (registries.conf any), and the pull secrets
-        of the control plane's `namespace`. With `allow_exec`, both may name scripts.
+        Annotations may use the variables in `allow_env` (registries.conf may use any), and the pull
+        secrets in the control plane's `namespace`. With `allow_exec`, both may use scripts.
         """
         self._environ = environ
         self._given = given or {}
@@ -92,10 +91,10 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login that `pull-secret` names, for the registry at `host`.
+        """Return the login from `pull-secret`, for the registry at `host`.
 
         Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the
-        annotation must not name.
+        annotation is not allowed to use.
         """
         try:
             source = parse_credential_source(text)
@@ -111,9 +110,9 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login that registries.conf names.
+        """Return the login from registries.conf.
 
-        After `expire` seconds, find it again, because an ECR token ends.
+        After `expire` seconds, look it up again, because ECR tokens expire.
         """
         return self._of_source(source, "credentials in registries.conf", expire, host, repository)
 
@@ -152,11 +151,11 @@ class Logins:
             return known[0]
 
     def _check(self, source: CredentialSource, namespace: str) -> None:
-        """Raise an error for a source that the owner of an Application must not name."""
+        """Raise an error for a source that the owner of an Application is not allowed to use."""
         if source.kind in ("secret", "pullsecret"):
-            # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its
-            # own account may read. A pull secret goes only to the registry that it names itself,
-            # but the text of a field would go to the registry that the Application's author chose.
+            # AIU v1.3 also rejects secrets in other namespaces. AIU v0 uses any secret that its own
+            # account can read. A pull secret is only sent to the registry that it is for, but a
+            # field's text would be sent to a registry chosen by the Application's author.
             shared = (self._namespace,) if source.kind == "pullsecret" else ()
             if source.namespace not in (namespace, *shared):
                 raise AnnotationError(
@@ -247,7 +246,7 @@ class Logins:
         return next((login for login in logins if login is not None), None)
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login in one config file.
+        """Return the login from a config file.
 
         The longest key wins, and `credHelpers` come before `credsStore`.
         """
@@ -262,7 +261,7 @@ class Logins:
     def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
         """Return a helper's login for a registry.
 
-        Each is asked once, because that may take seconds (ECR's asks AWS).
+        Each is run only once, because that may take seconds (ECR's helper queries AWS).
         """
         server = _HUB_SERVER if registry == HUB else registry
         if (name, server) not in self._from_helpers:
@@ -273,7 +272,7 @@ class Logins:
 def _pair(text: str, where: str) -> RegistryLogin:
     """Split a text `user:password` at the first colon, and return the login.
 
-    JSON and PEM have colons, too. A text that was never meant as a login must not be sent to a
+    JSON and PEM also contain colons. A text that was never meant as a login must not be sent to a
     registry.
     """
     user, colon, password = text.strip().partition(":")
@@ -291,11 +290,11 @@ def helper(
     *,
     needed: bool,
 ) -> RegistryLogin | None:
-    """Return the login for a registry from `docker-credential-<name> get`, or None if it has none.
+    """Return a registry's login from `docker-credential-<name> get`, or None if it does not have
+    one.
 
     A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file
-    that was copied from a laptop names `desktop` or `osxkeychain`. Raises `RegistryError` and its
-    subclasses.
+    copied from a laptop has `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
     """
     if not _NAME.fullmatch(name):
         message = f"{name[:100]!r} is not a valid credential helper name"
@@ -363,9 +362,9 @@ def _run(
     stdin: str,
     environ: Mapping[str, str],
 ) -> tuple[int | None, bytes, bytes]:
-    """Return the exit code (None if the program is missing), stdout and stderr.
+    """Return the exit code (None if the program is missing), stdout, and stderr.
 
-    No error quotes the program's output.
+    Errors do not quote the program's output.
     """
     shutdown.check()
     try:
@@ -401,7 +400,7 @@ def _run(
             f"{name} did not return a login within {_PATIENCE[kind]} seconds",
             hint="run it again, or run the program by hand to see why",
         ) from None
-    except ValueError:  # sh had no word from the new process
+    except ValueError:  # sh did not hear from the new process
         raise RegistryDownError(
             f"{name} was killed before it could start",
             hint="run it again",
@@ -409,7 +408,7 @@ def _run(
     except (
         sh.ErrorReturnCode,
         OSError,
-    ) as error:  # sh puts the command line and the output into the error's text
+    ) as error:  # sh includes the command line and the output in the error's text
         shutdown.check()
         raise RegistryAccessError(
             f"{name} failed ({type(error).__name__})",

@@ -1,4 +1,4 @@
-"""Checks signatures with public keys, like `cosign verify --key`."""
+"""Verifies signatures with public keys, like `cosign verify --key`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 
 def keys_of_file(path: str) -> PublicKeys:
-    """Read the keys in a file. Raises `UsageError` if it has no public keys."""
+    """Read the keys in a file. Raises `UsageError` if it does not contain public keys."""
     hint = (
         "specify a readable file; for a key stored elsewhere, use the output of `cosign public-key"
         " --key …`"
@@ -58,9 +58,9 @@ class PublicKeys:
         self._name = name
 
     def signer(self, signature: Signed) -> tuple[str, None]:
-        """Return the name of the key's file.
+        """Return the key's file name.
 
-        Raises `Malformed` if the signature is not by one of the keys.
+        Raises `Malformed` if the signature was not made with one of the keys.
         """
         for raw in signature.signatures:
             if any(_good(key, signature.content, raw) for key in self._keys):
@@ -74,8 +74,7 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
             key.verify(signature, content)
             return True
         return False
-    # cosign hashes with SHA-256 for every curve. Other tools use the hash with the size of the
-    # curve.
+    # cosign uses SHA-256 for every curve. Other tools use the hash that matches the curve's size.
     algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
     if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp384r1":
         algorithms.append(hashes.SHA384())

@@ -480,8 +480,10 @@ class BareRepository:
         return self._trees[oid]
 
     def _with_restarts(self, work: Callable[[], T]) -> T:
-        """Run `work`. Repeat it in an empty repository if the server cannot send single objects, or
-        the cache is broken.
+        """Run `work`.
+
+        Run it again in an empty repository if the server cannot send single objects, or the cache
+        is corrupt.
         """
         return restarted(self._remote, work, self._forget)
 
