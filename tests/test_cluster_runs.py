@@ -163,7 +163,7 @@ def test_a_refresh_that_is_forbidden_is_a_warning(tmp_path: Path, api: Kubernete
     config = kubeconfig(tmp_path, api, "reader")
     result = run("--applications", "cluster", "--kubeconfig", config)
     assert (result.code, result.json["status"]) == (0, "updated")
-    assert "cannot ask for a refresh" in result.stderr
+    assert "cannot request a refresh" in result.stderr
     assert "verbs: [patch]" in result.stderr
     assert "reader\n" not in result.stderr
 
@@ -976,7 +976,7 @@ def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
         ),
         (
             {"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}},
-            "not a login for a registry",
+            "not a registry login",
         ),
     ],
 )
@@ -1074,7 +1074,7 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     assert result.code == 2
     result = run("--applications", "cluster")
     assert result.code == 2
-    assert "there is no cluster to ask" in result.stderr
+    assert "no cluster is available" in result.stderr
     (tmp_path / "empty").write_text("{}")
     result = run("--applications", "cluster", "--kubeconfig", tmp_path / "empty")
     assert (result.code, f"the kubeconfig '{tmp_path}/empty' has no context" in result.stderr) == (

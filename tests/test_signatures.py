@@ -117,7 +117,7 @@ def test_another_key(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> 
     sign(server, cosign.keys(tmp_path, name="other"))
     result = Scene(tmp_path, server.name).call("--verify", pair.public)
     assert decision(result) == ("refuse", "signature")
-    assert "not by the key" in result.json["decisions"][0]["because"]
+    assert "not made with the required key" in result.json["decisions"][0]["because"]
 
 
 def test_what_cannot_be_checked_is_an_error(

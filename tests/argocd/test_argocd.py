@@ -182,7 +182,7 @@ ANSWERS = [
     ("token expired", Fault(401, '{"error":"invalid session: token is expired","code":16,"message":'
      '"invalid session: token is expired"}'), SourceAccessError, "token is expired", "generate-token"),
     ("not there, or not allowed", Fault(403, '{"error":"permission denied","code":7,"message":"permission denied"}'),
-     SourceAccessError, "does not exist, or the token may not", "applications, get, <project>/web, allow"),
+     SourceAccessError, "does not exist, or the token lacks the permission", "applications, get, <project>/web, allow"),
     ("not there", Fault(404, '{"error":"no","code":5,"message":"applications.argoproj.io web not found"}'),
      AbsentError, "argocd/web: does not exist", "check the name"),
     ("what is wrong is the patch", Fault(500, '{"error":"x","code":2,"message":"error unmarshaling patched app: json: '
@@ -209,9 +209,9 @@ ANSWERS = [
     ("a wrong path", Fault(404, "<html>no</html>", {"Content-Type": "text/html"}), SourceAccessError,
      "a web page", "--argocd-root-path"),
     ("another service", Fault(200, "[1]", {"Content-Type": "application/json"}), SourceAccessError,
-     "not with Argo CD's API", "path"),
-    ("not JSON", Fault(200, "{", {"Content-Type": "application/json"}), SourceAccessError, "not with", "path"),
-    ("too much", Fault(200, "x" * 200_000), SourceError, "more than", "narrow"),
+     "not an Argo CD API response", "path"),
+    ("not JSON", Fault(200, "{", {"Content-Type": "application/json"}), SourceAccessError, "not an Argo CD", "path"),
+    ("too much", Fault(200, "x" * 200_000), SourceError, "more than", "select fewer"),
     ("an unencrypted redirect", Fault(307, "", {"Location": "ftp://x.example/"}), SourceAccessError,
      "not encrypted", "--argocd-server"),
 ]  # fmt: skip
@@ -243,7 +243,7 @@ def test_a_server_that_repeats_the_token_is_not_repeated(server: ArgoCDServer) -
 
 
 def test_without_a_token_the_error_says_so(server: ArgoCDServer) -> None:
-    with pytest.raises(SourceAccessError, match="requires a token, and none was given"):
+    with pytest.raises(SourceAccessError, match="requires a token, and none is set"):
         api_of(server, token=Secret("")).get_application("argocd", "web")
 
 

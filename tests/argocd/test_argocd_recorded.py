@@ -185,7 +185,7 @@ SAID: list[tuple[str, str, type[TaskError], str, str]] = [
     ("list-selector-invalid", "", UsageError,
      "--selector: Argo CD says: error parsing the selector: unable to parse requirement: found 'a' exp", "a in (b"),
     ("patch-cannot-generate", "tmpl", SourceError,
-     "at <.Values.image.registry.host>: nil pointer evaluating interface {}.host (400)", "cannot be made with"),
+     "at <.Values.image.registry.host>: nil pointer evaluating interface {}.host (400)", "cannot be generated with"),
     ("patch-forbidden", "live1", SourceAccessError,
      "argocd/live1: reader may not (applications, update, default/live1)",
      "p, reader, applications, update, default/live1, allow"),

@@ -191,7 +191,7 @@ BAD = [
     ("a wave waits for a pod whose image cannot be pulled",
      at(APP, "OutOfSync", "Progressing", operation=RUNNING, pending=True), {"nodes": [{**POD, **NODE}]}, False,
      BACK_OFF),
-    ("manifests cannot be made",
+    ("manifests cannot be generated",
      at(APP, "Unknown", "Healthy", revision="", conditions=[{"type": "ComparisonError", "message": NO_CHART}]),
      {}, False, "no chart"),
     ("a webhook refuses what a server-side diff sends",

@@ -133,7 +133,7 @@ PLAYS = [
     ("degraded",
      [*ROLLOUT, *(at(APP, "Synced", "Degraded", compared=second, operation=DONE, resources=SICK)
                   for second in range(14, 40))], "failed", "progress deadline"),
-    ("manifests cannot be made",
+    ("manifests cannot be generated",
      [OLD_STATE, *(at(APP, "Unknown", "Healthy", revision="", compared=second, conditions=NO_CHART)
                    for second in range(14, 40))], "failed", "helm template failed"),
     ("the spec is refused",

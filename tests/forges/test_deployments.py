@@ -95,7 +95,7 @@ def test_a_refusal_names_the_permission(deployed: Deployed) -> None:
     with pytest.raises(RepositoryError) as caught:
         deployed.forge().begin(WEB)
     assert deployed.forge().needs in caught.value.hint
-    assert "what was written to Git stays" in caught.value.hint
+    assert "the changes in Git are kept" in caught.value.hint
 
 
 def test_a_commit_that_the_repository_does_not_have(deployed: Deployed) -> None:

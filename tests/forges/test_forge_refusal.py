@@ -41,7 +41,7 @@ STATUSES = [
     (400, ForgeError, Exit.CONFIGURATION, "refuses"),
     (401, CredentialsError, Exit.ACCESS, "does not accept the API token"),
     (403, RepositoryError, Exit.ACCESS, "does not let this API token open it"),
-    (404, RepositoryError, Exit.ACCESS, "does not exist, or this API token may not see it"),
+    (404, RepositoryError, Exit.ACCESS, "does not exist, or this API token cannot see it"),
     (405, ForgeError, Exit.CONFIGURATION, "refuses"),
     (408, UnreachableError, Exit.TEMPORARY, "failed"),
     (409, ForgeError, Exit.CONFIGURATION, "refuses"),
@@ -81,7 +81,7 @@ def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> N
         (
             "github",
             "ghp_s3cret",
-            "renew it if it has expired, or pass another one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x",
+            "renew it if it has expired, or pass another one in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file: give scope x",
         ),
     ],
 )

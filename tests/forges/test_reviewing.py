@@ -141,7 +141,7 @@ def test_undoing_many() -> None:
 def test_a_first_version_is_undone_by_a_revert_only() -> None:
     told = undoing([AppChanges("shop", "web", (change(old=""),))])
     assert "rollback" not in told
-    assert "a revert of the merge" in told
+    assert "reverting the merge" in told
 
 
 @given(st.sampled_from(ATTACKS) | st.text(max_size=30))

@@ -374,7 +374,7 @@ def test_head_without_a_branch(tmp_path: Path) -> None:
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
     with (
         BareRepository(door(), str(repo)) as store,
-        pytest.raises(SourceError, match="does not name a branch"),
+        pytest.raises(SourceError, match="does not point to a branch"),
     ):
         store.default_branch()
 

@@ -53,7 +53,7 @@ def test_a_web_page_is_not_an_empty_repository(server: GitServer, page: bytes, b
     server.page = page
     with (
         BareRepository(Git(os.environ), server.url + "repo.git") as store,
-        pytest.raises(RepositoryError, match="shows a web page here") as caught,
+        pytest.raises(RepositoryError, match="returned a web page") as caught,
     ):
         store.snapshot(branch, [Place(VALUES)])
     assert caught.value.subject.startswith(server.url)
@@ -111,7 +111,7 @@ def test_login_within_the_url(server: GitServer, repo: Path) -> None:
 @pytest.mark.parametrize(
     ("login", "error", "words"),
     [
-        ("", CredentialsError, "asks for a login and none was given"),
+        ("", CredentialsError, "requires a login and none is set"),
         ("bot:wrong", CredentialsError, "did not accept the login"),
         ("reader:read", RepositoryError, "does not allow this"),
     ],

@@ -456,7 +456,7 @@ def test_replacing_denied_by_the_server(repo: Path) -> None:
         git(repo, "config", "receive.denyNonFastForwards", "true")
         with pytest.raises(RepositoryError) as caught:
             store.land(change(read(store), {VALUES: "tag: v3\n"}, head="bot"))
-    assert "force push" in caught.value.hint
+    assert "force-push" in caught.value.hint
 
 
 def test_no_change_makes_no_head_branch(repo: Path) -> None:

@@ -158,7 +158,7 @@ def test_refusals(
 
 
 def test_a_file_that_is_not_a_key() -> None:
-    with pytest.raises(UsageError, match="not an RSA private key"):
+    with pytest.raises(UsageError, match="not an unencrypted RSA private key"):
         signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), 0)
 
 

@@ -162,7 +162,7 @@ def test_a_configuration_that_git_cannot_read_says_the_way_out(tmp_path: Path) -
         (TOKEN, {"git_credentials_url": ("https://u:p@git.example.com",)}, "https://host/"),
         (TOKEN, {"git_credentials_url": ("https://*.example.com",)}, "https://host/"),
         (TOKEN, {"git_credentials_url": ("git.example.com",)}, "https://host/"),
-        ({"IMAGE_UPDATE_GIT_TOKEN": "a\nb"} | GITHUB, {}, "several lines"),
+        ({"IMAGE_UPDATE_GIT_TOKEN": "a\nb"} | GITHUB, {}, "more than one line"),
         ({}, {"git_password_file": "/nonexistent"}, "/nonexistent"),
         ({}, {"basic_auth_directory": "/nonexistent"}, "/nonexistent"),
         ({}, {"ssh_directory": "/nonexistent"}, "/nonexistent"),

@@ -104,7 +104,7 @@ def test_what_jgit_refuses_says_why(server: str, repos: Path, tmp_path: Path) ->
         *arguments(manifest(tmp_path, application("web", f"{server}/closed.git")))
     )
     assert refused.code == 4
-    assert "asks for a login" in refused.stderr
+    assert "requires a login" in refused.stderr
     absent = image_update(
         *arguments(manifest(tmp_path, application("web", f"{server}/absent.git")))
     )

@@ -563,7 +563,9 @@ def test_a_signature_of_a_stranger(
     demand = by_key(pair, source_repository=WEB) if form == "key" else ASKED
     answer = str(Asking(server, tmp_path, sigstore)(demand))
     assert (
-        "not by the key" in answer if form == "key" else "with a key, not by an identity" in answer
+        "not made with the required key" in answer
+        if form == "key"
+        else "with a key, not by an identity" in answer
     )
 
 

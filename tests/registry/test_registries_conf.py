@@ -78,7 +78,7 @@ def test_nothing_is_configured(text: str) -> None:
         (entry(api_url="https://user:pw@x.example"), "not the URL"),
         (entry(api_url="ftp://x.example"), "not the URL"),
         (entry(api_url="https://x.example/?a=b"), "not the URL"),
-        (entry(prefix="https://x.example"), "is not a prefix"),
+        (entry(prefix="https://x.example"), "is not an image name prefix"),
         (entry(ping="maybe"), "neither true nor false"),
         (entry(insecure="{}"), "not a single value"),
         (entry(limit="many"), "not a number"),

@@ -295,5 +295,5 @@ def test_manifests_and_blobs_for_the_check_of_signatures(server: RegistryApi) ->
     assert asking.blob(found.data["config"]["digest"]) in API.blobs.values()
     with pytest.raises(RegistryError, match="not a digest"):
         asking.blob("../../secret")
-    with pytest.raises(RegistryError, match="has no blob"):
+    with pytest.raises(RegistryError, match="does not have the blob"):
         asking.blob("sha256:" + "0" * 64)
