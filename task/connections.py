@@ -143,14 +143,14 @@ class Connections:
             error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
         ):
             through = f" through the proxy {_SEE}" if self._is_proxied(url) else ""
-            return NoAnswerError("slow", f"{origin(url)} did not answer in time{through}")
+            return NoAnswerError("slow", f"{origin(url)} did not respond in time{through}")
         if isinstance(error, OSError) and not isinstance(
             error, requests.exceptions.RequestException | ConnectionError
         ):
             return NoAnswerError(
                 "tls",
-                "the file with the certificate authorities, or with the client certificate, "
-                "cannot be read",
+                "the file with the certificate authorities or the client certificate cannot be"
+                " read",
             )
         what = "could not be reached" if _never_connected(error) else "closed the connection"
         return NoAnswerError("unreachable", f"{origin(url)} {what}")

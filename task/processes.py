@@ -254,7 +254,7 @@ class Clock:
         self._end = self._end or now + self.seconds
         if now >= self._end:
             raise UnreachableError(
-                f"the Git server takes too long ({self.why})",
+                f"the Git server took too long ({self.why})",
                 hint=_AGAIN,
                 subject=self.subject,
             )

@@ -108,7 +108,7 @@ def test_a_server_that_trickles(tmp_path: Path) -> None:
         out, err = running.communicate(timeout=LONGEST)
     (error,) = json.loads(out)["errors"]
     assert running.returncode == 75, err
-    assert "the Git server takes too long" in error["message"]
+    assert "the Git server took too long" in error["message"]
     assert "the limit for one repository is 3 seconds" in error["message"]
     assert "--deadline" in error["hint"]
 

@@ -153,7 +153,7 @@ def test_a_header_of_the_configuration_finds_a_renamed_repository(
 
 
 @pytest.mark.parametrize(
-    ("moved", "said"), [("/old/x", "in a loop"), ("/login?", "which git does not follow")]
+    ("moved", "said"), [("/old/x", "in a loop"), ("/login?", "but git does not follow")]
 )
 def test_redirects_that_lead_nowhere(tmp_path: Path, repo: Path, moved: str, said: str) -> None:
     with git_server(repo.parent) as server:

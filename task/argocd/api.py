@@ -129,7 +129,7 @@ class ArgoCDApi:
                 token = read_text(self._to.token_file).strip()
             except (OSError, UnicodeDecodeError):
                 raise SourceAccessError(
-                    f"the file with Argo CD's token cannot be read: {self._to.token_file!r}",
+                    f"cannot read Argo CD's token file: {self._to.token_file!r}",
                     hint="make it readable",
                 ) from None
         if not (token.isascii() and token.isprintable()) or " " in token:
@@ -427,7 +427,8 @@ def _redirected(answer: Response, to: Connection) -> SourceAccessError:
         else "pass the headers that the proxy requires: --argocd-header"
     )
     return SourceAccessError(
-        f"Argo CD's server redirects to {origin(answer.url)}, and no token is sent there",
+        f"Argo CD's server redirects to {origin(answer.url)}, and the token is not sent to other"
+        " servers",
         hint=hint,
     )
 
@@ -511,7 +512,7 @@ def _page(answer: Response, to: Connection) -> TaskError | None:
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
     # With a root path, the server returns "404 page not found" as plain text for all other paths.
     if answer.status < 300 or answer.status == 404 or (html and answer.status in (401, 403)):
-        what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
+        what = "a web page" if html else f"{kind or 'something'} in an unknown format"
         return SourceAccessError(
             f"{origin(to.base)} returned {what} ({answer.status}), not an Argo CD API response",
             hint=(

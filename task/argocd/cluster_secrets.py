@@ -92,8 +92,8 @@ class ClusterSecrets:
                 f"secret {secret} is for Applications in namespace {home}, but this Application is"
                 f" in {namespace}",
                 hint=(
-                    "use a secret in the Application's own namespace, or have one created for Argo"
-                    " CD (repository)"
+                    "use a secret in the Application's own namespace, or have a repository secret"
+                    " created in Argo CD"
                 ),
             )
         if kind:

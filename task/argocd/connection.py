@@ -76,14 +76,14 @@ def _at_server(found: Connection) -> Connection:
     rest = rest if marker else found.server
     host, _, path = rest.partition("/")
     if not host:
-        way = f" (--{found.unused[0]} of ARGOCD_OPTS is not supported here)" if found.unused else ""
+        way = f" (--{found.unused[0]} in ARGOCD_OPTS is not supported here)" if found.unused else ""
         raise Malformed(
             f"no Argo CD server is set{way}",
             "pass --argocd-server HOST[:PORT], or set ARGOCD_SERVER",
         )
     if "@" in host or not host.isprintable() or set(host) & set(" ?#\\"):
         raise Malformed(
-            "the Argo CD server is not a host",
+            "the Argo CD server is not a valid host",
             "use HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN",
         )
     if marker:
@@ -118,7 +118,7 @@ def parse_options(words: str) -> Connection:
         split = shlex.split(words)
     except ValueError:
         raise Malformed(
-            "ARGOCD_OPTS has a quote that is not closed",
+            "ARGOCD_OPTS has an unclosed quote",
             "use shell quoting",
         ) from None
     for name, value in _flags_in(split):

@@ -230,6 +230,6 @@ def hindrance_of(
     if because := text(sync_windows(project, application, to, now), "because"):
         return (
             because,
-            "it is deployed once the window allows it, or by a permitted argocd app sync",
+            "it is deployed once the window allows it, or with argocd app sync if permitted",
         )
     return "", ""

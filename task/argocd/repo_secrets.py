@@ -44,7 +44,7 @@ _FALSE = ("", "0", "f", "false")  # accepted by Go's ParseBool, in any case
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
 _NAME_ANOTHER = (
-    "use a secret in the Application's own namespace, or plain git: it uses Argo CD's secret for"
+    "use a secret in the Application's own namespace, or only git, which uses Argo CD's secret for"
     " the repository"
 )
 _KEY = "image-update-key"
@@ -370,7 +370,7 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
     if missing:
         raise CredentialsError(
             f"secret {name} has no field {' and '.join(missing)}",
-            hint="add it: a GitHub App needs all three",
+            hint="add it: a GitHub App needs all three fields",
         )
     for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():

@@ -248,7 +248,7 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
         return Wanted(lambda revision: revision == wet, wanted.since, tentative=True)
     if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
         return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
-    return Rollout("waiting", "the revision is not hydrated yet", stale=True)
+    return Rollout("waiting", "the revision has not been hydrated yet", stale=True)
 
 
 def _hydrates_nothing(status: Mapping[str, Any], wanted: Wanted) -> bool:
@@ -275,20 +275,20 @@ def _refused(view: View) -> Rollout | None:
     if not problems:
         return None
     if not view.fresh:
-        return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
+        return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
     if all(passing(problem) for problem in problems) or not conditions(
         view.status,
         "ComparisonError",
     ):
         return Rollout(
             "progressing",
-            f"Argo CD cannot compare right now: {listed(problems)}",
+            f"Argo CD cannot compare it right now: {listed(problems)}",
             stale=True,
         )
     hint = "the manifests of this revision cannot be generated: correct them in Git"
     if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
         hint = "an admission webhook in the cluster rejects the manifests: correct them in Git"
-    return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
+    return Rollout("failed", f"Argo CD cannot compare it: {listed(problems)}", hint, sure=False)
 
 
 def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
@@ -350,21 +350,21 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
     if view.at and view.fresh:
         return None
     if view.at:
-        return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
+        return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
     if wanted.spec:
         return Rollout(
             "waiting",
-            "Argo CD has not compared with the changed Application yet",
+            "Argo CD has not compared the changed Application yet",
             stale=True,
         )
     if _looking(view):  # for three minutes, this is the only sign that manifests cannot be rendered
         return Rollout("waiting", "Argo CD has not finished the requested refresh yet")
     there = ", ".join(item[:12] for item in revisions_of(view.sync))
     if not there:
-        return Rollout("waiting", "Argo CD has not compared yet", stale=True)
+        return Rollout("waiting", "Argo CD has not compared it yet", stale=True)
     return Rollout(
         "waiting",
-        f"Argo CD compares with {there}, which is not known to contain the revision",
+        f"Argo CD is comparing with {there}, which is not known to contain the revision",
         stale=True,
     )
 
@@ -523,7 +523,7 @@ def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
 def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
     """Return the state if the sync of this commit succeeded, but resources still differ."""
     if not later(view.compared, text(view.operation, "finishedAt")):
-        return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
+        return Rollout("progressing", "synced; Argo CD has not compared it since then", stale=True)
     if _suspended(view, text(view.operation, "startedAt")):
         return _paused(view)  # a canary changes weights that are also in Git
     because = f"out of sync again after the sync{f': {names}' if names else ''}"
@@ -532,7 +532,7 @@ def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
     return Rollout(
         "needs-sync",
         because,
-        "something else changes these: see the diff in Argo CD",
+        "something else is changing these: see the diff in Argo CD",
         sure=False,
     )
 

@@ -168,7 +168,7 @@ def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
 
 def listed(texts: Sequence[str]) -> str:
     """Join the first few messages."""
-    return and_more(texts, separator="; ") if texts else "Argo CD does not say why"
+    return and_more(texts, separator="; ") if texts else "Argo CD does not give a reason"
 
 
 def said(message: str) -> str:

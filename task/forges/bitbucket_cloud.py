@@ -321,11 +321,11 @@ class BitbucketCloud(Host):
                 return
             if origin(path) != origin(self.place.api):
                 message = (
-                    f"{self.place.host} refers to a next page on {origin(path)}: could not {what}"
+                    f"{self.place.host} returned a next page on {origin(path)}: could not {what}"
                 )
                 raise ForgeError(
                     message,
-                    hint="check that it is the Git host set by --forge or the URL",
+                    hint="check the Git host in --forge or the URL",
                 )
 
 

@@ -79,7 +79,7 @@ class BitbucketDataCenter(Host):
     connect = DataCenterClient
     needs = "grant the token the permission to write to the repository"
     without = WITHOUT
-    without_drafts = "this Bitbucket version does not support drafts: they need 8.18 or newer"
+    without_drafts = "this Bitbucket version does not support drafts, which need 8.18 or newer"
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:

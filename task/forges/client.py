@@ -83,7 +83,7 @@ def web_below(root: str, parts: Sequence[str]) -> str:
 
 def names_none(forge: str, shape: str) -> Malformed:
     """Return the error for a URL that is not a repository on this forge."""
-    return Malformed(f"the URL is not the URL of a repository on {forge}", f"use {shape}")
+    return Malformed(f"the URL does not point to a repository on {forge}", f"use {shape}")
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class Client:
             )
         if answer.status < 400:
             return ForgeError(
-                f"{host} redirects the request elsewhere: could not {what}: {because}",
+                f"{host} redirects the request to another address: could not {what}: {because}",
                 hint="the repository may have moved: use its current URL",
             )
         return ForgeError(

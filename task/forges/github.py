@@ -430,7 +430,7 @@ class GitHubDeployments(Deployments):
             "ref": deployment.commit, "environment": deployment.environment, "task": TASK, "auto_merge": False,
             "required_contexts": [], "description": _short_description(deployment.description),
         }  # fmt: skip
-        what = f"show the deployment to {deployment.environment}"
+        what = f"report the deployment to {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         number = numbered(dig(said, "id"), self.place.host, "a deployment")
         self.change(number, deployment)
@@ -455,7 +455,7 @@ class GitHubDeployments(Deployments):
             "log_url": web_page(deployment.run), "environment_url": web_page(deployment.page),
         }  # fmt: skip
         path = f"{self._path}/deployments/{path_part(number)}/statuses"
-        what = f"show the deployment to {deployment.environment}"
+        what = f"report the deployment to {deployment.environment}"
         self._client.ask("POST", path, what, json=_only_given(body), again=True)
 
     def sum_up(self, status: CommitStatus) -> None:

@@ -434,7 +434,7 @@ class GitLabDeployments(Deployments):
             "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
             "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
         }  # fmt: skip
-        what = f"show the deployment to {deployment.environment}"
+        what = f"report the deployment to {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         self._link(said, deployment)
         return numbered(dig(said, "id"), self.place.host, "a deployment")
@@ -466,7 +466,7 @@ class GitLabDeployments(Deployments):
         self._client.ask(
             "PUT",
             path,
-            f"show the deployment to {deployment.environment}",
+            f"report the deployment to {deployment.environment}",
             json=body,
             again=True,
         )

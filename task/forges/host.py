@@ -108,7 +108,7 @@ class Connected(ABC):
             raise UnreachableError(
                 f"{self.place.host} returned an unexpected response"
                 f" ({type(error).__name__}: {error})"[:300],
-                hint="check that it is the Git host set by --forge or the URL, then run it again",
+                hint="check the Git host in --forge or the URL, then run it again",
             ) from error
 
 
@@ -288,7 +288,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     for turn in range(_RACES):
         # either the request to update, or one with the proposed commit
         if found and _is_merged_meanwhile(found, before, proposal):
-            raise Outpaced(f"{found.url} was merged meanwhile")
+            raise Outpaced(f"{found.url} has been merged in the meantime")
         is_open = found is not None and found.state == "open"
         try:
             if found is not None and is_open:
@@ -371,7 +371,7 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
             whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
     if proposal.auto_merge and found.thrown_out:
-        notes.add(f"{found.thrown_out}: this run requested it again")
+        notes.add(f"{found.thrown_out}: this run requested the merge again")
         whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=True)
     done = now

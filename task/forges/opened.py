@@ -154,13 +154,13 @@ class Forges:
 
     def deployments(self, repo: str) -> Deployments:
         """Return the deployments of the job's own repository. Raises the errors of `of`."""
-        place = self.place(repo, "cannot show a deployment")
+        place = self.place(repo, "cannot report a deployment")
         kind = FORGES[place.forge].deployments
         if kind is None:
             names = ", ".join(
                 forge_kind.name for forge_kind in FORGES.values() if forge_kind.deployments
             )
-            hint = f"omit --deployments; only these hosts show deployments: {names}"
+            hint = f"omit --deployments; only these hosts support deployments: {names}"
             raise ForgeError(f"deployments are not supported on {place.host}", hint=hint)
         return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
 

@@ -171,7 +171,7 @@ def _sound(text: str, where: str) -> Secret:
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
         raise UsageError(
-            f"{where} must have exactly one line of letters and digits",
+            f"{where} must contain exactly one line of letters and digits",
             hint="set it to the token only",
         )
     return Secret(text)

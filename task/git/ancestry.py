@@ -96,7 +96,7 @@ class Lineage:
         except TaskError as error:
             hint = f"; {error.hint}" if error.hint else ""
             which = f"which of {old[:12]} and {new[:12]} is newer"
-            return Kin("unknown", f"{shown} cannot tell {which}: {error.message}{hint}")
+            return Kin("unknown", f"{shown}: cannot tell {which}: {error.message}{hint}")
 
 
 class _Source:

@@ -348,7 +348,7 @@ def certificates(path: str) -> str:
     if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
         raise UsageError(
             f"--ca-file: no certificate in {path!r}",
-            hint="use a file of certificates in PEM format",
+            hint="use a file with PEM certificates",
         )
     return found
 
@@ -371,7 +371,7 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
         raise UsageError(
-            f"{name} has more than one line", hint="set it to the password or token only"
+            f"{name} has more than one line", hint="put only the password or token in it"
         )
     return Secret(text)
 
@@ -380,7 +380,7 @@ def _secret_line(path: str, option: str) -> Secret:
     text = _text_of_file(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
         hint = "put only the password or token in it"
-        raise UsageError(f"{option}: {path!r} must have exactly one line", hint=hint)
+        raise UsageError(f"{option}: {path!r} must contain exactly one line", hint=hint)
     return Secret(text)
 
 

@@ -37,7 +37,7 @@ class GitFailed(Exception):
     """A git command failed. The caller knows its purpose."""
 
     def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
-        super().__init__(f"git {command} ended with {code}")
+        super().__init__(f"git {command} exited with {code}")
         self.command = command
         self.code = code
         self.out = out
@@ -102,11 +102,11 @@ _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service no
 _NO_PROXY = "the proxy could not be reached, or failed"
 _UNREACHED = "the Git server could not be reached"
 _CLOSED = "the Git server closed the connection"
-_SLOW = "the Git server did not answer in time"
+_SLOW = "the Git server did not respond in time"
 _HALF = "the Git server did not finish the transfer"
 _DOWN = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
 _FAILED = "the Git server reported an internal error"
-_BUSY = "the Git server's rate limit is exceeded"
+_BUSY = "the Git server's rate limit was exceeded"
 _STALLED = _any("stalled", "operation too slow")
 # These may be gone a moment later.
 _NO_WAY = _any(
@@ -146,21 +146,21 @@ FAILURES = (
             "check the server; if the repository really is that large, enable partial clones on"
             " the server (uploadpack.allowFilter), or raise the step's memory limit"),
     Meaning("the limit for one repository is",
-            UnreachableError, "the Git server takes too long",
+            UnreachableError, "the Git server took too long",
             "run it again; a longer --deadline gives the repository more time"),
     Meaning('protocol "?http"? (?:not supported|disabled)',
             RepositoryError, "the server redirects from https to plain http",
             "set repoURL to the repository's https URL, or configure the server to redirect to"
             " https"),
     Meaning(_any(r"returned error: 30\d", "unable to update url base from redirection"),
-            RepositoryError, "the server redirects to another address, which git does not follow",
+            RepositoryError, "the server redirects to another address, but git does not follow the redirect",
             "set repoURL to the address it redirects to; if that is a login page, check"
             " the URL and the login"),
     Meaning("transport '[^']*' not allowed",
             SourceError, "this Git transport is not allowed", "change the repository URL to https or ssh"),
     Meaning(_any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
             CredentialsError, "the proxy did not accept the login",
-            "check the user name and the password in HTTPS_PROXY, or in git's http.proxy"),
+            "check the username and the password in HTTPS_PROXY or git's http.proxy"),
     Meaning(_any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
             RepositoryError, "the proxy does not allow this",
             "allow connections to this server in the proxy, or add the server to NO_PROXY"),
@@ -184,7 +184,7 @@ FAILURES = (
             "AAAA…'"),
     Meaning("no user exists for uid",
             CredentialsError, "ssh refuses to run for a user id without a passwd entry",
-            "install libnss_wrapper (the published image has it), run as a user that exists in"
+            "install libnss_wrapper (included in the published image), run as a user that exists in"
             " the image, or use "
             "https"),
     Meaning(_any("certificate (?:verif|problem|has expired|subject name)", "(?:ssl|peer|client|issuer) certificate",
@@ -343,7 +343,7 @@ def failure(
     elif meaning.message == _UNREACHED and _has_words(heard, _UNKNOWN_HOST):
         hint = "check the hostname in the URL; if it is correct, run it again"
     elif meaning.message == _SLOW and proxied:
-        hint = "run it again; if the proxy does not respond either, check HTTPS_PROXY and NO_PROXY"
+        hint = "run it again; if the proxy still does not respond, check HTTPS_PROXY and NO_PROXY"
     return meaning.error(
         f"{message}{f' ({said})' if said else ''}",
         hint=hint,

@@ -90,7 +90,7 @@ def signed(app: App, now: int) -> Secret:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
     except (jwt.PyJWTError, ValueError, TypeError):  # their messages may quote the key
         message = "the GitHub App's key is not an unencrypted RSA private key"
-        raise UsageError(message, hint="use the .pem file as downloaded") from None
+        raise UsageError(message, hint="use the .pem file as downloaded from GitHub") from None
 
 
 def _ask_for_token(app: App, http: Http) -> Secret:

@@ -61,7 +61,7 @@ def remote_of(url: str) -> RemoteUrl:
         part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts
     ):
         raise Malformed(
-            "the URL's path is not a repository path",
+            "the URL does not point to a repository",
             "use https://host/owner/repository",
         )
     return RemoteUrl(

@@ -72,7 +72,7 @@ def cluster_access(
             hint="use the kubeconfig that kubectl uses",
         )
     if environ.get("KUBECONFIG"):
-        raise UsageError("no file in KUBECONFIG exists", hint=_CHOICES)
+        raise UsageError("none of the files in KUBECONFIG exist", hint=_CHOICES)
     raise UsageError(
         "no cluster is available: no kubeconfig, and no service account",
         hint=_CHOICES,
@@ -208,7 +208,7 @@ class ClusterAccess:
             raise UsageError(
                 "the kubeconfig has a client certificate without its key, or a key without its"
                 " certificate",
-                hint="add the missing one",
+                hint="add the missing part",
             )
         return pair if all(pair) else None
 

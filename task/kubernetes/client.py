@@ -498,7 +498,7 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
         return ForbiddenError(f"{who} is not allowed to {act}{words}", hint=act.rule)
     if status == 429 or status >= 500:
         return SourceDownError(
-            f"the Kubernetes API cannot {act} now ({status}){words}",
+            f"the Kubernetes API cannot {act} right now ({status}){words}",
             hint=_AGAIN,
         )
     if status == 404:
@@ -531,7 +531,7 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
         )
     if error.kind == "large":
         return SourceAccessError(
-            f"{error.message} to {act}",
+            f"cannot {act}: {error.message}",
             hint="check the server's address: this is not how a Kubernetes API responds",
         )
     if error.kind == "redirect":

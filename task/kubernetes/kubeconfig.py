@@ -117,7 +117,7 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
             raise UsageError(
                 f"the kubeconfig's context {name!r} refers to {wanted!r}, which is not among its"
                 f" {kind}",
-                             hint="correct it (kubectl config view)")  # fmt: skip
+                             hint="correct it (see kubectl config view)")  # fmt: skip
     server = _server(merged["clusters"][cluster], cluster)
     identity = _user(merged["users"].get(user, {}), user)
     return Kubeconfig(f"context {name!r}", server, identity)
@@ -148,12 +148,12 @@ def _read(path: str) -> Mapping[str, Any]:
     except (UnicodeDecodeError, Malformed):
         raise UsageError(
             f"the kubeconfig {path!r} is not YAML",
-            hint="correct it (kubectl config view)",
+            hint="correct it (see kubectl config view)",
         ) from None
     if data is not None and not isinstance(data, dict):
         raise UsageError(
             f"the kubeconfig {path!r} is not a mapping",
-            hint="correct it (kubectl config view)",
+            hint="correct it (see kubectl config view)",
         )
     return data or {}
 
@@ -195,8 +195,7 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
     where = f"user {name!r}"
     if raw.get("auth-provider"):
         raise UsageError(
-            f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no"
-            " longer has",
+            f"the kubeconfig's {where} uses an auth-provider, which Kubernetes no longer supports",
             hint="create a new kubeconfig: current tools use exec",
         )
     # they would need the same header several times
@@ -236,7 +235,7 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
     if text(raw, "interactiveMode") == "Always":
         raise UsageError(
             f"the kubeconfig's {where}: its exec plugin needs to prompt the user",
-            hint="use one that does not prompt",
+            hint="use a plugin that does not prompt",
         )
     return Plugin(
         os.path.join(folder, command) if "/" in command else command,

@@ -113,9 +113,9 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
             )
     elif not _encrypted_enough(base, realm):
         what = "that URL is not encrypted"
-        hint = "configure a token server with https in the registry"
+        hint = "configure the registry with an https token server"
     elif not login and not may_be_asked(_host(base), theirs):
-        what = "that address is private, and the registry's is not"
+        what = "that is a private address, but the registry's address is not"
         hint = "check the token server configured in the registry"
     else:
         return

@@ -136,7 +136,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
 
     Docker writes an empty entry if a credential helper has the login.
     """
-    entry = _mapping(entry, "an entry of auths")
+    entry = _mapping(entry, "an auths entry")
     texts = {
         name: entry.get(name) or ""
         for name in ("username", "password", "auth", "identitytoken", "registrytoken")

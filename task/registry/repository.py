@@ -350,9 +350,7 @@ class ImageRepository:
             return ""
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
-            raise self._wrong(
-                f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is another host"
-            )
+            raise self._wrong(f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}")
         # Use our own base URL for the next page: behind a proxy, a registry may return another path
         # before `/v2/`.
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")

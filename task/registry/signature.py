@@ -126,7 +126,7 @@ def signed(layer: Layer, blob: bytes) -> Signed:
 def _payload(layer: Layer, blob: bytes) -> Signed:
     critical = mapping(_json(blob), "critical")
     if critical.get("type") != _TYPE:
-        raise Malformed("it is not a signature of an image")
+        raise Malformed("it is not an image signature")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
     digest = text(critical, "image", "docker-manifest-digest")
     return Signed(

@@ -189,7 +189,7 @@ SAID: list[tuple[str, str, type[TaskError], str, str]] = [
     ("patch-forbidden", "live1", SourceAccessError,
      "argocd/live1: reader may not (applications, update, default/live1)",
      "p, reader, applications, update, default/live1, allow"),
-    ("root-path-missing", "", SourceAccessError, "answers with text/plain that is not its JSON (404)",
+    ("root-path-missing", "", SourceAccessError, "answers with text/plain in an unknown format (404)",
      "--argocd-root-path"),
     ("token-expired", "", SourceAccessError,
      "does not accept the token (invalid session: token has invalid claims: token is expired)", "generate-token"),

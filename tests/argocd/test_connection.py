@@ -107,7 +107,7 @@ NOWHERE = [
     (Connection(), {"ARGOCD_OPTS": "--core"}, "--core of ARGOCD_OPTS"),
     (Connection("http://a.example"), {}, "unencrypted"),
     (Connection("ftp://a.example"), {}, "cannot be used to reach"),
-    (Connection("me:hunter2@a.example"), {}, "is not a host"),
+    (Connection("me:hunter2@a.example"), {}, "is not a valid host"),
     (Connection("a.example", certificate="c.pem"), {}, "needs its key"),
 ]
 

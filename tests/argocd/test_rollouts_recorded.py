@@ -20,12 +20,12 @@ IMMUTABLE = (
 )
 # (Application, resource tree, wanted revision, state, sure, because)
 SEEN = [
-    ("application-helm-new", "", FIRST, "waiting", True, "Argo CD has not compared yet"),
+    ("application-helm-new", "", FIRST, "waiting", True, "Argo CD has not compared it yet"),
     ("application-helm-out-of-sync", "", SECOND, "needs-sync", True, "auto-sync is off: someone must sync it"),
     ("application-helm-syncing", "", SECOND, "progressing", True, "the sync is running"),
     ("application-helm-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-helm-healthy", "", SECOND, "waiting", True,
-     "Argo CD compares with a3eaab78ad30, which is not known to contain the revision"),
+     "Argo CD is comparing with a3eaab78ad30, which is not known to contain the revision"),
     ("application-multi-source-syncing", "", THIRD, "progressing", True, "the sync is running"),
     ("application-multi-source-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-other-namespace", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
@@ -72,7 +72,7 @@ def test_of_a_long_error_the_end_is_reported() -> None:
     found = judge(item, Wanted(lambda found: found == SECOND, BEFORE))
     assert (found.state, found.sure) == ("failed", False)
     assert found.because.startswith(
-        "Argo CD cannot compare: Failed to load target state: failed to generate manifest"
+        "Argo CD cannot compare it: Failed to load target state: failed to generate manifest"
     )
     assert found.because.endswith(
         "at <.Values.image.registry.host>: nil pointer evaluating interface {}.host"

@@ -87,7 +87,7 @@ def test_a_time_out_is_6_and_says_who(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE)
     with pytest.raises(
         RolloutError,
-        match=r"argocd/web: not synced and healthy after .*Argo CD compares with aaaaaaaaaaaa",
+        match=r"argocd/web: not synced and healthy after .*Argo CD is comparing with aaaaaaaaaaaa",
     ):
         waited(argo_cd, limit=0.1)
 

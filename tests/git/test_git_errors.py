@@ -352,11 +352,11 @@ def test_a_proxy_that_is_not_a_url_is_not_shown(proxy: str) -> None:
     [
         (
             "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n",
-            "rate limit is exceeded",
+            "rate limit was exceeded",
         ),
         (
             "remote: Too Many Requests\nfatal: the remote end hung up unexpectedly\n",
-            "rate limit is exceeded",
+            "rate limit was exceeded",
         ),
         (
             "error: RPC failed; HTTP 503 curl 22 The requested URL returned error: 503\n",

@@ -215,7 +215,7 @@ def test_another_context_and_another_file(tmp_path: Path, api: KubernetesApi) ->
 def test_there_is_no_cluster(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no cluster"):
         cluster_access({"HOME": str(tmp_path)}, service_account=str(tmp_path))
-    with pytest.raises(UsageError, match="no file in KUBECONFIG exists"):
+    with pytest.raises(UsageError, match="none of the files in KUBECONFIG exist"):
         cluster_access({"KUBECONFIG": str(tmp_path / "nothing")}, service_account=str(tmp_path))
 
 

@@ -147,7 +147,7 @@ def a_bundle_of_another_type(pair: cosign.Keys) -> Content:
         (empty, "the registry has no signature"),
         (tampered, "not made with the required key"),
         (of_another_image, "for another image"),
-        (of_something_else, "not a signature of an image"),
+        (of_something_else, "not an image signature"),
         (no_json, "not JSON"),
         (no_signature, "not made with the required key"),
         (not_base64, "cannot be read"),

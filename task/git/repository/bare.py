@@ -471,9 +471,7 @@ class BareRepository:
         if oid not in self._trees:
             content = self._remote.objects.read([oid])[oid]
             if content is None:
-                message = (
-                    f"the list of one folder's entries is larger than {LARGEST // 1_000_000} MB"
-                )
+                message = f"a folder's listing is larger than {LARGEST // 1_000_000} MB"
                 hint = "split its files across several folders"
                 raise SourceError(message, hint=hint, subject=self._remote.repo)
             self._trees[oid] = parse_tree(content, len(oid) // 2)
@@ -529,7 +527,7 @@ class BareRepository:
             look(self._tree, root, Place(file, "exists")) for file in change.files
         ):
             if not (path in change.files and entry.is_file):
-                message = f"{blanked(path)!r} is in the way of a file to be written"
+                message = f"{blanked(path)!r} conflicts with a file to be written"
                 raise TargetError(
                     message,
                     hint="move or delete it, or write to another path",
