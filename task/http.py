@@ -22,7 +22,7 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
 
-# the longest Retry-After to obey, in seconds; a response with a longer one is returned
+# the longest Retry-After to obey, in seconds; a response with a longer value is returned as is
 LONGEST_WAIT = 30.0
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third attempt
 _BUSY = (429, 500, 502, 503, 504)

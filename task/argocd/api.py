@@ -41,8 +41,8 @@ METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "meta
 CRASHED = 3  # pods to read for the exit codes of their containers
 REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer still completes
 _TOKEN = (
-    "create a token with argocd account generate-token, and pass it in ARGOCD_AUTH_TOKEN or"  # noqa: S105
-    " --argocd-auth-token-file"
+    "create a token with argocd account generate-token, and pass it in"  # noqa: S105
+    " ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"
 )
 _SERVER = "run it again; if that does not help, check --argocd-server"
 _NOT_FOUND = 5  # gRPC's code

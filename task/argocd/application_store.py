@@ -129,8 +129,9 @@ class ApplicationStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Patch the Application at that resourceVersion. Return whether it is certain that the
-        patch did not overwrite another change.
+        """Patch the Application at that resourceVersion.
+
+        Return whether it is certain that nobody has overwritten the patch.
 
         Raises `Outpaced` if it has another version: read it, and decide again.
         """

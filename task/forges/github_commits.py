@@ -86,7 +86,8 @@ class GitHubCommits(Connected):
         size = sum(len(addition["contents"]) for addition in additions)
         if size > MOST:
             raise TargetError(
-                f"one commit's files are {size / 1e6:.0f} MB, and GitHub's API accepts at most {MOST / 1e6:.0f} MB",
+                f"one commit's files are {size / 1e6:.0f} MB, and GitHub's API accepts at most"
+                f" {MOST / 1e6:.0f} MB",
                 hint=f"put fewer Applications in one commit, {_GIT}",
                 subject=self._name,
             )
@@ -211,7 +212,10 @@ class GitHubCommits(Connected):
                 hint=f"run it again; {self.stays}",
             )
         if "NOT_FOUND" in kinds:
-            message = f"{host} has no such repository or branch, or this API token cannot see it: could not {what}"
+            message = (
+                f"{host} has no such repository or branch, or this API token cannot see it:"
+                f" could not {what}"
+            )
             return RepositoryError(
                 f"{message}: {words}",
                 hint=f"check the repository's URL; {self.needs}",
@@ -229,7 +233,10 @@ class GitHubCommits(Connected):
             return NotDoneError(message, hint=LEAVES_QUEUE)
         hint = f"fix the reported problem, {_GIT}"
         if any(rule in words.lower() for rule in _RULES):
-            hint = "allow this token's owner to bypass the branch's rules, or open a pull request instead: --pull-request"
+            hint = (
+                "allow this token's owner to bypass the branch's rules, or open a pull request"
+                " instead: --pull-request"
+            )
         said = f": {words}" if words else ""
         return RepositoryError(
             f"{self.place.host} rejected the request: could not {what}{said}", hint=hint

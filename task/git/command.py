@@ -86,7 +86,7 @@ _PROGRESS = re.compile(
 NO_FILTER = "filtering not recognized"  # git's message about a server without partial clones
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "http_proxy")
 _WARNINGS = 100
-_LONGEST = 1000  # most warnings logged in a run; most characters of a warning
+_LONGEST = 1000  # maximum number of warnings in a run; maximum length of a warning
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,8 @@ FAILURES = (
             "set repoURL to the repository's https URL, or configure the server to redirect to"
             " https"),
     Meaning(_any(r"returned error: 30\d", "unable to update url base from redirection"),
-            RepositoryError, "the server redirects to another address, but git does not follow the redirect",
+            RepositoryError,
+            "the server redirects to another address, but git does not follow the redirect",
             "set repoURL to the address it redirects to; if that is a login page, check"
             " the URL and the login"),
     Meaning("transport '[^']*' not allowed",
@@ -172,7 +173,8 @@ FAILURES = (
             "open the URL in a browser: if it shows a login page, add a login for this server, or"
             " allow the runner through the proxy that shows the page; if not, correct the URL"),
     Meaning("couldn't find remote ref",
-            SourceError, "the branch does not exist", "check the branch name, and that the branch was not deleted"),
+            SourceError, "the branch does not exist",
+            "check the branch name, and that the branch was not deleted"),
     Meaning("remote host identification has changed",
             CredentialsError, "the server's SSH host key has changed",
             "if the change was intended, replace the key in known_hosts; if not, someone may be"
@@ -208,7 +210,8 @@ FAILURES = (
     Meaning(_any("authentication (?:failed|required)", "returned error: 401", "http basic: access denied",
                  "bad credentials", "invalid (?:credentials|username or (?:token|password))",
                  "password authentication (?:was removed|is not supported)"),
-            CredentialsError, _REFUSED, "check the username and the password or token for this server; renew an expired token"),
+            CredentialsError, _REFUSED,
+            "check the username and the password or token for this server; renew an expired token"),
     Meaning(_any("no space left on device", "disk quota exceeded", "file too large"),
             UnreachableError, "a disk is full", "free some space and run it again"),
     Meaning("too many open files",

@@ -111,7 +111,7 @@ class Remote:
         """`files`: fetch the files of a small repository together with its tip."""
         self.repo = without_login(repo)
         self.takes_options = True  # until the server rejects it
-        self.atomic = True  # likewise
+        self.atomic = True  # until the server rejects it
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git = git
         self._url = repo
