@@ -109,7 +109,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
         if _encrypted_enough(base, realm):
             hint += (
                 "; if this is its token server, allow it: --registry-credentials-for"
-                " {theirs[:200]}, or an entry with the same login in Docker's config file"
+                f" {theirs[:200]}, or an entry with the same login in Docker's config file"
             )
     elif not _encrypted_enough(base, realm):
         what = "that URL is not encrypted"

@@ -336,7 +336,7 @@ def test_options_that_make_no_sense_are_a_usage_error(given: Connection, message
 
 
 def test_a_name_leads_to_no_other_path(server: ArgoCDServer) -> None:
-    with pytest.raises(SourceError, match="not a valid name of an Application"):
+    with pytest.raises(SourceError, match="not a valid Application name"):
         api_of(server).get_application("argocd", "..")
     with pytest.raises(SourceAccessError):
         api_of(server).get_application("argocd", "../../settings?x=")

@@ -78,7 +78,7 @@ def test_the_jobs_own_repository_has_the_jobs_own_token() -> None:
     assert tokens.of_the_job(GITHUB, "a comment").secret.reveal() == "actions-token"
     assert Tokens(OURS | CI_SERVER).of_the_job(GITLAB, "a comment").secret.reveal() == "forge-token"
     with pytest.raises(
-        CredentialsError, match=r"no API token for github\.com, which a comment needs"
+        CredentialsError, match=r"no API token for github\.com, which a comment requires"
     ):
         Tokens({}).of_the_job(GITHUB, "a comment")
 
@@ -170,7 +170,7 @@ def test_file(tmp_path: Path) -> None:
 def test_file_and_variable(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file")
-    with pytest.raises(UsageError, match="both given"):
+    with pytest.raises(UsageError, match="both set"):
         Tokens(OURS, file=str(file), scope=("https://github.com",))
 
 

@@ -89,7 +89,7 @@ def test_text_byte_for_byte(store: BareRepository, path: str) -> None:
         ("latin1.yaml", "not UTF-8 text"),
         ("utf16.yaml", "not UTF-8 text"),
         ("large.yaml", "larger than 10 MB"),
-        ("lfs.yaml", "kept in Git LFS"),
+        ("lfs.yaml", "stored in Git LFS"),
     ],
 )
 def test_what_is_not_text_says_why(store: BareRepository, path: str, problem: str) -> None:
@@ -334,7 +334,7 @@ def test_missing_branch(store: BareRepository, repo: Path) -> None:
     with pytest.raises(SourceError) as caught:
         store.snapshot("none", [])
     assert caught.value.subject == f"{repo}@none"
-    assert "spelling" in caught.value.hint
+    assert "check the branch name" in caught.value.hint
 
 
 def test_a_tag_is_not_a_branch(store: BareRepository) -> None:

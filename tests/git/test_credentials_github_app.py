@@ -189,9 +189,9 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(
     [
         (b" " * 5_000_000, "more than 1048576 bytes"),
         (b'{"token": [%s1]}' % (b"1," * 200_000), "more than 100,000 values"),
-        (b"<html>", "gives no token"),
-        (b'{"token": 1}', "gives no token"),
-        (b"[1]", "gives no token"),
+        (b"<html>", "did not issue a token"),
+        (b'{"token": 1}', "did not issue a token"),
+        (b"[1]", "did not issue a token"),
     ],
     ids=["size", "values", "a page", "no text", "a list"],
 )

@@ -72,7 +72,7 @@ def test_not_every_warning_is_logged() -> None:
         ),
         (
             "fatal: write error: File too large\nfatal: index-pack failed",
-            "it sent more than 2 GiB of packs",
+            "it sent more than 2 GiB of pack data",
         ),
         ("remote: fatal: Out of memory, malloc failed\nfatal: early EOF", ""),
         ("remote: error: File too large", ""),
@@ -240,6 +240,6 @@ def test_files_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
-        with pytest.raises(SourceError, match="larger than 5 MB together"):
+        with pytest.raises(SourceError, match="larger than 5 MB in total"):
             store.snapshot("main", [Place("apps", "folder")])
         assert len(store.snapshot("main", [Place("apps/1.yaml")]).files) == 1

@@ -85,7 +85,7 @@ def test_nothing_is_configured(text: str) -> None:
         (entry(limit="-1"), "not a number"),
         (entry(credsexpire="10"), "not a duration"),
         (entry(credentials="vault:x"), "credentials"),
-        (entry(ca_data="x"), "no certificate"),
+        (entry(ca_data="x"), "does not contain a certificate"),
         (
             entry() + "- name: y\n  api_url: https://y.example\n  prefix: x.example\n",
             "two registries have prefix",
