@@ -233,7 +233,7 @@ def test_a_base_that_cannot_be_asked_is_never_green(tmp_path: Path) -> None:
     ("more", "ends"),
     [
         ({"base": "nobody"}, (3, "nobody: the branch does not exist")),
-        ({"head": "nobody"}, (2, "--head: 'nobody' names no commit")),
+        ({"head": "nobody"}, (2, "--head: 'nobody' is not a commit")),
     ],
 )
 def test_a_side_that_does_not_exist_is_named(
