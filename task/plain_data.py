@@ -74,7 +74,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_
 
 
 def _is_deep(value: Any) -> bool:
-    """Tell whether a value has more than `DEEPEST` levels, without recursion."""
+    """Return whether a value has more than `DEEPEST` levels, without recursion."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

@@ -47,12 +47,12 @@ _IN_GLOB = {
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a commit author may have this name. Git puts the address between < and >."""
+    """Return whether a commit author may have this name. Git puts the address between < and >."""
     return text.isprintable() and not set(text) & set("<>")
 
 
 def is_address(text: str) -> bool:
-    """Tell whether the text is just an email address.
+    """Return whether the text is just an email address.
 
     Git accepts any text, but hosts cannot match it to a person.
     """
@@ -116,7 +116,7 @@ def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> st
 
 
 def fits_glob(glob: str, text: str) -> bool:
-    """Tell whether a glob matches the whole text: `*` does not match `/`, but `**` does.
+    """Return whether a glob matches the whole text: `*` does not match `/`, but `**` does.
 
     Globs are never slow.
     """

@@ -159,7 +159,7 @@ class _Builder:
         return self._done
 
     def _merges(self, event: Any) -> bool:
-        """Tell whether a scalar is a merge key. A quoted `<<` is an ordinary key."""
+        """Return whether a scalar is a merge key. A quoted `<<` is an ordinary key."""
         plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
         if event.value != "<<" or not plain or not self._how.merged or not self._stack:
             return False

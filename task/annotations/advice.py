@@ -196,7 +196,7 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Tell whether the value of a Helm key is an image.
+    """Return whether the value of a Helm key is an image.
 
     Returns True for the entry's own image or an image with a tag, False for a key, and None if the
     value may be either.
@@ -211,7 +211,7 @@ def is_image(value: str, entry: Entry) -> bool | None:
 
 
 def is_tag(value: str) -> bool:
-    """Tell whether the value of a Helm key is a tag rather than a key.
+    """Return whether the value of a Helm key is a tag rather than a key.
 
     Examples of tags: `v1.2.3`, `latest`, a commit, `develop-v0.20.0-33` (AIU pull 663).
     """
@@ -224,12 +224,12 @@ def is_tag(value: str) -> bool:
 
 
 def is_tag_key(key: str) -> bool:
-    """Tell whether a Helm key's name suggests a tag."""
+    """Return whether a Helm key's name suggests a tag."""
     return _last(key).lower().endswith(_TAG_WORDS)
 
 
 def is_name_key(key: str) -> bool:
-    """Tell whether a Helm key's name suggests an image name."""
+    """Return whether a Helm key's name suggests an image name."""
     return _last(key).lower().endswith(_NAME_WORDS)
 
 

@@ -35,7 +35,7 @@ KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 
 def is_application(item: object) -> bool:
-    """Tell whether a manifest is an Argo CD Application."""
+    """Return whether a manifest is an Argo CD Application."""
     return text(item, "kind") == "Application" and text(item, "apiVersion").startswith(
         "argoproj.io/"
     )
@@ -255,7 +255,7 @@ class Narrow:
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:
-    """Tell whether an Application matches every part. Raises `UsageError` if the selector
+    """Return whether an Application matches every part. Raises `UsageError` if the selector
     is invalid.
     """
     return (
@@ -277,7 +277,7 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 
 
 def is_glob(text: str) -> bool:
-    """Tell whether the text is a glob, which may match several Applications."""
+    """Return whether the text is a glob, which may match several Applications."""
     return any(char in text for char in "*?[")
 
 
@@ -290,7 +290,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels meet the requirement.
+        """Return whether the labels meet the requirement.
 
         As in Kubernetes, a missing label satisfies `NotIn`.
         """

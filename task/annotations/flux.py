@@ -27,7 +27,7 @@ FILTER = "filter.fluxcd.io/"
 
 
 def is_helm_release(item: object) -> bool:
-    """Tell whether a manifest is a Flux v1 HelmRelease.
+    """Return whether a manifest is a Flux v1 HelmRelease.
 
     In Flux v2, the group is `helm.toolkit.fluxcd.io`.
     """

@@ -66,7 +66,7 @@ class Reference:
         return "spec", "applicationRefs", self.order[2]
 
     def takes(self, app: Application) -> bool:
-        """Tell whether the reference selects this Application in the resource's namespace."""
+        """Return whether the reference selects this Application in the resource's namespace."""
         return glob_match(self.pattern, app.name) and all(
             label.met(app.labels) for label in self.labels
         )
@@ -78,7 +78,7 @@ References = dict[tuple[str, str], list[Reference]]
 
 
 def is_image_updater(item: object) -> bool:
-    """Tell whether a manifest is an Argo CD Image Updater `ImageUpdater`."""
+    """Return whether a manifest is an Argo CD Image Updater `ImageUpdater`."""
     version = plain_data.text(item, "apiVersion")
     return plain_data.text(item, "kind") == "ImageUpdater" and version.startswith(
         "argocd-image-updater.argoproj.io/"
@@ -403,7 +403,7 @@ class ConfigOption:
 
 
 def is_config(item: Mapping[str, Any]) -> bool:
-    """Tell whether a ConfigMap is AIU's."""
+    """Return whether a ConfigMap is AIU's."""
     return plain_data.text(item, "metadata", "name") == NAME
 
 

@@ -332,7 +332,7 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
 
 
 def _is_read(app: Application, key: str) -> bool:
-    """Tell whether an annotation is read, or would be if its key were spelled correctly."""
+    """Return whether an annotation is read, or would be if its key were spelled correctly."""
     doubtful = doubt(key, app.annotations.get("image-list", ""))
     return doubtful is None or doubtful.kind not in ("former", "unknown")
 

@@ -71,7 +71,7 @@ class Deployed:
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
-        """Tell whether a file is one of the folder's manifests. `path` is relative to the top."""
+        """Return whether a file is one of the folder's manifests. `path` is relative to the top."""
         below = posixpath.relpath(path, self.path or ".")
         if "/" in below and not self.recurse:
             return False
@@ -189,7 +189,7 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
 
 
 def _is_elsewhere(file: str) -> bool:
-    """Tell whether a `valueFiles` entry refers to another source, a server, or several files."""
+    """Return whether a `valueFiles` entry refers to another source, a server, or several files."""
     return file.startswith("$") or "://" in file or any(char in file for char in "*?[")
 
 
@@ -210,7 +210,7 @@ def _helm_escaped(value: str) -> str:
 
 
 def _fits_argo_glob(path: str, pattern: str) -> bool:
-    """Tell whether a path matches one of Argo CD's globs: `*` matches any text, even slashes,
+    """Return whether a path matches one of Argo CD's globs: `*` matches any text, even slashes,
     and {a,b} matches a or b.
     """
     waiting = [pattern[:_LONGEST_PATTERN]]
@@ -395,7 +395,7 @@ class FollowedApplications:
             )
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
-        """Tell whether this folder has not been read this way yet, and remember it."""
+        """Return whether this folder has not been read this way yet, and remember it."""
         release = folder.release if kind == "helm" else Release()
         key = (
             replace(
@@ -506,7 +506,7 @@ class _Branch:
         return self._kept.read_more(self._snapshot, [Place(path, "files")]).files
 
     def has(self, path: str) -> bool:
-        """Tell whether the file exists."""
+        """Return whether the file exists."""
         return bool(self._kept.read_more(self._snapshot, [Place(path, "exists")]).files)
 
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:

@@ -312,7 +312,7 @@ def _key(item: Item) -> tuple[str, str]:
 
 
 def _passes_narrowing(item: Item, narrow: Narrow) -> bool:
-    """Tell whether an Application's metadata matches the options that narrow the run.
+    """Return whether an Application's metadata matches the options that narrow the run.
 
     The project is not part of the metadata.
     """

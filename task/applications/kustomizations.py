@@ -140,7 +140,7 @@ def _inside(here: str, entry: str, path: str) -> str:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Tell whether a path is a folder or below it. "" is the top."""
+    """Return whether a path is a folder or below it. "" is the top."""
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
@@ -182,7 +182,7 @@ def entries(kustomization: Mapping[str, Any]) -> Iterator[str]:
 
 
 def changes(text: str, namespace: str = "") -> bool:
-    """Tell whether a kustomization changes the manifests in its files,
+    """Return whether a kustomization changes the manifests in its files,
     or includes manifests from elsewhere.
 
     `namespace` is the default for manifests without one, so setting it changes nothing.
@@ -195,7 +195,7 @@ def changes(text: str, namespace: str = "") -> bool:
 
 
 def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> bool:
-    """Tell whether a parsed kustomization does more than list manifests and set this namespace."""
+    """Return whether a parsed kustomization does more than list manifests and set this namespace."""
     return any(
         value and key not in _FIRST and (key, value) != ("namespace", namespace)
         for key, value in kustomization.items()
@@ -203,7 +203,7 @@ def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> 
 
 
 def reaches_out(text: str) -> bool:
-    """Tell whether a kustomization includes manifests from outside its folder."""
+    """Return whether a kustomization includes manifests from outside its folder."""
     try:
         kustomization = parsed_kustomization(text, "")
     except Malformed:

@@ -125,7 +125,7 @@ class Folder:
                 yield f"{self._before}{path}", content
 
     def _is_template(self, path: str, content: bytes) -> bool:
-        """Tell whether a file becomes a manifest only after Helm renders it.
+        """Return whether a file becomes a manifest only after Helm renders it.
 
         Notes its chart if the file generates Applications.
 
@@ -143,7 +143,7 @@ class Folder:
         return True
 
     def _is_patch(self, path: str) -> bool:
-        """Tell whether a file is a patch for a kustomization in its folder or a parent folder."""
+        """Return whether a file is a patch for a kustomization in its folder or a parent folder."""
         path = folder = posixpath.normpath(path)
         while folder:
             folder = folder.rpartition("/")[0]

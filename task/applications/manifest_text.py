@@ -25,14 +25,14 @@ KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"
 
 
 def is_set(item: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest is an Argo CD ApplicationSet."""
+    """Return whether a manifest is an Argo CD ApplicationSet."""
     return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith(
         "argoproj.io/"
     )
 
 
 def is_project(item: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest is an AppProject with a name."""
+    """Return whether a manifest is an AppProject with a name."""
     ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith(
         "argoproj.io/"
     )
@@ -41,7 +41,7 @@ def is_project(item: Mapping[str, Any]) -> bool:
 
 
 def makes_applications(text: str) -> bool:
-    """Tell whether a file contains an Application or ApplicationSet,
+    """Return whether a file contains an Application or ApplicationSet,
     or a Helm template for one.
     """
     return bool(_APPLICATION.search(text))

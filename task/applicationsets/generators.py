@@ -520,7 +520,7 @@ def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Tell whether a `LabelSelector` selects these labels.
+    """Return whether a `LabelSelector` selects these labels.
 
     None selects everything. Raises Malformed.
     """
@@ -541,7 +541,7 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 
 def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
-    """Tell whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
+    """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
     values = expression.get("values") or [] if isinstance(expression, dict) else None
     if not isinstance(values, list):
         raise Malformed(

@@ -179,7 +179,7 @@ def _literal_style(text: str, indent: str) -> str:
 
 
 def _means_something_else(text: str) -> bool:
-    """Tell whether YAML would read the plain text as a number, a date, a bool, or null."""
+    """Return whether YAML would read the plain text as a number, a date, a bool, or null."""
     if text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text):
         return True
     number = text.replace("_", "")
@@ -187,7 +187,7 @@ def _means_something_else(text: str) -> bool:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Tell whether the plain text contains a YAML indicator."""
+    """Return whether the plain text contains a YAML indicator."""
     inside = ": " in text or " #" in text
     # A word such as `-x` or `:x` is plain text.
     if text[0] in "-?:" and len(text) > 1 and text[1] != " " and not inside:

@@ -282,7 +282,7 @@ def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str) -> bool:
-    """Tell whether an `image-list` in a template may contain one of the images.
+    """Return whether an `image-list` in a template may contain one of the images.
 
     A placeholder may stand for any text.
     """

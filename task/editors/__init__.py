@@ -160,7 +160,7 @@ def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
 
 
 def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
-    """Tell whether a text is the image's name: whole, next to a registry key, or without one."""
+    """Return whether a text is the image's name: whole, next to a registry key, or without one."""
     registries = [one.value for key, one in beside.items() if _REGISTRY.fullmatch(key)]
     full = [name, *(f"{registry}/{name}" for registry in registries)]
     found = (live_image(text) for text in full)
@@ -184,7 +184,7 @@ def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 
 def _differs(text: str, image: Image) -> bool:
-    """Tell whether a text is exactly this image at another version."""
+    """Return whether a text is exactly this image at another version."""
     there = live_image(text) if image.repository.rpartition("/")[2] in text else None
     if there is None or there.identity != image.identity or not there.version:
         return False
@@ -194,7 +194,7 @@ def _differs(text: str, image: Image) -> bool:
 
 
 def _of_another(tree: Tree, node: Node, target: Target) -> bool:
-    """Tell whether another alias writes the scalar,
+    """Return whether another alias writes the scalar,
     or it is an annotation that configures tracking.
     """
     key = tree.key_of(node)

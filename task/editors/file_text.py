@@ -156,7 +156,7 @@ def identity_of(name: str) -> str:
 
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
-    """Tell whether the entry with this name (in normal form) may belong to the target.
+    """Return whether the entry with this name (in normal form) may belong to the target.
 
     Several aliases may track the same image, such as an app and its migration. An alias with an
     annotated name gets only the entry with that name. An alias without one gets the others.

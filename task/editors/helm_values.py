@@ -325,7 +325,7 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
 
 
 def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
-    """Tell whether a mapping contains the target's image name, with or without its registry."""
+    """Return whether a mapping contains the target's image name, with or without its registry."""
     name, registry = _named_in(tree, mapping, target)
     full = f"{registry}/{name}" if registry else name
     return bool(name) and (
@@ -499,7 +499,7 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
 
 
 def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
-    """Tell whether a key next to the first of these steps has the digest for the tag at the last
+    """Return whether a key next to the first of these steps has the digest for the tag at the last
     step.
 
     Charts call it `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or

@@ -102,7 +102,7 @@ def aliased(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def is_component(files: Files, folder: str) -> bool:
-    """Tell whether a folder has a Component, which changes other kustomizations' resources."""
+    """Return whether a folder has a Component, which changes other kustomizations' resources."""
     for name in NAMES:
         path = posixpath.join(folder, name)
         if path in files:

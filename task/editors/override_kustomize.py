@@ -141,7 +141,7 @@ def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
 
 
 def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
-    """Tell whether an entry is for the target's image: either the result is the image,
+    """Return whether an entry is for the target's image: either the result is the image,
     or the entry has the annotated name.
     """
     name = target.keys.kustomize_name

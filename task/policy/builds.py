@@ -28,7 +28,7 @@ def compare(
     old: Build,
     ancestry: Ancestry,
 ) -> tuple[Literal["newer", "older", ""], str]:
-    """Tell whether `new` is newer or older than `old`, and why. Both are "" if unknown."""
+    """Return whether `new` is newer or older than `old`, and why. Both are "" if unknown."""
     ours = new.sequence
     theirs = old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
@@ -115,7 +115,7 @@ def superseded(
 
 
 def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> bool:
-    """Tell whether the event's version is one of these, which Git had before.
+    """Return whether the event's version is one of these, which Git had before.
 
     Git may have had only the tag while the event has the digest, or the other way around. If Git
     has the same tag now, the tag is mutable, and only the digest distinguishes its builds.
@@ -132,7 +132,7 @@ def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> 
 def alike(
     version: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant
 ) -> bool:
-    """Tell whether two versions are the same. If both have a digest, the digests must match."""
+    """Return whether two versions are the same. If both have a digest, the digests must match."""
     return version.tag == other.tag and (
         not (version.digest and other.digest) or version.digest == other.digest
     )

@@ -82,7 +82,7 @@ def _why_admitted(policy: Policy) -> str:
 
 
 def same(image: Image, current: Reading) -> bool:
-    """Tell whether the target already has this image: the same tag,
+    """Return whether the target already has this image: the same tag,
     and the same digest if the event has one.
 
     A target with only a digest fully identifies the image, and an event with that digest does not
@@ -153,7 +153,7 @@ _OTHER_NAMES = {
 
 
 def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
-    """Tell whether an image for these platforms (`os/arch[/variant]`) supports
+    """Return whether an image for these platforms (`os/arch[/variant]`) supports
     one of the wanted platforms.
 
     A wanted platform without a variant accepts any variant, and a platform with a variant accepts
@@ -169,7 +169,7 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
 
 
 def is_platform(text: str) -> bool:
-    """Tell whether the text is an operating system and an architecture."""
+    """Return whether the text is an operating system and an architecture."""
     os, arch, _ = _platform_parts(text)
     return bool(os and arch)
 

@@ -165,7 +165,7 @@ def commit_in(order: TagOrder, tag: str) -> str:
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Tell whether a tag's numbers make it newer: compare all in order,
+    """Return whether a tag's numbers make it newer: compare all in order,
     or only the last numbers if the letters differ.
     """
     if numeric(tag) > numeric(current):
@@ -433,5 +433,5 @@ def unfit_order(policy: Policy) -> str:
 
 
 def needs(policy: Policy, fact: Fact) -> bool:
-    """Tell whether a decision needs this fact for any image."""
+    """Return whether a decision needs this fact for any image."""
     return fact in rules_of(policy).needs or (fact == "digest" and policy.pin_digest)

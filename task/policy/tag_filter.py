@@ -71,7 +71,7 @@ def check_length(text: str) -> None:
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
-    """Tell whether the pattern from `allow_pattern` matches anywhere in the tag.
+    """Return whether the pattern from `allow_pattern` matches anywhere in the tag.
 
     None matches every tag.
     """
@@ -99,7 +99,7 @@ def check_glob(glob: str) -> None:
 
 
 def glob_match(glob: str, tag: str) -> bool:
-    """Tell whether the glob matches the whole tag, as in Go's `filepath.Match` on Unix.
+    """Return whether the glob matches the whole tag, as in Go's `filepath.Match` on Unix.
 
     A malformed glob never matches.
     """

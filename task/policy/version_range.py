@@ -66,7 +66,7 @@ class Range:
     groups: tuple[tuple[Term, ...], ...]
 
     def admits(self, version: Version) -> bool:
-        """Tell whether the version is in the range.
+        """Return whether the version is in the range.
 
         A group can include a pre-release only if one of its terms has a pre-release.
         """
@@ -148,7 +148,7 @@ def _improper(part: str, text: str) -> Malformed:
 
 
 def _holds(term: Term, version: Version) -> bool:  # noqa: PLR0911 - a table of the operators
-    """Tell whether a comparison holds.
+    """Return whether a comparison holds.
 
     If some parts are omitted, the library has a different rule for each operator.
     """

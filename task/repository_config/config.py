@@ -144,7 +144,7 @@ class NameGlob:
         return "/" in self.text
 
     def fits(self, name: str) -> bool:
-        """Tell whether the glob matches the whole name."""
+        """Return whether the glob matches the whole name."""
         return self.pattern.match(name) is not None
 
 
@@ -159,7 +159,7 @@ class PathGlob:
     parts: tuple[re.Pattern[str] | None, ...]  # None is `**`
 
     def fits(self, path: str) -> bool:
-        """Tell whether the glob matches a path from the repository's root,
+        """Return whether the glob matches a path from the repository's root,
         or one of the path's parent folders.
         """
         # the indices of the parts that may have to match the next name
@@ -218,7 +218,7 @@ class Match:
     images: tuple[NameGlob, ...] = ()
 
     def takes(self, sub: Subscription) -> bool:
-        """Tell whether the rule or freeze applies to this subscription."""
+        """Return whether the rule or freeze applies to this subscription."""
         app = sub.application
         image = sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")
@@ -292,7 +292,7 @@ def no_files(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Change
 
 
 def for_some_paths(config: RepositoryConfig) -> bool:
-    """Tell whether a rule or freeze applies only to some paths."""
+    """Return whether a rule or freeze applies only to some paths."""
     parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
     return any(freeze.match.paths for freeze in parts)
 

@@ -67,7 +67,7 @@ def _template_of(text: str) -> Template:
 
 
 def wants_labels(template: str | None) -> bool:
-    """Tell whether the template prints image labels, which only a registry has."""
+    """Return whether the template prints image labels, which only a registry has."""
     return template is not None and ".Labels" in template
 
 

@@ -457,7 +457,8 @@ def test_a_revision_that_is_not_a_branch_is_reported(tmp_path: Path, below: Belo
     git(repo, "tag", "v1")
     (told,) = below.of(manifest_text("root", repo, "x", targetRevision="v1"))
     assert (
-        "the revision 'v1' is a tag, which no update can be written to" in trouble_of(told).message
+        "the revision 'v1' is a tag, but updates can only be written to a branch"
+        in trouble_of(told).message
     )
     assert trouble_of(told).hint.startswith("set targetRevision to a branch")
 

@@ -104,17 +104,17 @@ wait web --applications argocd --revision main
     --revision: 'main' is not a commit ID
     use the ID of the pushed commit, 40 hexadecimal digits
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
-    a user name for Git is given, but no password or token
-    set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file
+    a Git username is set, but no password or token
+    set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file
 IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications /tmp
-    a password or token is given, but not the server it is for
-    name the server it is for: --git-credentials-url https://git.example.com/
+    a password or token is set, but not the server it is for
+    specify the server: --git-credentials-url https://git.example.com/
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge svn
     --forge: 'svn' is not a known kind of Git host
-    write --forge NAME or --forge NAME=https://HOST; NAME is gitea, gitlab, github, bitbucket, bitbucket-server or azure
+    use --forge NAME or --forge NAME=https://HOST; NAME is gitea, gitlab, github, bitbucket, bitbucket-server or azure
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/such/file
     --forge-token-file: cannot read '/no/such/file': No such file or directory
-    name a readable file
+    specify a readable file
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --report /no/such/report.json
     --report: cannot write '/no/such/report.json': there is no folder '/no/such'
     use a path that this user can write to
@@ -163,12 +163,12 @@ def test_each_typical_mistake_gets_the_right_hint(
     ("stderr", "logins", "hint"),
     [
         ("fatal: unable to access 'https://nowhere.invalid/a/': Could not resolve host: nowhere.invalid", (),
-         "check the host name in the URL; if it is right, run it again"),
+         "check the hostname in the URL; if it is correct, run it again"),
         ("fatal: could not read Username for 'https://git.b.example'", ("https://git.a.example",),
-         ("if this server may have it, give --git-credentials-url https://git.b.example as well; if not, give another "
+         ("if this server is allowed to receive it, also pass --git-credentials-url https://git.b.example; if not, use another "
          f"login: {DOCS}/credentials.md")),
         ("fatal: unable to access 'https://h/a/': Could not resolve proxy: nope.invalid", (),
-         "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
+         "check HTTPS_PROXY, or git's http.proxy; if this server does not need a proxy, add it to NO_PROXY"),
     ],
 )  # fmt: skip
 def test_git_errors_that_name_a_server_get_a_hint(

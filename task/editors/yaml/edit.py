@@ -128,7 +128,7 @@ def shrinks(*numbers: int) -> Same:
 
 
 def holds(node: Node, data: Data) -> bool:
-    """Tell whether a node is exactly this data,
+    """Return whether a node is exactly this data,
     and every YAML reader reads its strings as strings.
     """
     if isinstance(data, bool):
@@ -224,7 +224,7 @@ def _props(tree: Tree, node: Node, start: int) -> str:
 
 
 def _quotes(tree: Tree, node: Node, text: str) -> bool:
-    """Tell whether the value needs quotes at its position.
+    """Return whether the value needs quotes at its position.
 
     It does in JSON, after `"key":`, and in flow style if it contains a colon.
     """
@@ -262,7 +262,7 @@ def alone(tree: Tree, node: Node) -> Node:
 
 
 def says(node: Node, text: str) -> bool:
-    """Tell whether a scalar, or an alias's scalar, has this text
+    """Return whether a scalar, or an alias's scalar, has this text
     and is a string for every YAML reader.
     """
     scalar = resolved(node)
@@ -511,7 +511,7 @@ def line_start(text: str, at: int) -> int:
 
 
 def only_blank(text: str, start: int, end: int) -> bool:
-    """Tell whether `text[start:end]` contains only spaces."""
+    """Return whether `text[start:end]` contains only spaces."""
     return not text[start:end].strip(" \t")
 
 
@@ -579,7 +579,7 @@ def slot(tree: Tree, node: Node) -> int:
 
 
 def quoted_keys(tree: Tree, node: Node) -> bool:
-    """Tell whether the keys around the node are double-quoted, as in JSON."""
+    """Return whether the keys around the node are double-quoted, as in JSON."""
     for parent in tree.ancestors(node):
         if parent.kind == "mapping" and parent.children:
             return parent.style == "{" and parent.children[0].style == '"'

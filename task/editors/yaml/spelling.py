@@ -45,7 +45,7 @@ STRING = "tag:yaml.org,2002:str"
 
 
 def looks_typed(text: str) -> bool:
-    """Tell whether any YAML reader reads the plain scalar `text`
+    """Return whether any YAML reader reads the plain scalar `text`
     as something other than a string.
     """
     if text[:1] in _NUMERIC:
@@ -61,14 +61,14 @@ def looks_typed(text: str) -> bool:
 
 
 def plain_safe(text: str) -> bool:
-    """Tell whether every YAML 1.1 and 1.2 reader reads an unquoted `text` as the same string,
+    """Return whether every YAML 1.1 and 1.2 reader reads an unquoted `text` as the same string,
     in any context.
     """
     return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
 
 
 def sound(node: Node) -> bool:
-    """Tell whether every YAML reader reads this scalar as a string."""
+    """Return whether every YAML reader reads this scalar as a string."""
     if node.kind != "scalar":
         return False
     if node.tag:

@@ -124,7 +124,7 @@ def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
 
 
 def is_merge(key: Node) -> bool:
-    """Tell whether a key is the merge key `<<`."""
+    """Return whether a key is the merge key `<<`."""
     return key.kind == "scalar" and key.value == "<<" and not key.style
 
 

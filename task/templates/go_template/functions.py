@@ -70,7 +70,7 @@ def named(value: object) -> str:
 
 
 def truth(value: object) -> bool:
-    """Tell whether `if` treats a value as true: any value except the empty value of its type.
+    """Return whether `if` treats a value as true: any value except the empty value of its type.
 
     A struct is always true.
     """
@@ -97,7 +97,7 @@ def _go_equal(value: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> bool:
-    """Tell whether Go can compare the value: not a list, a map, or a struct that contains one."""
+    """Return whether Go can compare the value: not a list, a map, or a struct that contains one."""
     return all(map(_comparable, value.values())) if named(value) == "struct" else bool(kind(value))
 
 
