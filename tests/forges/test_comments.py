@@ -142,7 +142,9 @@ def test_a_comment_on_a_missing_pull_request_is_an_error(said: Said) -> None:
 @pytest.mark.parametrize(
     ("kind", "error"), [("unauthorized", CredentialsError), ("down", UnreachableError)]
 )
-def test_login_and_server_failures_do_not_show_the_token(said: Said, kind: str, error: type[TaskError]) -> None:
+def test_login_and_server_failures_do_not_show_the_token(
+    said: Said, kind: str, error: type[TaskError]
+) -> None:
     said.server.fail(said.server.refusal(kind), times=3)
     with pytest.raises(error) as caught:
         said.put(text("1.0"))

@@ -160,7 +160,9 @@ URLS = [
 
 
 @pytest.mark.parametrize(("url", "where", "project", "web"), URLS, ids=[row[0] for row in URLS])
-def test_repository_urls_map_to_their_forge(url: str, where: tuple[str, str, str], project: tuple[str, ...], web: str) -> None:
+def test_repository_urls_map_to_their_forge(
+    url: str, where: tuple[str, str, str], project: tuple[str, ...], web: str
+) -> None:
     place = place_of(url)
     assert place is not None
     assert (place.forge, place.host, place.api) == where
@@ -221,7 +223,9 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("known", "url", "api", "project"), OTHER)
-def test_repository_urls_on_known_servers_map_to_their_api(known: tuple[str, str], url: str, api: str, project: str) -> None:
+def test_repository_urls_on_known_servers_map_to_their_api(
+    known: tuple[str, str], url: str, api: str, project: str
+) -> None:
     place = place_of(url, [Known(*known)])
     assert place is not None
     assert (place.api, "/".join(place.project)) == (api, project)
@@ -401,5 +405,7 @@ def test_each_forge_has_a_compare_page(url: str, compare: str) -> None:
         ({"CI_SERVER_URL": "git.example.com"}, ()),
     ],
 )
-def test_the_server_of_the_ci_system_is_a_known_forge(environ: dict[str, str], known: tuple[Known, ...]) -> None:
+def test_the_server_of_the_ci_system_is_a_known_forge(
+    environ: dict[str, str], known: tuple[Known, ...]
+) -> None:
     assert known_to(environ) == known

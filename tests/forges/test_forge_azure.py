@@ -41,7 +41,9 @@ def test_every_scenario_works_on_azure_devops(play: Callable[[World], None], wor
         ("me", "eyJ0eXAi.eyJuYW1l.c2ln", "Bearer eyJ0eXAi.eyJuYW1l.c2ln"),
     ],
 )
-def test_each_token_is_sent_in_the_matching_authorization_header(user: str, secret: str, header: str, world: World) -> None:
+def test_each_token_is_sent_in_the_matching_authorization_header(
+    user: str, secret: str, header: str, world: World
+) -> None:
     assert AzureClient(Reach(world.place, ForgeToken(Secret(secret), user)), "").login() == {
         "Authorization": header
     }
@@ -82,7 +84,9 @@ def test_a_sign_in_page_is_reported_as_a_wrong_token(
     completes(world, wanted)
 
 
-def test_the_token_is_not_sent_to_a_sign_in_page_on_another_host(world: World, server: Server) -> None:
+def test_the_token_is_not_sent_to_a_sign_in_page_on_another_host(
+    world: World, server: Server
+) -> None:
     with serving(Server()) as other:
         server.fail(Reply(302, SIGN_IN, (("Location", f"{other.url}/_signin"),)))
         other.fail(Reply(200, {"value": []}))

@@ -25,7 +25,9 @@ def world(server: Server) -> World:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_every_scenario_works_on_bitbucket_cloud(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_bitbucket_cloud(
+    play: Callable[[World], None], world: World
+) -> None:
     play(world)
 
 
@@ -37,7 +39,9 @@ def test_every_scenario_works_on_bitbucket_cloud(play: Callable[[World], None], 
         ("me@example.com", "Basic bWVAZXhhbXBsZS5jb206czNjcmV0"),
     ],
 )
-def test_each_token_is_sent_in_the_matching_authorization_header(user: str, header: str, world: World) -> None:
+def test_each_token_is_sent_in_the_matching_authorization_header(
+    user: str, header: str, world: World
+) -> None:
     reach = Reach(world.place, ForgeToken(Secret("s3cret"), user))
     assert CloudClient(reach, "").login() == {"Authorization": header}
 
@@ -63,9 +67,7 @@ def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server
     assert reviewer in done.note
 
 
-def test_refused_reviewers_do_not_prevent_the_pull_request(
-    world: World, server: Server
-) -> None:
+def test_refused_reviewers_do_not_prevent_the_pull_request(world: World, server: Server) -> None:
     done = world.propose(replace(world.push("1.1"), reviewers=("bob",)))
     assert server.open[0].reviewers == []
     assert "is the author" in done.note
@@ -137,7 +139,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_older_build_lets_the_newer_build_open_the_pull_request(world: World, server: Server) -> None:
+def test_an_older_build_lets_the_newer_build_open_the_pull_request(
+    world: World, server: Server
+) -> None:
     older, newer = world.push("1.1"), world.push("1.2")
 
     def open_it(_request: Request) -> None:

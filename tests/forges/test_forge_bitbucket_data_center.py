@@ -25,7 +25,9 @@ def world(server: Server) -> World:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_every_scenario_works_on_bitbucket_data_center(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_bitbucket_data_center(
+    play: Callable[[World], None], world: World
+) -> None:
     play(world)
 
 
@@ -37,7 +39,9 @@ def test_every_scenario_works_on_bitbucket_data_center(play: Callable[[World], N
         ("deployer", "Basic ZGVwbG95ZXI6czNjcmV0"),
     ],
 )
-def test_each_token_is_sent_in_the_matching_authorization_header(user: str, header: str, world: World) -> None:
+def test_each_token_is_sent_in_the_matching_authorization_header(
+    user: str, header: str, world: World
+) -> None:
     reach = Reach(world.place, ForgeToken(Secret("s3cret"), user))
     assert DataCenterClient(reach, "").login() == {"Authorization": header}
 

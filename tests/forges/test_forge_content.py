@@ -111,7 +111,9 @@ def test_a_long_title_is_truncated(title: str, cut: str) -> None:
         ("Update web", "other\n", False),
     ],
 )
-def test_equal_titles_and_bodies_ignore_surrounding_whitespace(title: str, body: str, alike: bool) -> None:
+def test_equal_titles_and_bodies_ignore_surrounding_whitespace(
+    title: str, body: str, alike: bool
+) -> None:
     assert same(Proposed("", "1", "open", title, body), WANTED) is alike
 
 
@@ -125,7 +127,9 @@ def test_equal_titles_and_bodies_ignore_surrounding_whitespace(title: str, body:
         ("", "", "c", False),
     ],
 )
-def test_a_body_changed_by_another_build_is_overtaken(found: str, now: str, ours: str, answer: bool) -> None:
+def test_a_body_changed_by_another_build_is_overtaken(
+    found: str, now: str, ours: str, answer: bool
+) -> None:
     bodies = [
         f"[//]: # (image-update-commit: {one * 40})" if one else "" for one in (found, now, ours)
     ]
@@ -146,7 +150,9 @@ def test_a_body_changed_by_another_build_is_overtaken(found: str, now: str, ours
         (None, ("a",), ""),
     ],
 )
-def test_dig_gives_nested_values_as_text(value: Any, names: tuple[str | int, ...], text: str) -> None:
+def test_dig_gives_nested_values_as_text(
+    value: Any, names: tuple[str | int, ...], text: str
+) -> None:
     assert dig(value, *names) == text
 
 

@@ -98,7 +98,9 @@ def test_the_newest_pull_request_is_found_among_many_others(world: World, server
     assert (found.number, found.state) == (second.number, "open")
 
 
-def test_a_base_with_a_slash_works_behind_a_proxy_that_rejects_slashes(world: World, server: Server) -> None:
+def test_a_base_with_a_slash_works_behind_a_proxy_that_rejects_slashes(
+    world: World, server: Server
+) -> None:
     server.branches["release/1.0"] = "b" * 40
     wanted = replace(world.push("1.1"), base="release/1.0")
     first = world.propose(wanted)
@@ -203,7 +205,9 @@ def test_an_update_keeps_the_draft_state(world: World, server: Server) -> None:
         ({"allow_merge_commits": False}, "squash"),
     ],
 )
-def test_auto_merge_uses_an_allowed_merge_style(world: World, server: Server, settings: dict[str, object], style: str) -> None:
+def test_auto_merge_uses_an_allowed_merge_style(
+    world: World, server: Server, settings: dict[str, object], style: str
+) -> None:
     server.settings.update(settings)
     wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
@@ -242,9 +246,7 @@ def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: S
 @pytest.mark.parametrize(
     ("reason", "said"), [("forbidden", "not allowed"), ("draft", "Work in progress")]
 )
-def test_refused_auto_merge_is_noted(
-    world: World, server: Server, reason: str, said: str
-) -> None:
+def test_refused_auto_merge_is_noted(world: World, server: Server, reason: str, said: str) -> None:
     server.checks = reason if reason == "forbidden" else "pending"
     done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)

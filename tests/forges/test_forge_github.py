@@ -82,9 +82,7 @@ def test_refused_labels_are_noted(world: World, server: Server) -> None:
     assert "Resource not accessible" in done.note
 
 
-def test_a_rerun_adds_labels_that_a_server_failure_prevented(
-    world: World, server: Server
-) -> None:
+def test_a_rerun_adds_labels_that_a_server_failure_prevented(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), labels=("deploy",))
     server.fail(server.refusal("down"), "POST", "/labels", times=9)
     with pytest.raises(UnreachableError):
@@ -116,7 +114,9 @@ def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
         ({"allow_merge_commit": False, "allow_squash_merge": False}, "REBASE"),
     ],
 )
-def test_auto_merge_uses_an_allowed_merge_method(world: World, server: Server, settings: dict[str, bool], method: str) -> None:
+def test_auto_merge_uses_an_allowed_merge_method(
+    world: World, server: Server, settings: dict[str, bool], method: str
+) -> None:
     server.settings.update(settings)
     wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
@@ -240,7 +240,9 @@ def test_status_403_with_a_rate_limit_is_retried_or_reported(
     assert world.propose(wanted).state == "open"
 
 
-def test_a_workflow_without_permission_for_pull_requests_has_a_hint(world: World, server: Server) -> None:
+def test_a_workflow_without_permission_for_pull_requests_has_a_hint(
+    world: World, server: Server
+) -> None:
     said = "GitHub Actions is not permitted to create or approve pull requests."
     server.fail(Reply(403, {"message": said}), "POST")
     with pytest.raises(RepositoryError) as caught:

@@ -78,7 +78,9 @@ def test_a_waiting_pull_request_needs_no_queue_request(world: World, server: Ser
     assert [one.path for one in server.seen] == [f"/api/v3/repos/{NAME}/pulls"]
 
 
-def test_a_pull_request_that_cannot_rejoin_is_retried_by_the_next_run(world: World, server: Server) -> None:
+def test_a_pull_request_that_cannot_rejoin_is_retried_by_the_next_run(
+    world: World, server: Server
+) -> None:
     server.auto_merge, server.queue = "ready", True
     wanted = replace(world.push("1.1"), auto_merge=True)
     world.propose(wanted)
@@ -101,7 +103,9 @@ def test_a_newer_build_joins_the_queue_again(world: World, server: Server) -> No
     assert server.queued == {1}
 
 
-def test_a_pull_request_without_auto_merge_does_not_rejoin_the_queue(world: World, server: Server) -> None:
+def test_a_pull_request_without_auto_merge_does_not_rejoin_the_queue(
+    world: World, server: Server
+) -> None:
     server.auto_merge, server.queue = "ready", True
     wanted = replace(world.push("1.1"), auto_merge=True)
     world.propose(wanted)

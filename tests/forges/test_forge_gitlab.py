@@ -143,7 +143,9 @@ def test_refused_auto_merge_is_noted(
     assert "GitLab cannot merge" in done.note
 
 
-def test_the_merge_commit_of_a_fast_forward_is_the_head_commit(world: World, server: Server) -> None:
+def test_the_merge_commit_of_a_fast_forward_is_the_head_commit(
+    world: World, server: Server
+) -> None:
     done = world.propose(world.push("1.1"))
     server.merge(done.number)
     server.pulls[0].merge_commit = ""
@@ -195,7 +197,9 @@ def test_each_merge_train_answer_has_a_matching_note(
 
 
 @pytest.mark.parametrize("pipeline", ["running", "passed"])
-def test_a_newer_build_joins_the_merge_train_again(world: World, server: Server, pipeline: str) -> None:
+def test_a_newer_build_joins_the_merge_train_again(
+    world: World, server: Server, pipeline: str
+) -> None:
     server.trains, server.pipeline = True, pipeline
     for build in ("1.1", "1.2"):
         assert world.propose(replace(world.push(build), auto_merge=True)).note == ""

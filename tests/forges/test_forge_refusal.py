@@ -54,7 +54,9 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("status", "kind", "code", "said"), STATUSES)
-def test_each_refused_status_has_a_matching_error(status: int, kind: type[TaskError], code: Exit, said: str) -> None:
+def test_each_refused_status_has_a_matching_error(
+    status: int, kind: type[TaskError], code: Exit, said: str
+) -> None:
     error = refused(status, {"message": "its words"})
     assert (type(error), error.exit) == (kind, code)
     assert said in error.message

@@ -216,7 +216,9 @@ def test_hostile_texts_are_shown_as_code(text: str) -> None:
 
 
 @given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
-def test_any_text_leaves_the_mark_readable_and_the_length_limited(value: str, text: str, forge: str) -> None:
+def test_any_text_leaves_the_mark_readable_and_the_length_limited(
+    value: str, text: str, forge: str
+) -> None:
     apps = [changes_of(change(new=value, old=value), name=value)]
     shown = body(Content(apps, text, value, f"https://x.example/{value}", commit=COMMIT), forge)
     assert described(shown) == COMMIT

@@ -77,7 +77,9 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("orphan", "main", "unrelated"),
     ],
 )
-def test_the_order_of_two_commits_follows_their_ancestry(repo: Path, old: str, new: str, expected: str) -> None:
+def test_the_order_of_two_commits_follows_their_ancestry(
+    repo: Path, old: str, new: str, expected: str
+) -> None:
     ids = [git(repo, "rev-parse", name) for name in (old, new)]
     assert shown(order(repo, *ids)) == (expected, "")
     assert shown(order(repo, ids[0].upper(), f" {ids[1][:12]}\n")) == (expected, "")
@@ -169,7 +171,9 @@ def test_a_shallow_server_may_leave_the_order_unknown(repo: Path, tmp_path: Path
         ("main", "", "is not a commit id"),
     ],
 )
-def test_the_order_of_missing_or_invalid_commits_is_unknown(repo: Path, old: str, new: str, why: str) -> None:
+def test_the_order_of_missing_or_invalid_commits_is_unknown(
+    repo: Path, old: str, new: str, why: str
+) -> None:
     ids = [git(repo, "rev-parse", name) if name == "main" else name for name in (old, new)]
     found = order(repo, *ids)
     assert found.order == "unknown"

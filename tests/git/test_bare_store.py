@@ -92,7 +92,9 @@ def test_files_are_read_byte_for_byte(store: BareRepository, path: str) -> None:
         ("lfs.yaml", "kept in Git LFS"),
     ],
 )
-def test_an_unreadable_file_states_its_problem(store: BareRepository, path: str, problem: str) -> None:
+def test_an_unreadable_file_states_its_problem(
+    store: BareRepository, path: str, problem: str
+) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File("", problem=problem)}
 
 
@@ -115,7 +117,9 @@ def test_files_after_a_large_file_are_read_correctly(store: BareRepository) -> N
     ],
 )
 @pytest.mark.parametrize("want", ["exists", "text"])
-def test_a_snapshot_has_the_mode_of_each_file(store: BareRepository, path: str, mode: str, want: str) -> None:
+def test_a_snapshot_has_the_mode_of_each_file(
+    store: BareRepository, path: str, mode: str, want: str
+) -> None:
     file = store.snapshot("main", [Place(path, want)]).files[path]  # type: ignore[arg-type]
     assert file.mode == mode
     assert bool(file.text) is (want == "text" and mode.startswith("100"))
@@ -140,7 +144,9 @@ def test_a_snapshot_names_a_parent_that_is_not_a_folder(
     "path", ["none.yaml", "none/none.yaml", "apps/none/none.yaml", "apps/web/none.yaml"]
 )
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_a_missing_path_is_absent_from_the_snapshot(store: BareRepository, path: str, want: str) -> None:
+def test_a_missing_path_is_absent_from_the_snapshot(
+    store: BareRepository, path: str, want: str
+) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {}  # type: ignore[arg-type]
 
 
@@ -165,7 +171,9 @@ def test_a_snapshot_of_a_tree_includes_manifests_in_subfolders(store: BareReposi
 
 @pytest.mark.parametrize("path", ["apps/web/values.yaml", "apps/run.yaml"])
 @pytest.mark.parametrize("want", ["folder", "tree"])
-def test_a_snapshot_of_a_folder_that_is_a_file_has_that_file(store: BareRepository, path: str, want: str) -> None:
+def test_a_snapshot_of_a_folder_that_is_a_file_has_that_file(
+    store: BareRepository, path: str, want: str
+) -> None:
     files = store.snapshot("main", [Place(path, want)]).files  # type: ignore[arg-type]
     assert list(files) == [path]
     assert files[path].text
@@ -408,7 +416,9 @@ def test_a_sha256_repository_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "environ", [{"HOME": "/nonexistent"}, {"HOME": ""}, {"XDG_CONFIG_HOME": "/nonexistent"}]
 )
-def test_a_repository_can_be_read_with_an_unusable_home(repo: Path, environ: Mapping[str, str]) -> None:
+def test_a_repository_can_be_read_with_an_unusable_home(
+    repo: Path, environ: Mapping[str, str]
+) -> None:
     with BareRepository(door(**environ), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
@@ -419,7 +429,9 @@ def test_a_repository_can_be_read_without_a_home(repo: Path) -> None:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
 
-def test_the_git_configuration_of_the_user_does_not_change_the_result(repo: Path, tmp_path: Path) -> None:
+def test_the_git_configuration_of_the_user_does_not_change_the_result(
+    repo: Path, tmp_path: Path
+) -> None:
     (tmp_path / ".gitconfig").write_text(
         '[remote "origin"]\n\turl = /nonexistent\n[remote "image-update"]\n\tfetch = +refs/*:refs/*\n'
         "[core]\n\thooksPath = /nonexistent\n\tautocrlf = true\n[fetch]\n\tprune = true\n[color]\n\tui = always\n"

@@ -79,7 +79,9 @@ def test_a_change_is_read_and_pushed_over_http(server: GitServer, repo: Path) ->
 
 
 @pytest.mark.usefixtures("large")
-def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(server: GitServer, repo: Path) -> None:
+def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
+    server: GitServer, repo: Path
+) -> None:
     """One push more asks what both sides have; where nothing moved, nobody pays for that."""
     asked = []
     for head, moves in (("quiet", False), ("bot", True)):
@@ -116,7 +118,9 @@ def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, re
         ("reader:read", RepositoryError, "does not permit this"),
     ],
 )
-def test_missing_wrong_and_read_only_logins_are_reported_without_the_secret(server: GitServer, login: str, error: type[TaskError], words: str) -> None:
+def test_missing_wrong_and_read_only_logins_are_reported_without_the_secret(
+    server: GitServer, login: str, error: type[TaskError], words: str
+) -> None:
     server.logins = {"bot": "right", "reader": "read"}
     server.readers = {"reader"}
     url = with_login(server, login) if login else server.url + "repo.git"
@@ -140,7 +144,9 @@ def test_a_login_is_not_sent_to_another_server(server: GitServer, repo: Path) ->
     assert repo.exists()
 
 
-def test_the_credential_helper_of_the_user_is_used(server: GitServer, repo: Path, tmp_path: Path) -> None:
+def test_the_credential_helper_of_the_user_is_used(
+    server: GitServer, repo: Path, tmp_path: Path
+) -> None:
     server.logins["bot"] = "right"
     (tmp_path / ".gitconfig").write_text("[credential]\n\thelper = store\n")
     (tmp_path / ".git-credentials").write_text(

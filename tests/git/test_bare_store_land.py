@@ -331,7 +331,9 @@ exec {shutil.which("git")} "$@"
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_a_push_whose_git_process_is_killed_lands_exactly_once(repo: Path, tmp_path: Path, landed: bool) -> None:
+def test_a_push_whose_git_process_is_killed_lands_exactly_once(
+    repo: Path, tmp_path: Path, landed: bool
+) -> None:
     """As the kernel does when the memory of the step is used up."""
     with open_store(repo, **killing(tmp_path, "push", landed=landed)) as store:
         landing = store.land(change(read(store)))
@@ -340,7 +342,9 @@ def test_a_push_whose_git_process_is_killed_lands_exactly_once(repo: Path, tmp_p
 
 
 @pytest.mark.parametrize("command", ["fetch", "fast-import", "cat-file"])
-def test_a_git_process_killed_before_the_push_leaves_the_branch_unchanged(repo: Path, tmp_path: Path, command: str) -> None:
+def test_a_git_process_killed_before_the_push_leaves_the_branch_unchanged(
+    repo: Path, tmp_path: Path, command: str
+) -> None:
     with (
         open_store(repo, **killing(tmp_path, command, landed=False)) as store,
         pytest.raises(UnreachableError),
@@ -421,7 +425,9 @@ def test_a_head_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> No
     assert tip(repo, "bot") == base
 
 
-def test_a_head_branch_created_by_another_run_is_not_overwritten(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_branch_created_by_another_run_is_not_overwritten(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")
         git(repo, "update-ref", "refs/heads/bot", tip(repo))

@@ -44,7 +44,9 @@ def test_a_change_is_read_and_pushed_over_ssh(tmp_path: Path, url: str) -> None:
         ("ssh: connect to host example.com port 22: Connection refused", UnreachableError),
     ],
 )
-def test_ssh_failures_have_the_matching_error_type(tmp_path: Path, words: str, error: type[TaskError]) -> None:
+def test_ssh_failures_have_the_matching_error_type(
+    tmp_path: Path, words: str, error: type[TaskError]
+) -> None:
     git_door = door(tmp_path, f"echo '{words}' >&2; exit 255")
     with BareRepository(git_door, "git@example.com:x.git") as store, pytest.raises(error) as caught:
         store.snapshot("main", [])

@@ -89,7 +89,9 @@ def branches(repo: Path) -> list[str]:
     return git(repo, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
 
 
-def test_the_api_commits_files_and_message_to_the_base_branch(server: CommittingGitHub, repo: Path) -> None:
+def test_the_api_commits_files_and_message_to_the_base_branch(
+    server: CommittingGitHub, repo: Path
+) -> None:
     with opened(server) as store:
         snapshot = read(store)
         files = {"a.yaml": File("new\n"), "b.yaml": File("", ""), "c/ü.yaml": File("é\r\n")}
@@ -125,7 +127,9 @@ def test_a_stale_head_is_a_lost_race(server: CommittingGitHub, repo: Path) -> No
     assert (commits(repo), show(repo, "main", "b.yaml")) == (3, "theirs\n")
 
 
-def test_a_new_head_branch_starts_at_the_tip_of_the_base(server: CommittingGitHub, repo: Path) -> None:
+def test_a_new_head_branch_starts_at_the_tip_of_the_base(
+    server: CommittingGitHub, repo: Path
+) -> None:
     with opened(server) as store:
         landing = store.land(change(read(store), HEAD, head_commit=""))
     assert git(repo, "rev-parse", HEAD) == landing.commit
@@ -315,7 +319,9 @@ def test_a_rate_limited_commit_is_retried(server: CommittingGitHub, repo: Path) 
     assert (commits(repo), len(server.seen)) == (2, 2)
 
 
-def test_a_refused_branch_move_leaves_no_temporary_branch(server: CommittingGitHub, repo: Path) -> None:
+def test_a_refused_branch_move_leaves_no_temporary_branch(
+    server: CommittingGitHub, repo: Path
+) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
     server.refuses_moves = "Cannot force-push to this branch"
     with opened(server) as store:
@@ -376,7 +382,9 @@ def test_our_query_matches_the_schema_of_github() -> None:
     assert "name" in invalid(REPOSITORY, {"owner": "a"})
 
 
-def test_a_head_branch_that_cannot_be_created_is_a_repository_error(server: CommittingGitHub, repo: Path) -> None:
+def test_a_head_branch_that_cannot_be_created_is_a_repository_error(
+    server: CommittingGitHub, repo: Path
+) -> None:
     server.fail(Reply(422, {"message": "Reference update failed"}), end="/git/refs")
     with opened(server) as store, pytest.raises(RepositoryError, match="make the branch"):
         store.land(replace(change(read(store), HEAD), head_commit=""))

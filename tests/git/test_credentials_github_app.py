@@ -85,7 +85,9 @@ def test_the_api_is_reached_through_the_proxy_in_the_argo_cd_secret(
         assert bool(proxy.seen) is used
 
 
-def test_the_signed_json_web_token_matches_the_github_documentation(tmp_path: Path, key: Path) -> None:
+def test_the_signed_json_web_token_matches_the_github_documentation(
+    tmp_path: Path, key: Path
+) -> None:
     head, claims, signature = (
         signed(App("12", "34", Secret(key.read_text()), ""), 1000).reveal().split(".")
     )

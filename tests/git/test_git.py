@@ -157,7 +157,9 @@ def test_a_missing_git_program_is_a_usage_error(tmp_path: Path) -> None:
         door(PATH=str(tmp_path)).run("version")
 
 
-def test_a_process_killed_before_it_becomes_git_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_killed_before_it_becomes_git_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(UnreachableError, match="git version was killed by signal 9"):
         door().run("version")
@@ -246,7 +248,9 @@ def test_ssh_runs_in_batch_mode() -> None:
     assert "BatchMode=yes" in ssh_command(Git(os.environ))
 
 
-def test_the_ssh_command_of_the_user_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ssh_command_of_the_user_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".gitconfig").write_text("[core]\n\tsshCommand = ssh -F mine\n")
     assert Git({**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}).ssh_environment(
         "git@host:x"

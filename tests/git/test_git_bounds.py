@@ -235,7 +235,9 @@ def test_a_reader_that_died_is_reported_and_replaced(tmp_path: Path) -> None:
         assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
 
 
-def test_the_total_size_of_files_in_a_snapshot_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_files_in_a_snapshot_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of them may be read; a pack of a few megabytes holds thousands."""
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})

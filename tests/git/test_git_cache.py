@@ -159,7 +159,9 @@ def test_four_concurrent_runs_share_a_cache(repo: Path, tmp_path: Path, whole: b
     assert not list(cache.rglob("*.tmp"))
 
 
-def test_old_packs_are_removed_from_the_cache(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_packs_are_removed_from_the_cache(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.git.repository.bare_folder._MOST", 4)
     for number in range(5):
         land(repo, tmp_path / "cache", f"{number}\n")

@@ -95,7 +95,9 @@ def test_the_workflow_token_is_not_used_if_the_user_has_a_credential_helper() ->
         ("http://git.example.com", "https://git.example.com/x.git", False),
     ],
 )
-def test_a_token_is_sent_only_to_urls_within_its_scope(tmp_path: Path, scope: str, url: str, sent: bool) -> None:
+def test_a_token_is_sent_only_to_urls_within_its_scope(
+    tmp_path: Path, scope: str, url: str, sent: bool
+) -> None:
     assert filled(access(TOKEN, git_credentials_url=(scope,)), url, tmp_path) == (
         "t0ken" if sent else ""
     )

@@ -395,7 +395,9 @@ def test_rejections_due_to_a_lost_race_are_recognized(reason: str, stderr: str) 
 
 
 @pytest.mark.parametrize(("kind", "reason", "stderr"), REFUSALS)
-def test_each_refused_push_has_a_matching_error(kind: type[TaskError], reason: str, stderr: str) -> None:
+def test_each_refused_push_has_a_matching_error(
+    kind: type[TaskError], reason: str, stderr: str
+) -> None:
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind
 
 

@@ -106,7 +106,9 @@ def test_the_order_is_unknown_for_a_source_repository_of_another_user(tmp_path: 
 
 @ROOT_ONLY
 @pytest.mark.parametrize("configured", [True, False])
-def test_safe_directories_count_unless_git_configuration_is_disabled(tmp_path: Path, configured: bool) -> None:
+def test_safe_directories_count_unless_git_configuration_is_disabled(
+    tmp_path: Path, configured: bool
+) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     give_away(repo)
     said = {

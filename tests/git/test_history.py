@@ -199,7 +199,9 @@ def test_a_history_is_fetched_only_as_far_as_it_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth_of_tree_filters", ["0", "100"])
-def test_reading_a_history_fetches_no_other_files(tmp_path: Path, depth_of_tree_filters: str) -> None:
+def test_reading_a_history_fetches_no_other_files(
+    tmp_path: Path, depth_of_tree_filters: str
+) -> None:
     """Also on a server that refuses filters of trees, as GitHub does."""
     repo = long_history(tmp_path, 400, 50)
     git(repo, "config", "uploadpackfilter.tree.maxDepth", depth_of_tree_filters)

@@ -120,7 +120,9 @@ def creds_init(scene: Scene, web: Nginx) -> None:
     scene.file("home/.git-credentials", f"https://{USER}:{SECRETS[1]}@localhost:{web.tls}\n")
 
 
-def test_credentials_that_tekton_puts_into_the_home_folder_are_used(scene: Scene, web: Nginx) -> None:
+def test_credentials_that_tekton_puts_into_the_home_folder_are_used(
+    scene: Scene, web: Nginx
+) -> None:
     creds_init(scene, web)
     result = scene.run(web.url(scene.name))
     assert (result.code, scene.landed()) == (0, True), result.stderr
@@ -133,7 +135,9 @@ def test_no_git_config_ignores_the_credentials_in_the_home_folder(scene: Scene, 
     assert not scene.landed()
 
 
-def test_the_credential_helper_of_the_user_does_not_store_our_password(scene: Scene, web: Nginx) -> None:
+def test_the_credential_helper_of_the_user_does_not_store_our_password(
+    scene: Scene, web: Nginx
+) -> None:
     scene.file("home/.gitconfig", "[credential]\n\thelper = store\n")
     assert scene.run(web.url(scene.name), *password(scene, web)).code == 0
     assert sorted(path.name for path in scene.home.iterdir()) == [".gitconfig"]
@@ -193,7 +197,9 @@ def test_a_redirect_does_not_carry_the_password_to_another_server(scene: Scene, 
     assert "Basic" not in said
 
 
-def test_a_password_is_sent_over_plain_http_only_if_the_url_is_named(scene: Scene, web: Nginx) -> None:
+def test_a_password_is_sent_over_plain_http_only_if_the_url_is_named(
+    scene: Scene, web: Nginx
+) -> None:
     url = web.url(scene.name, "http")
     more = password(scene, web)
     assert scene.run(url, *more).code == 4
@@ -341,7 +347,9 @@ def test_a_changed_host_key_is_a_credentials_error(scene: Scene, ssh: Sshd) -> N
     assert "host key has changed" in told
 
 
-def test_a_key_that_the_server_does_not_accept_is_a_credentials_error(scene: Scene, ssh: Sshd) -> None:
+def test_a_key_that_the_server_does_not_accept_is_a_credentials_error(
+    scene: Scene, ssh: Sshd
+) -> None:
     more = ("--ssh-key-file", ssh.stranger, "--ssh-host-key", ssh.host_key)
     code, rule, told = problem(scene.run(ssh.url(scene.repo), *more))
     assert (code, rule) == (4, "credentials")
@@ -377,7 +385,9 @@ def test_the_unauthenticated_git_protocol_is_refused(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("way", ["https", "ssh"])
-def test_no_process_argument_contains_a_secret(scene: Scene, web: Nginx, ssh: Sshd, way: str) -> None:
+def test_no_process_argument_contains_a_secret(
+    scene: Scene, web: Nginx, ssh: Sshd, way: str
+) -> None:
     strace, trace = needs("strace"), scene.folder / "trace"
     url, more = (
         (web.url(scene.name), password(scene, web))

@@ -122,7 +122,9 @@ def test_a_local_command_has_a_separate_timeout() -> None:
 
 
 @pytest.mark.parametrize("script", ["sleep 0.3", "true"])
-def test_commands_end_on_systems_without_process_handles(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def test_commands_end_on_systems_without_process_handles(
+    monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     assert Git(os.environ).run("-c", f"alias.nap=!{script}; echo done", "nap").out == b"done\n"
     with pytest.raises(GitEnded, match="git"):
@@ -136,7 +138,9 @@ def test_a_process_that_ignores_signals_is_killed() -> None:
         )
 
 
-def test_the_number_of_bytes_moved_is_unknown_without_process_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_bytes_moved_is_unknown_without_process_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert bytes_moved(os.getsid(0)) is not None
     monkeypatch.setattr(os, "listdir", lambda _folder: [])
     assert bytes_moved(os.getsid(0)) is None

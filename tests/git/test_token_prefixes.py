@@ -44,7 +44,9 @@ REST = "0123456789abcdefSECRET"
         ("GHP_", "GitLab", ""),
     ],
 )
-def test_a_token_prefix_of_another_forge_is_reported_without_the_token(token: str, runs: str, said: str) -> None:
+def test_a_token_prefix_of_another_forge_is_reported_without_the_token(
+    token: str, runs: str, said: str
+) -> None:
     found = wrong_issuer(Secret(token + REST), "git.example.com", runs)
     assert said in found
     assert bool(said) == bool(found)
@@ -87,7 +89,9 @@ USUAL = "check the user name and the password or token given for this server"
         ),
     ],
 )
-def test_a_refused_login_with_a_token_of_another_forge_has_a_hint(stderr: str, token: str, hint: str) -> None:
+def test_a_refused_login_with_a_token_of_another_forge_has_a_hint(
+    stderr: str, token: str, hint: str
+) -> None:
     error = failure(
         stderr,
         "https://gitlab.example.com/acme/deploy@main",

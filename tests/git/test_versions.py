@@ -90,9 +90,7 @@ def test_a_file_that_was_replaced_by_a_folder_has_no_versions(tmp_path: Path) ->
 
 @pytest.mark.servers
 @pytest.mark.parametrize("allowed", ["true", "false"])
-def test_versions_are_read_over_http_with_and_without_filters(
-    tmp_path: Path, allowed: str
-) -> None:
+def test_versions_are_read_over_http_with_and_without_filters(tmp_path: Path, allowed: str) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "large": "x" * 100_000})
     for number in range(2, 5):
         commit(repo, {"a": str(number)})

@@ -35,7 +35,9 @@ def auth(text: str) -> str:
         ({"username": "ci"}, None),
     ],
 )
-def test_logins_are_read_from_docker_config_entries(entry: Any, expected: tuple[str, ...] | None) -> None:
+def test_logins_are_read_from_docker_config_entries(
+    entry: Any, expected: tuple[str, ...] | None
+) -> None:
     login = parse_docker_config(json.dumps({"auths": {"reg.example": entry}}), "here").logins.get(
         "reg.example"
     )

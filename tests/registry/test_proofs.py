@@ -808,9 +808,7 @@ def test_the_workflow_must_belong_to_the_source_repository() -> None:
         (f"{WEB}/{RELEASE}", "", ""),
     ],
 )
-def test_the_workflow_name_ends_before_the_ref(
-    config: str, ref: str, expected: str
-) -> None:
+def test_the_workflow_name_ends_before_the_ref(config: str, ref: str, expected: str) -> None:
     """`release.yml@x.yml` passed for `release.yml`."""
     found = of_certificate(GITHUB, {**workflow(), "14": ref, "18": config})
     assert found.workflow == expected

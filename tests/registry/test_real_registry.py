@@ -161,7 +161,9 @@ def test_a_registry_is_accessed_with_a_password(locked: Real) -> None:
 
 
 @pytest.mark.parametrize("login", [None, (USER, "wrong")])
-def test_a_missing_or_wrong_password_is_an_access_error(locked: Real, login: tuple[str, str] | None) -> None:
+def test_a_missing_or_wrong_password_is_an_access_error(
+    locked: Real, login: tuple[str, str] | None
+) -> None:
     error = answer(registry(login, locked.name), f"{locked.name}/acme/api:1", "digest").error
     assert type(error) is RegistryAccessError
     assert "wrong" not in error.message

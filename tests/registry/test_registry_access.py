@@ -180,7 +180,9 @@ def test_a_hostile_token_server_does_not_affect_other_registries(
 @pytest.mark.parametrize(
     "life", [{}, {"expires_in": 1}, {"expires_in": 3600, "issued_at": "x"}, {"expires_in": None}]
 )
-def test_a_token_named_access_token_is_accepted(server: RegistryApi, life: dict[str, object]) -> None:
+def test_a_token_named_access_token_is_accepted(
+    server: RegistryApi, life: dict[str, object]
+) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.token_answer = lambda token: {"access_token": token, **life}
     assert ask(server).digest == API.digest
@@ -230,7 +232,9 @@ def test_a_ready_made_token_is_used_as_is(server: RegistryApi) -> None:
 @pytest.mark.parametrize(
     "challenge", ['Basic realm="x", Bearer realm="{}"', 'Bearer realm="{}", Basic realm="x"']
 )
-def test_basic_authentication_is_preferred_to_an_unknown_token_server(server: RegistryApi, challenge: str) -> None:
+def test_basic_authentication_is_preferred_to_an_unknown_token_server(
+    server: RegistryApi, challenge: str
+) -> None:
     server.users = {"ci": PASSWORD}
     server.challenge = 'Basic realm="x"'
     server.lies["WWW-Authenticate"] = challenge.format("https://thief.example/token")
@@ -350,7 +354,9 @@ def test_each_refusal_has_a_matching_error_without_the_password(
 
 
 @pytest.mark.parametrize("as_date", [False, True])
-def test_the_error_of_a_busy_registry_states_the_waiting_time(server: RegistryApi, as_date: bool) -> None:
+def test_the_error_of_a_busy_registry_states_the_waiting_time(
+    server: RegistryApi, as_date: bool
+) -> None:
     later = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
     server.faults["/manifests/1.0"] = lambda _: (429, {"Retry-After": later}, b"")
     error = ask(server).error
@@ -622,7 +628,9 @@ def test_no_error_contains_a_secret(servers: Callable[..., RegistryApi]) -> None
         ('"' * 100_000, []),
     ],
 )
-def test_authentication_challenges_are_parsed(header: str, expected: list[tuple[str, str | None]]) -> None:
+def test_authentication_challenges_are_parsed(
+    header: str, expected: list[tuple[str, str | None]]
+) -> None:
     assert [
         (scheme, parameters.get("realm")) for scheme, parameters in challenges(header).items()
     ] == expected
@@ -676,7 +684,9 @@ def test_authentication_challenges_are_parsed(header: str, expected: list[tuple[
         ("registry.example.com\n", "example.com\n", False),
     ],
 )
-def test_only_related_hosts_may_receive_a_login(registry_host: str, other: str, expected: bool) -> None:
+def test_only_related_hosts_may_receive_a_login(
+    registry_host: str, other: str, expected: bool
+) -> None:
     assert may_get_login(registry_host, other) is expected
 
 

@@ -152,7 +152,9 @@ def test_an_image_for_another_platform_has_no_date(oci_registry: RegistryApi) ->
         (None, ""),
     ],
 )
-def test_creation_dates_are_normalized(oci_registry: RegistryApi, written: str | None, expected: str) -> None:
+def test_creation_dates_are_normalized(
+    oci_registry: RegistryApi, written: str | None, expected: str
+) -> None:
     oci_registry.put("acme/api", "1.0", image(created=written))
     assert answer(oci_registry, "acme/api:1.0", "created").created == expected
 
@@ -306,7 +308,9 @@ def test_manifests_of_an_unexpected_shape_do_not_crash(
         b'{"config": null}',
     ],
 )
-def test_a_config_of_an_unexpected_shape_has_no_facts(oci_registry: RegistryApi, config: bytes) -> None:
+def test_a_config_of_an_unexpected_shape_has_no_facts(
+    oci_registry: RegistryApi, config: bytes
+) -> None:
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
     manifest |= {"config": {"digest": digest_of(config)}}
     oci_registry.put(
@@ -347,7 +351,9 @@ def test_index_members_that_are_not_images_are_ignored(oci_registry: RegistryApi
     assert (found.created, found.platforms) == ("2026-01-02T00:00:00Z", ("linux/amd64",))
 
 
-def test_the_platforms_of_unlabeled_members_are_read_from_their_configs(oci_registry: RegistryApi) -> None:
+def test_the_platforms_of_unlabeled_members_are_read_from_their_configs(
+    oci_registry: RegistryApi,
+) -> None:
     oci_registry.put("acme/api", "1.0", index([], extra=[(AMD, {}), (ARM, {})]))
     found = answer(oci_registry, "acme/api:1.0", "created", "platforms", platforms=("linux/amd64",))
     assert (found.created, found.platforms) == (

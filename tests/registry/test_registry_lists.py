@@ -105,9 +105,7 @@ def test_each_notation_of_the_next_page_is_followed(server: RegistryApi, link: s
         '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
     ],
 )
-def test_a_next_page_outside_of_the_list_is_refused(
-    server: RegistryApi, link: str
-) -> None:
+def test_a_next_page_outside_of_the_list_is_refused(server: RegistryApi, link: str) -> None:
     server.faults["/tags/list"] = lambda _: (200, {"Link": link}, b'{"tags": ["1.0"]}')
     with pytest.raises(RegistryError):
         tags(server)
@@ -155,7 +153,9 @@ def test_endless_pages_are_ended_by_a_limit(
     assert refused.value.hint
 
 
-def test_the_number_of_tags_is_limited(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tags_is_limited(
+    server: RegistryApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.registry.repository._MOST_TAGS", 300_000)
 
     def page(_: Any) -> Any:
@@ -169,7 +169,9 @@ def test_the_number_of_tags_is_limited(server: RegistryApi, monkeypatch: pytest.
         tags(server)
 
 
-def test_the_size_of_a_referrers_list_is_limited(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_referrers_list_is_limited(
+    server: RegistryApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.registry.repository._MOST_BYTES", 9_000_000)
 
     def page(_: Any) -> Any:
@@ -210,7 +212,9 @@ def test_a_page_with_too_many_values_is_rejected(server: RegistryApi, piece: byt
         (b'{"tags": ["1.0", "1', RegistryDownError),
     ],
 )
-def test_valid_and_invalid_tag_lists_are_distinguished(server: RegistryApi, body: bytes, expected: Any) -> None:
+def test_valid_and_invalid_tag_lists_are_distinguished(
+    server: RegistryApi, body: bytes, expected: Any
+) -> None:
     server.faults["/tags/list"] = lambda _: (200, {}, body)
     if isinstance(expected, tuple):
         assert tags(server) == expected
@@ -258,7 +262,9 @@ def test_an_empty_referrers_list_needs_no_further_request(server: RegistryApi) -
 
 
 @pytest.mark.parametrize("status", [404, 400, 405])
-def test_referrers_are_read_from_the_tag_without_the_referrers_api(server: RegistryApi, status: int) -> None:
+def test_referrers_are_read_from_the_tag_without_the_referrers_api(
+    server: RegistryApi, status: int
+) -> None:
     server.faults[f"/referrers/{API.digest}"] = lambda _: (status, {}, b"404 page not found")
     assert referrers(server) == []
     signed = signature(API)

@@ -66,7 +66,9 @@ def user(environ: Mapping[str, str], host: str = "ghcr.io", repository: str = "a
         ({"HOME": "home", "DOCKER_AUTH_CONFIG": config(**{"ghcr.io": "gitlab"})}, "gitlab"),
     ],
 )
-def test_config_files_are_found_in_their_usual_places(tmp_path: Path, environ: dict[str, str], expected: str) -> None:
+def test_config_files_are_found_in_their_usual_places(
+    tmp_path: Path, environ: dict[str, str], expected: str
+) -> None:
     for path, name in (
         ("home/.docker/config.json", "home"), ("docker/config.json", "docker"), ("podman.json", "podman"),
         ("secret/.dockerconfigjson", "mounted"), ("run/containers/auth.json", "run"),
@@ -148,7 +150,9 @@ def helped(folder: Path, text: str) -> dict[str, str]:
         ('{"credsStore": "ours", "auths": {"ghcr.io": {}}}', "ghcr.io", "helped"),
     ],
 )  # fmt: skip
-def test_credential_helpers_supply_logins(tmp_path: Path, text: str, host: str, expected: str) -> None:
+def test_credential_helpers_supply_logins(
+    tmp_path: Path, text: str, host: str, expected: str
+) -> None:
     assert user(helped(tmp_path, text), host) == expected
 
 
@@ -171,7 +175,9 @@ def test_a_helper_can_supply_a_docker_hub_token(tmp_path: Path) -> None:
         ('{"credsStore": "ours"}', "odd.example", "returned no login"),
     ],
 )
-def test_a_failing_helper_is_an_access_error(tmp_path: Path, text: str, host: str, words: str) -> None:
+def test_a_failing_helper_is_an_access_error(
+    tmp_path: Path, text: str, host: str, words: str
+) -> None:
     with pytest.raises(RegistryAccessError, match=words) as refused:
         user(helped(tmp_path, text), host)
     assert "s3cret" not in refused.value.message + refused.value.hint
@@ -320,7 +326,9 @@ def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) ->
         ("x", RegistryError, "not a credential source"),
     ],
 )
-def test_forbidden_or_invalid_credentials_in_annotations_are_refused(text: str, kind: type[TaskError], words: str) -> None:
+def test_forbidden_or_invalid_credentials_in_annotations_are_refused(
+    text: str, kind: type[TaskError], words: str
+) -> None:
     with pytest.raises(TaskError, match=words) as refused:
         of_annotation(text, {"HOME": "s3cret:x"})
     assert type(refused.value) is kind
@@ -360,13 +368,17 @@ def test_an_allowed_script_supplies_a_login(tmp_path: Path) -> None:
         ("echo a:b", 0o644, "is not a program"),
     ],
 )
-def test_a_failing_script_is_an_access_error(tmp_path: Path, text: str, mode: int, words: str) -> None:
+def test_a_failing_script_is_an_access_error(
+    tmp_path: Path, text: str, mode: int, words: str
+) -> None:
     with pytest.raises(RegistryAccessError, match=words) as refused:
         of_annotation(f"ext:{script(tmp_path, text, mode)}", allow_exec=True)
     assert "s3cret" not in refused.value.message
 
 
-def test_a_slow_script_is_a_temporary_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_script_is_a_temporary_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.registry.logins._PATIENCE", {"script": 0.3})
     with pytest.raises(RegistryDownError, match="within"):
         of_annotation(f"ext:{script(tmp_path, 'sleep 600')}", allow_exec=True)

@@ -63,7 +63,9 @@ def put(server: RegistryApi, content: Content, tag: str = "") -> None:
 
 
 @pytest.mark.parametrize("kind", cosign.KINDS)
-def test_signatures_with_keys_of_every_kind_are_accepted(server: RegistryApi, tmp_path: Path, kind: str) -> None:
+def test_signatures_with_keys_of_every_kind_are_accepted(
+    server: RegistryApi, tmp_path: Path, kind: str
+) -> None:
     pair = cosign.keys(tmp_path, kind)
     put(server, cosign.signed(pair, IMAGE.digest))
     assert asked(server, by(pair)) == ""
@@ -241,7 +243,9 @@ def test_the_signature_of_an_image_is_waited_for_only_once(
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
     ],
 )
-def test_invalid_key_files_are_usage_errors(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_invalid_key_files_are_usage_errors(
+    tmp_path: Path, content: bytes | None, words: str
+) -> None:
     path = tmp_path / "cosign.pub"
     if content is not None:
         path.write_bytes(content)
