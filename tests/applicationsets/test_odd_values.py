@@ -63,7 +63,7 @@ def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_an_odd_value_in_an_application_set_is_not_a_defect(name: str) -> None:
+def test_unexpected_values_in_an_application_set_do_not_crash(name: str) -> None:
     case = json.loads((DATA / "applicationsets" / f"{name}.json").read_text())
     clusters = [NamedCluster("eu", "https://eu", "", {"env": "production"})]
     for path in nodes(case["applicationset"]["spec"]):
@@ -77,7 +77,7 @@ def test_an_odd_value_in_an_application_set_is_not_a_defect(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_odd_argument_fails_the_template_only(name: str) -> None:
+def test_unexpected_function_arguments_fail_only_the_template(name: str) -> None:
     function = FUNCTIONS[name]
     for count in range(function.least, min(3, 3 if function.most is None else function.most) + 1):
         template = parse(f"{{{{{name} {' '.join(f'$.a{at}' for at in range(count))}}}}}", LANGUAGE)
