@@ -54,7 +54,7 @@ freezes:
 """
 
 
-def test_everything_is_read() -> None:
+def test_every_key_of_the_config_is_read() -> None:
     found = read_config(WHOLE)
     assert found.wishes == Wishes(
         "Deploy Bot", "deploy@example.com", ".image-update/message.tmpl", (("Team", "platform"),), True, False,
@@ -73,12 +73,12 @@ def test_everything_is_read() -> None:
     assert (freeze.reason, freeze.line) == ("no deployments at weekends", 28)
 
 
-def test_a_list_that_is_empty_says_nobody() -> None:
+def test_an_empty_list_of_reviewers_means_no_reviewers() -> None:
     """A rule takes the reviewers of the top level away."""
     assert read_config("version: 1\npullRequests: {reviewers: []}\n").wishes.reviewers == ()
 
 
-def test_an_alias_stands_for_what_it_names() -> None:
+def test_yaml_aliases_are_resolved() -> None:
     rules = "- match: &prod {paths: [a]}\n  pinDigest: true\n- match: *prod\n  commit: {signOff: true}\n"
     first, second = read_config(f"version: 1\nrules:\n{rules}").rules
     assert first.match == second.match
@@ -275,7 +275,7 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("text", "line", "words"), MISTAKES, ids=[words for _, _, words in MISTAKES]
 )
-def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> None:
+def test_each_mistake_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(TargetError) as caught:
         config_in({PATH: File(text)})
     error = caught.value
@@ -305,7 +305,7 @@ freezes:
 """
 
 
-def test_one_mistake_hides_no_other() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     """What only follows from a mistake is not reported: a misspelt key is not missing, too."""
     _, mistakes = check_config(SEVERAL)
     told = sorted(
@@ -337,7 +337,7 @@ def test_one_mistake_hides_no_other() -> None:
     ]
 
 
-def test_only_so_many_mistakes_are_reported_as_anybody_reads() -> None:
+def test_the_number_of_reported_mistakes_is_limited() -> None:
     began = time.process_time()
     _, mistakes = check_config("version: 1\n" + "".join(f"versio{n}: 1\n" for n in range(15_000)))
     assert len(mistakes) == MOST_MISTAKES
@@ -373,19 +373,19 @@ BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(
         "trailers",
     ],
 )
-def test_a_hostile_file_is_refused_at_once(text: str) -> None:
+def test_a_hostile_file_is_rejected_quickly(text: str) -> None:
     began = time.process_time()
     with pytest.raises(TargetError):
         read_config(text)
     assert time.process_time() - began < 10
 
 
-def test_no_file_and_a_folder_say_nothing() -> None:
+def test_a_missing_file_or_a_folder_counts_as_no_config() -> None:
     assert config_in({}) is config_in({PATH: File("", "040000")}) is NO_CONFIG
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000"])
-def test_a_link_is_not_a_config(mode: str) -> None:
+def test_a_link_or_submodule_is_rejected(mode: str) -> None:
     with pytest.raises(TargetError, match="not a file"):
         config_in({PATH: File("", mode)})
 
@@ -441,7 +441,7 @@ configs = st.fixed_dictionaries(
 
 
 @given(configs)
-def test_what_the_schema_takes_is_read(config: dict[str, Any]) -> None:
+def test_every_config_that_fits_the_schema_is_read(config: dict[str, Any]) -> None:
     SCHEMA.validate(config)
     for text in (yaml.safe_dump(config), json.dumps(config)):
         found = read_config(text)
@@ -450,7 +450,9 @@ def test_what_the_schema_takes_is_read(config: dict[str, Any]) -> None:
 
 
 @given(configs, st.data())
-def test_an_unknown_key_is_refused_by_both(config: dict[str, Any], data: st.DataObject) -> None:
+def test_an_unknown_key_is_rejected_by_schema_and_reader(
+    config: dict[str, Any], data: st.DataObject
+) -> None:
     places = [config, *(config[key] for key in ("commit", "pullRequests") if key in config)]
     places += [part for rule in config.get("rules", []) for part in (rule, rule["match"])]
     places += config.get("freezes", [])
@@ -461,11 +463,11 @@ def test_an_unknown_key_is_refused_by_both(config: dict[str, Any], data: st.Data
 
 
 @pytest.mark.parametrize("text", [WHOLE])
-def test_the_examples_match_the_schema(text: str) -> None:
+def test_the_complete_example_matches_the_schema(text: str) -> None:
     SCHEMA.validate(yaml.safe_load(text))
 
 
 @given(st.text(max_size=200) | st.text(alphabet="version: 1\n-{}[]*&<|>'\"#%@`?", max_size=200))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_either_read_or_rejected(text: str) -> None:
     with suppress(TargetError):
         assert isinstance(read_config(text), RepositoryConfig)
