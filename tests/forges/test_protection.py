@@ -127,7 +127,7 @@ def test_lint_asks_about_the_prefix_of_the_config(tmp_path: Path) -> None:
         ended = image_update("lint", apps, "--output", "json", *forge, env=env)
         (found,) = [one for one in ended.json["findings"] if "others can push to" in one["message"]]
         assert "bots/iu/** and bots/iu-memory/**" in found["message"]
-        assert "push bots/iu*/**: " in found["hint"]
+        assert "push to bots/iu*/**: " in found["hint"]
 
 
 GUIDE = (ROOT / "docs/how-to/protect-the-branches.md").read_text()
