@@ -1,28 +1,28 @@
 # syntax=docker/dockerfile:1
-# Two images from one build: `runtime` for Tekton, Argo Workflows and GitLab, `action` for GitHub.
+# Two images from one build: `runtime` for Tekton, Argo Workflows, and GitLab, and `action` for GitHub.
 #
-# The base image is pinned, and Renovate updates its digest (.github/renovate.json). To use another base, give
+# The base image is pinned, and Renovate updates its digest (.github/renovate.json). To use another base image, pass
 # --build-arg PYTHON_IMAGE=registry.example.com/python:3.13. It needs apt and Python 3.11 or newer.
 ARG PYTHON_IMAGE=docker.io/library/python:3.13.14-slim-trixie@sha256:6771159cd4fa5d9bba1258caf0b82e6b73458c694d178ad97c5e925c2d0e1a91
 
 FROM ${PYTHON_IMAGE} AS builder
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-# Dependencies come first, so that this layer changes only with a lock file. The build backend is not in the result.
+# Dependencies come first, so that this layer only changes with a lock file. The build backend is not in the final image.
 COPY requirements.lock requirements-build.lock ./
 RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/image-update \
  && /opt/build/bin/pip install --quiet --no-compile --require-hashes -r requirements-build.lock \
  && /opt/build/bin/pip --python /opt/image-update/bin/python3 install --quiet --no-compile --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY task task
-# This bytecode is never compared with its source, because copying the files may change their times.
+# The bytecode is never checked against its source, because copying the files may change their times.
 RUN /opt/build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/build/bin/pip --python /opt/image-update/bin/python3 install --quiet --no-compile --no-deps /wheels/*.whl \
  && /opt/image-update/bin/python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash \
       -x '/pygments/lexers/' /opt/image-update/lib
 
-# Git's package depends on perl, for commands that are not used here. Both take 90 MB; the files that are copied here
-# take 6. Scanners recognize Git by its control file, as in images without a package manager.
+# The Git package depends on perl, for commands that are not used here. Both take 90 MB. The files copied here take 6 MB.
+# Scanners recognize Git by its control file, as in images without a package manager.
 FROM ${PYTHON_IMAGE} AS git
 WORKDIR /git
 RUN apt-get update -qq \
@@ -40,8 +40,8 @@ RUN apt-get update -qq \
  && rm -r package git_*.deb
 
 FROM ${PYTHON_IMAGE} AS runtime
-# gpg cannot sign without gpg-agent. ssh does not start without a passwd entry, which libnss-wrapper provides, because
-# hosts choose any uid. The versions are those of the base's distribution, and pinned with it.
+# gpg cannot sign without gpg-agent. ssh does not start without a passwd entry. libnss-wrapper provides one, because hosts
+# can choose any uid. The package versions come from the base image's distribution, and are pinned with it.
 # hadolint ignore=DL3008,SC2046
 RUN --mount=type=bind,from=git,source=/git/libraries,target=/run/libraries \
     --mount=type=bind,from=git,source=/var/lib/apt/lists,target=/var/lib/apt/lists,rw \
@@ -52,8 +52,8 @@ RUN --mount=type=bind,from=git,source=/git/libraries,target=/run/libraries \
       ca-certificates gpg gpg-agent libnss-wrapper openssh-client $(cat /run/libraries) \
  && rm -rf /var/cache/apt/* /var/cache/debconf/*-old /var/log/apt /var/log/dpkg.log
 COPY --from=git /git/files /
-# At run time the root file system is read-only, so Python cannot write bytecode, and base images have none for the
-# standard library. Group 0 may write to home, because uids that a host chooses are in this group.
+# At run time, the root file system is read-only, so Python cannot write bytecode, and base images do not include it for
+# the standard library. Group 0 can write to home, because uids chosen by a host are in this group.
 RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash \
       -x '/(tests?|idlelib|tkinter|turtledemo|lib2to3|ensurepip|pydoc_data|site-packages|dist-packages)/' \
       "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
@@ -62,7 +62,7 @@ RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash \
 COPY --from=builder /opt/image-update /opt/image-update
 RUN ln -s /opt/image-update/bin/image-update /usr/local/bin/image-update
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/home/nonroot
-# Labels come last, so that a new version changes no other layer.
+# Labels come last, so that a new version does not change other layers.
 ARG PYTHON_IMAGE
 ARG VERSION=0.1.0
 ARG REVISION=
@@ -80,7 +80,7 @@ LABEL org.opencontainers.image.title="Image Update" \
       org.opencontainers.image.base.name="${PYTHON_IMAGE}"
 USER 65532:0
 WORKDIR /home/nonroot
-# There is no shell or init in between: the command is process 1, receives SIGTERM, and waits for its children.
+# There is no shell or init in between. The command is process 1, receives SIGTERM, and waits for its children.
 ENTRYPOINT ["/usr/local/bin/image-update"]
 
 # A container action runs as root, because the runner's workspace and command files belong to another uid.

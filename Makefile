@@ -1,11 +1,11 @@
-# While you work, run `make check`. Everything runs in .venv, which is created from the lock files when it is needed.
+# Run `make check` while you work. Everything runs in .venv, which is created from the lock files on demand.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 LOCK := uv pip compile --quiet --universal --no-strip-extras --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-# If this variable is set, every process of the tests compiles all files again.
+# If this variable is set, every test process recompiles all files.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -14,10 +14,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv/.runtime ## see it happen: a throw-away repository, one event, the decisions and the diff
+demo: .venv/.runtime ## see it work: a throwaway repository, one event, the decisions, and the diff
 	@$(BIN)/image-update demo $(ARGS)
 
-check: .venv/.dev ## format, lint, types, layers, the shape of the house and the quick tests: under a minute
+check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests in under a minute
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/yamllint --strict .
@@ -26,8 +26,8 @@ check: .venv/.dev ## format, lint, types, layers, the shape of the house and the
 	$(BIN)/python -m scripts.house
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers and not real" $(ARGS)
 
-# Measuring coverage takes three times the processor time, so slow tests are measured only if they are marked so.
-test: .venv/.dev ## every test, with coverage; CI=true turns a missing component into a failure
+# Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`.
+test: .venv/.dev ## run all tests with coverage (with CI=true, a missing component is a failure)
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (slow or servers))" $(ARGS)
@@ -35,37 +35,37 @@ test: .venv/.dev ## every test, with coverage; CI=true turns a missing component
 	$(BIN)/coverage report
 	$(BIN)/python -m pytest --numprocesses auto -m "not real and not measured and (slow or servers)" $(ARGS)
 
-test-real: .venv/.dev ## tests with real servers and CI runners (Kubernetes, Gitea, act, ...); builds them first, once
+test-real: .venv/.dev ## run tests with real servers and CI runners (Kubernetes, Gitea, act, ...), which are built once
 	tests/real/install
 	$(BIN)/python -m pytest -m real tests/real $(ARGS)
 
-bench: .venv/.dev ## measure the figures, both sides in one run (ARGS="--only small-run")
+bench: .venv/.dev ## run the benchmarks, both sides in one run (ARGS="--only small-run")
 	$(BIN)/python -m bench $(ARGS)
 
-docs: .venv/.dev ## build the site into .cache/site; a broken link fails (ARGS=serve to look at it)
+docs: .venv/.dev ## build the site in .cache/site and fail on broken links (ARGS=serve to preview it)
 	$(BIN)/python -m zensical $(or $(ARGS),build --strict)
 
-picture: .venv/.dev ## make the pictures of docs/ anew, from real runs (needs chromium)
+picture: .venv/.dev ## regenerate the pictures in docs/ from real runs (requires chromium)
 	$(BIN)/python -m scripts.picture
 	$(BIN)/python -m scripts.screenshots
 
-format: .venv/.dev ## format the code and mend what can be mended
+format: .venv/.dev ## format the code and fix lint errors where possible
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-lock: ## renew the lock files (needs uv; add ARGS=--upgrade for newer versions)
+lock: ## update the lock files (requires uv; add ARGS=--upgrade for newer versions)
 	$(LOCK) pyproject.toml --extra sigstore --output-file requirements.lock $(ARGS)
 	$(LOCK) --group build --output-file requirements-build.lock $(ARGS)
 	$(LOCK) pyproject.toml --extra sigstore --group dev --output-file requirements-dev.lock $(ARGS)
 
-clean: ## remove .venv and everything else that was made
+clean: ## remove .venv and all generated files
 	rm -rf .venv .cache .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
 	find task tests bench -name __pycache__ -type d -exec rm -rf {} +
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-# Only what a run needs.
+# Only the dependencies of a run.
 .venv/.runtime: requirements.lock requirements-build.lock pyproject.toml | .venv/bin/python
 	$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
 	$(PIP) install --no-deps --no-build-isolation -e .

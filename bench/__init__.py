@@ -1,1 +1,1 @@
-"""The figures: what the command costs, compared with what people do today. Both sides are measured in one run."""
+"""Measure the cost of the command, compared with common alternatives. Both sides are measured in the same run."""

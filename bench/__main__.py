@@ -1,4 +1,4 @@
-"""`make bench`: measures every figure, and prints it with its limit. The exit code is 1 if one is missed."""
+"""`make bench`: measure all figures, and print them with their limits. Exit with 1 if a limit is exceeded."""
 
 import argparse
 import sys
@@ -34,10 +34,10 @@ GROUPS: dict[str, Group] = {
 
 
 def main() -> int:
-    """Measure the requested groups, and return the exit code."""
+    """Measure the requested groups and return the exit code."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
     parser.add_argument(
-        "--only", choices=GROUPS, action="append", help="this group only (may be repeated)"
+        "--only", choices=GROUPS, action="append", help="measure only this group (can be repeated)"
     )
     wanted = parser.parse_args().only or list(GROUPS)
     missed, skipped = [], []
@@ -53,7 +53,7 @@ def main() -> int:
     print(
         f"\n{len(missed)} missed: {', '.join(missed)}"
         if missed
-        else "\nEvery limit that was measured is kept."
+        else "\nAll measured figures are within their limits."
     )
     if skipped:
         print(f"{len(skipped)} not measured: {', '.join(skipped)}")

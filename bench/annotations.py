@@ -1,4 +1,4 @@
-"""The time to read Applications and decide, compared with only parsing the same bytes."""
+"""The time to read Applications and make decisions, compared with only parsing the same bytes."""
 
 import gc
 import json
@@ -24,12 +24,12 @@ from task.settings import EventOptions, Settings, SourceOptions
 from task.wiring.world import RealWorld
 
 APPLICATIONS, IMAGES = 10_000, 5
-EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints refuse it, so everything is decided, and Git is not asked
+EVENT = "ghcr.io/acme/shop/part-3:2.0.0"  # the constraints reject it, so all decisions are made without reading Git
 LETTERS = 10_000
 
 
 def figures() -> Iterator[Figure]:
-    """Yield 10,000 Applications with 5 images each, from JSON and from YAML, and a hostile pattern."""
+    """Yield figures for 10,000 Applications with 5 images each, from JSON and YAML, and for a hostile pattern."""
     with TemporaryDirectory() as name:
         yield _json(Path(name) / "apps.json")
         yield _yaml(Path(name) / "apps")
@@ -48,7 +48,7 @@ def _json(file: Path) -> Figure:
     ours = Side(
         f"{APPLICATIONS:,} Applications x {IMAGES} images, read from JSON and decided", both[0]
     )
-    note = f"{file.stat().st_size / APPLICATIONS / 1000:.1f} kB of JSON for each Application"
+    note = f"{file.stat().st_size / APPLICATIONS / 1000:.1f} kB of JSON per Application"
     return Figure(
         "10,000 Applications from JSON",
         ours,
@@ -115,7 +115,7 @@ def _numbers() -> range:
 
 
 def _application(number: int) -> dict[str, Any]:
-    """Return an Application as in a cluster: with annotations for 5 images, and with a status."""
+    """Return an Application as in a cluster, with annotations for 5 images and a status."""
     images = [f"ghcr.io/acme/shop/part-{part}" for part in range(IMAGES)]
     entries = ", ".join(f"part{part}={image}:~1.{part}" for part, image in enumerate(images))
     keys = {f"part{part}.helm.image-tag": f"parts.part{part}.tag" for part in range(IMAGES)}

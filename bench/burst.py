@@ -1,4 +1,4 @@
-"""1,000 events of registries in one run, against one event for the same 2,000 Applications: processor time."""
+"""CPU time of 1,000 registry events in one run, compared with one event for the same 2,000 Applications."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ BEFORE = "image-update run --applications apps.json --allow-protocol file"
 
 
 class Burst:
-    """Applications with two images each: one that two of them share, and one that all of them share."""
+    """Applications with two images each: one shared by two Applications, and one shared by all."""
 
     def __init__(self, where: Room) -> None:
         self.where = where
@@ -33,14 +33,14 @@ class Burst:
         self.tags = (f"1.0.{number}" for number in count(1))
 
     def all_events(self) -> float:
-        """Send an event for each of the images, and return the seconds of processor time."""
+        """Send an event for each image, and return the CPU time in seconds."""
         tag = next(self.tags)
         lines = ({"image": f"{OWN}-{number}:{tag}", "sequence": 1} for number in range(EVENTS))
         self.events.write_text("\n".join(map(json.dumps, lines)))
         return self._run("--images-from", str(self.events), "--images-format", "lines")
 
     def one_event(self) -> float:
-        """Send one event of the image that all share, and return the seconds of processor time."""
+        """Send one event for the image that all Applications share, and return the CPU time in seconds."""
         return self._run("--image", f"{SHARED}:{next(self.tags)}")
 
     def _run(self, *images: str) -> float:
@@ -72,12 +72,12 @@ def _application(number: int, repo: Path) -> dict[str, Any]:
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the processor time of a burst against that of one event that changes as many files."""
+    """Yield the CPU time of a burst, compared with one event that changes the same number of files."""
     with TemporaryDirectory() as name:
         burst = Burst(room(Path(name)))
         ours, alone = alternate(ROUNDS, burst.all_events, burst.one_event)
     yield Figure(
-        "1,000 events in one run, processor time",
+        "1,000 events in one run, CPU time",
         Side(f"{BEFORE} --images-from events.jsonl  (1,000 events, 2,000 Applications)", ours),
         Side(f"{BEFORE} --image {SHARED}:TAG  (the same Applications, as many files)", alone),
         LIMIT,

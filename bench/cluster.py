@@ -1,6 +1,6 @@
-"""10,000 Applications in a cluster, of which ten take the image: the cost of finding these, compared with listing all.
+"""The cost of finding ten matching Applications among 10,000 in a cluster, compared with listing all of them.
 
-`python -m bench.cluster ours|theirs URL` is one side. It prints its seconds and its memory.
+`python -m bench.cluster ours|theirs URL` runs one side, and prints its time in seconds and its memory usage.
 """
 
 import json
@@ -31,12 +31,12 @@ class Cost(NamedTuple):
     """The cost of one side."""
 
     seconds: float
-    memory: float  # peak of its process, in bytes
+    memory: float  # peak of the process, in bytes
     sent: float  # bytes
 
 
 def figures() -> Iterator[Figure]:
-    """Yield bytes with and without compression, time, and memory."""
+    """Yield the bytes with and without compression, the time, and the memory usage."""
     with _server() as url:
         plain = {side: _run(side, url, "plain") for side in ("ours", "theirs")}
         runs = [
@@ -80,7 +80,7 @@ def _server() -> Iterator[str]:
 
 
 def _run(side: str, url: str, how: str) -> Cost:
-    for path in (how, "sent"):  # asking for "sent" resets the count
+    for path in (how, "sent"):  # reading "sent" resets the count
         _ask(f"{url}/{path}")
     done = subprocess.run(
         [sys.executable, "-m", "bench.cluster", side, url],
@@ -89,12 +89,12 @@ def _run(side: str, url: str, how: str) -> Cost:
         text=True,
     )
     said = json.loads(done.stdout)
-    assert said["found"] == MATCHING, "did not find them"
+    assert said["found"] == MATCHING, "did not find the Applications"
     return Cost(said["seconds"], said["memory"], float(_ask(f"{url}/sent")))
 
 
 def _ask(url: str) -> bytes:
-    with urlopen(url) as answer:  # noqa: S310 - our own server
+    with urlopen(url) as answer:  # noqa: S310 - local server
         return bytes(answer.read())
 
 
@@ -103,12 +103,12 @@ def _mentioned(item: Mapping[str, Any]) -> bool:
 
 
 def ours(kubernetes: Kubernetes) -> int:
-    """Find them as the command does."""
+    """Find the matching Applications like the command does."""
     return len(list(ClusterManifests(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).all()))
 
 
 def theirs(kubernetes: Kubernetes) -> int:
-    """List all of them whole, and then find those that match."""
+    """List all Applications in full, and then filter them."""
     return sum(map(_mentioned, list(kubernetes.list(APPLICATIONS, full=True))))
 
 
@@ -117,7 +117,7 @@ def _measure(side: str, url: str) -> None:
     kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", Server(url), User()), {}))
     kubernetes.get(
         APPLICATIONS, "argocd", "service-00000"
-    )  # so that the imports of both sides are not counted
+    )  # so that neither side's imports are counted
     began = time.perf_counter()
     found = {"ours": ours, "theirs": theirs}[side](kubernetes)
     seconds = time.perf_counter() - began

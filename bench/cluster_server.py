@@ -1,7 +1,7 @@
-"""`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API with so many Applications. It prints its port.
+"""`python -m bench.cluster_server COUNT MATCHING`: a Kubernetes API with COUNT Applications. Prints its port.
 
-All answers are made in advance, so that only the client and the transfer are measured. `/sent` returns how many bytes
-were sent since it was last asked. `/plain` and `/gzip` change how answers are sent.
+All responses are prepared in advance, so that only the client and the transfer are measured. `/sent` returns the number
+of bytes sent since the last request to it. `/plain` and `/gzip` change the encoding of responses.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from bench.material import IMAGE, PREFIX
 
 PARTIAL = "as=PartialObjectMetadataList"
-SIZE = 16_000  # bytes of an Application, like a real one
+SIZE = 16_000  # bytes per Application, like a real one
 
 
 SPEC = (
@@ -36,7 +36,7 @@ STATUS = (
 
 
 def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
-    """Return what one controller manages, as noted by the API server. It is more than half of an object's metadata."""
+    """Return the managed fields of a controller. They make up more than half of an object's metadata."""
     inner: dict[str, Any] = {
         f"f:{key}": {".": {}, "f:name": {}, "f:revision": {}} for key in fields
     }
@@ -47,7 +47,7 @@ def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def application(number: int, *, matching: bool) -> dict[str, Any]:
-    """Return one Application as from an API server: with managed fields, and a status with resources and history."""
+    """Return an Application like an API server does, with managed fields, resources, and history."""
     name, digest = f"service-{number:05}", hashlib.sha256(str(number).encode()).hexdigest()
     image = IMAGE if matching else f"ghcr.io/acme/service-{number}"
     managed = [
@@ -100,7 +100,7 @@ def _json(value: object) -> bytes:
 
 
 def applications(count: int, matching: int) -> list[dict[str, Any]]:
-    """Return so many Applications, of which some match."""
+    """Return the given number of Applications, some of which match."""
     every = max(count // max(matching, 1), 1)
     return [
         application(number, matching=number % every == 0 and number // every < matching)
@@ -109,7 +109,7 @@ def applications(count: int, matching: int) -> list[dict[str, Any]]:
 
 
 class Cluster:
-    """The content of the server, and what it has sent."""
+    """The server's content, and the number of bytes that it has sent."""
 
     def __init__(self, items: Sequence[dict[str, Any]]) -> None:
         self.full = [_json(one) for one in items]
@@ -136,7 +136,7 @@ class Cluster:
         return _json(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
     def answer(self, path: str, query: str, accept: str) -> tuple[int, bytes]:
-        """Return the status and the body of an answer."""
+        """Return the status and body of a response."""
         given = {key: values[-1] for key, values in parse_qs(query).items()}
         if path in ("/plain", "/gzip"):
             self.compress = path == "/gzip"
@@ -156,16 +156,16 @@ class Cluster:
 
 
 def server_of(cluster: Cluster) -> ThreadingHTTPServer:
-    """Return the server, at a port of its own."""
+    """Return the server on a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", 1 << 16, True
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Do not log requests."""
 
         def do_GET(self) -> None:
-            """Answer."""
+            """Handle a GET request."""
             path, _, query = self.path.partition("?")
             status, body = cluster.answer(path, query, self.headers.get("Accept", ""))
             packs = (

@@ -35,8 +35,9 @@ TARGET = Target(
 
 
 def figures() -> Iterator[Figure]:
-    """Yield one edit against one load, and against load and dump."""
-    texts = (_text(number) for number in count())  # always another one, so that no cache helps
+    """Yield one edit, compared with a load, and with load and dump."""
+    # The texts always differ, so that caches do not help.
+    texts = (_text(number) for number in count())
     shown = f"one edit in a values file of {LINES:,} lines: find, read, write"
     both = alternate(ROUNDS, _timed(_edit, texts), _timed(_load, texts))
     yield Figure(

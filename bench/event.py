@@ -1,4 +1,4 @@
-"""Sends one event to the command, and checks that it did what was measured."""
+"""Send one event to the command, and check that the measured work was done."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +14,18 @@ def arguments(tag: str, applications: Path, image: str = IMAGE) -> list[str]:
 
 
 def command(tag: str, applications: Path, image: str = IMAGE) -> list[str]:
-    """Return the whole command line for one event."""
+    """Return the full command line for one event."""
     return [IMAGE_UPDATE, *arguments(tag, applications, image)]
 
 
 def shown(applications: str = "apps.json") -> str:
-    """Return the command line as figures show it."""
+    """Return the command line as shown in figures."""
     return (
         f"image-update run --image {IMAGE}:TAG --applications {applications} --allow-protocol file"
     )
 
 
 def landed(repo: Path, wanted: Sequence[App], tag: str) -> None:
-    """Stop the measurement unless the tag is in Git for all these Applications."""
+    """Stop the measurement unless Git has the tag for all of these Applications."""
     behind = [app.name for app in wanted if tag_at_tip(repo, app) != tag]
     assert not behind, f"{len(behind)} of {len(wanted)} Applications are not at {tag}: {behind[:3]}"

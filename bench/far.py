@@ -1,4 +1,4 @@
-"""A distant server: a TCP proxy that delays data, and counts how often one side waits for the other."""
+"""A distant server: a TCP proxy that delays data and counts round trips."""
 
 import queue
 import socket
@@ -11,7 +11,7 @@ DELAY = 0.03  # seconds, each way
 
 
 class Far:
-    """`trips` has the round trips so far, of connections that fetched ("fetch") and that pushed ("push")."""
+    """`trips` counts the round trips of connections that fetched ("fetch") and that pushed ("push")."""
 
     def __init__(self, near: int) -> None:
         self.port = 0
@@ -19,7 +19,7 @@ class Far:
         self._near = near
 
     def forget(self) -> None:
-        """Begin to count again."""
+        """Reset the counters."""
         self.trips = {"fetch": 0, "push": 0}
 
     def serve(self, listening: socket.socket) -> None:
@@ -32,7 +32,7 @@ class Far:
             threading.Thread(target=self._connection, args=(client,), daemon=True).start()
 
     def _connection(self, client: socket.socket) -> None:
-        time.sleep(2 * DELAY)  # the handshake, which is already over on this machine
+        time.sleep(2 * DELAY)  # the handshake, which takes almost no time on this machine
         server = socket.create_connection(("127.0.0.1", self._near))
         for one in (client, server):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -44,15 +44,15 @@ class Far:
 
 
 class _Talk:
-    """Knows who sent last on a connection. A round trip begins when the client sends after the server."""
+    """Tracks who sent last on a connection. A round trip starts when the client sends after the server."""
 
     def __init__(self, trips: dict[str, int]) -> None:
         self._trips = trips
         self._kind = ""
-        self._waiting = False  # whether the client waits for an answer
+        self._waiting = False  # whether the client is waiting for a response
 
     def hear(self, chunk: bytes, *, up: bool) -> None:
-        """Count a chunk that passes."""
+        """Count a chunk."""
         if not self._kind:
             self._kind = "push" if b"receive-pack" in chunk else "fetch"
             self._trips[self._kind] += 1  # the handshake
@@ -92,7 +92,7 @@ def _write(sink: socket.socket, late: "queue.SimpleQueue[tuple[float, bytes]]") 
 
 @contextmanager
 def far(near: int) -> Iterator[Far]:
-    """Make the server at this port of this machine seem far away."""
+    """Make a server on a local port appear far away."""
     made = Far(near)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         made.port = listening.getsockname()[1]

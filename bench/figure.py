@@ -1,4 +1,4 @@
-"""One figure: two measured sides, and how many times the first one may be the second."""
+"""A figure: two measured sides, and the allowed ratio between them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Unit = Literal["s", "B", "n"]
 
 
 class Side(NamedTuple):
-    """A measured value, and the command with which anyone can measure it again."""
+    """A measured value, and the command to reproduce it."""
 
     command: str
     value: float
@@ -17,7 +17,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """`ours` may be at most `limit` times `theirs`."""
+    """`ours` must be at most `limit` times `theirs`."""
 
     name: str
     ours: Side
@@ -28,12 +28,12 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """Our value, divided by theirs."""
+        """`ours` divided by `theirs`."""
         return self.ours.value / self.theirs.value
 
     @property
     def held(self) -> bool:
-        """Whether the limit is kept."""
+        """Whether the figure is within its limit."""
         return self.ratio <= self.limit
 
 
@@ -50,13 +50,13 @@ Group = Callable[[], Iterator[Figure | NotMeasured]]
 def alternate(
     rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
 ) -> tuple[float, float]:
-    """Return the medians of both sides, measured in turns, so that other load on the machine affects both alike."""
+    """Return the medians of both sides, measured alternately, so that other load on the machine affects both equally."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return median(one for one, _ in pairs), median(other for _, other in pairs)
 
 
 def lines(figure: Figure) -> Sequence[str]:
-    """Return a figure as lines for people."""
+    """Return a figure as human-readable lines."""
     verdict = "ok    " if figure.held else "MISSED"
     return [
         f"{verdict} {figure.name}: {_times(figure.ratio)}, at most {_times(figure.limit)}",

@@ -1,4 +1,4 @@
-"""A Git server over HTTP with a login: git's own `http-backend`, with persistent connections like a Git host."""
+"""A Git server over HTTP with a login: Git's `http-backend` with persistent connections, like a Git host."""
 
 import base64
 import os
@@ -20,7 +20,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def git_http(folder: Path) -> Iterator[int]:
-    """Serve the repositories in a folder to `LOGIN` during the block, and give the port."""
+    """Serve the repositories in a folder to `LOGIN` during the block, and yield the port."""
     with _Server(("127.0.0.1", 0), _Handler) as server:
         server.folder = folder
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -35,7 +35,7 @@ def git_http(folder: Path) -> Iterator[int]:
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # send an answer in one piece, not line by line
+    wbufsize = -1  # send a response in one piece, not line by line
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:

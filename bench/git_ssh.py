@@ -1,4 +1,4 @@
-"""A Git server over SSH on this machine: sshd, with throw-away keys."""
+"""A local Git server over SSH: sshd with throwaway keys."""
 
 import getpass
 import os
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 
 class Ssh(NamedTuple):
-    """Serves every repository of this machine to the holder of `key`."""
+    """Serves all repositories on this machine to the owner of `key`."""
 
     port: int
     key: Path
     host_key: str  # "TYPE KEY"
 
     def known_hosts(self, file: Path, port: int) -> Path:
-        """Write the host key to a file, for the port that clients use, and return the file."""
+        """Write the host key for the port that clients use to a file and return the file."""
         file.write_text(f"[127.0.0.1]:{port} {self.host_key}\n")
         return file
 
@@ -62,5 +62,5 @@ def git_ssh(folder: Path) -> Iterator[Ssh]:
 
 
 def user() -> str:
-    """Return the name of the user who logs in."""
+    """Return the login user."""
     return getpass.getuser()

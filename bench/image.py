@@ -1,4 +1,4 @@
-"""The image, built from the Dockerfile on a Debian base: its size, and the memory of a run in it."""
+"""The size of the image, built from the Dockerfile on a Debian base, and the memory of a run in it."""
 
 import os
 import shutil
@@ -23,13 +23,18 @@ def figures() -> Iterator[Figure | NotMeasured]:
     """Yield the figures. There are none if images cannot be built."""
     missing = [one for one in containers.PROGRAMS if not shutil.which(one)]
     if missing or os.getuid():
-        yield NotMeasured("image", f"it needs root and {', '.join(missing or containers.PROGRAMS)}")
+        yield NotMeasured("image", f"requires root and {', '.join(missing or containers.PROGRAMS)}")
         return
     image = containers.build("runtime")
     more = containers.size(image) - containers.size(containers.BASE)
     whole = f"the image has {containers.size(image) / MB:.0f} MB, its base {containers.size(containers.BASE) / MB:.0f} MB"
     yield Figure(
-        "image: size", Side("podman image inspect, less the base", more), _most(MOST), 1, "B", whole
+        "image: size",
+        Side("podman image inspect, minus the base", more),
+        _most(MOST),
+        1,
+        "B",
+        whole,
     )
     yield Figure(
         "image: memory",
@@ -37,16 +42,16 @@ def figures() -> Iterator[Figure | NotMeasured]:
         _most(MEMORY),
         1,
         "B",
-        "with its git commands",
+        "including its git commands",
     )
 
 
 def _most(value: float) -> Side:
-    return Side("(what is allowed)", value)
+    return Side("(limit)", value)
 
 
 def _memory(image: str) -> float:
-    """Return the peak memory of a run with one Application, over http with a login, in bytes."""
+    """Return the peak memory in bytes of a run with one Application, over HTTP with a login."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         apps = material.apps(1)

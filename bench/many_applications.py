@@ -1,4 +1,4 @@
-"""500 Applications with one image in one repository: one commit here, while pollers make one each."""
+"""500 Applications with one image in one repository, in one commit. Pollers make one commit per Application."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -41,7 +41,7 @@ class Many:
         self.tags = (f"1.0.{number}" for number in count(1))
 
     def update_all(self) -> float:
-        """Send one event that all of them take, in one commit, and return the seconds."""
+        """Send one event that updates all Applications in one commit and return the seconds."""
         tag, commits = next(self.tags), self._commits()
         spent = run(self.where, event.command(tag, self.all)).wall
         event.landed(self.repo, self.apps, tag)
@@ -49,14 +49,14 @@ class Many:
         return spent
 
     def update_first(self) -> float:
-        """Send one event that one of them takes, and return the seconds."""
+        """Send one event that updates one Application and return the seconds."""
         tag = next(self.tags)
         spent = run(self.where, event.command(tag, self.first)).wall
         event.landed(self.repo, self.apps[:1], tag)
         return spent
 
     def poll(self, app: material.App) -> float:
-        """Update one Application as pollers do, and return the seconds."""
+        """Update one Application like a poller and return the seconds."""
         values = {
             "url": f"file://{self.repo}",
             "tag": next(self.tags),
@@ -68,7 +68,7 @@ class Many:
         return spent
 
     def pushes(self) -> int:
-        """Return how many pushes one event for all of them takes."""
+        """Return the number of pushes for one event that updates all Applications."""
         calls = record(self.where, event.command(next(self.tags), self.all))
         return sum("push" in call.argv for call in calls)
 
@@ -77,7 +77,7 @@ class Many:
 
 
 def figures() -> Iterator[Figure]:
-    """Yield all together against a single one, and against pollers."""
+    """Yield all Applications in one run, compared with a single one, and with pollers."""
     with TemporaryDirectory() as name:
         many = Many(room(Path(name)))
         assert many.pushes() == 1, "not in one push"

@@ -1,4 +1,4 @@
-"""Test data for the measurements: repositories of any size, and Applications that update files in them."""
+"""Test data for the benchmarks: repositories of any size, and Applications that update files in them."""
 
 import json
 import random
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 IMAGE = "ghcr.io/acme/web"
 PREFIX = "argocd-image-updater.argoproj.io"
 FIRST = "1.0.0"
-# What fills a repository up. Each file has a checksum, words and numbers of its own, as in a deployment repository, so
-# that 30,000 of them are 8 MB and not 2.
+# Filler for repositories. Each file has a unique checksum, words, and numbers, as in a deployment repository, so that
+# 30,000 files take up 8 MB, not 2.
 DEPLOYMENT = """\
 apiVersion: apps/v1
 kind: Deployment
@@ -49,14 +49,14 @@ helm:
 
 
 class App(NamedTuple):
-    """One Application: its name, and its image."""
+    """An Application with its name and image."""
 
     name: str
     image: str = IMAGE
 
     @property
     def folder(self) -> str:
-        """The folder of its chart in the repository."""
+        """The folder of the chart in the repository."""
         return f"apps/{self.name}"
 
     @property
@@ -66,7 +66,7 @@ class App(NamedTuple):
 
 
 def apps(count: int, *, same_image: bool = True) -> list[App]:
-    """Return so many Applications, all with the same image, or each with its own."""
+    """Return the given number of Applications, all with the same image or each with its own."""
     return [
         App(f"web-{number}", IMAGE if same_image else f"{IMAGE}-{number}")
         for number in range(count)
@@ -74,7 +74,7 @@ def apps(count: int, *, same_image: bool = True) -> list[App]:
 
 
 def manifest(app: App, repo: Path) -> dict[str, Any]:
-    """Return the Application, as `kubectl get -o json` prints it."""
+    """Return the Application as printed by `kubectl get -o json`."""
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -98,7 +98,7 @@ def manifest(app: App, repo: Path) -> dict[str, Any]:
 
 
 def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
-    """Write the Applications into one file for `--applications`, and return the file."""
+    """Write the Applications to a file for `--applications` and return the file."""
     file.write_text(
         json.dumps(
             {"apiVersion": "v1", "kind": "List", "items": [manifest(app, repo) for app in wanted]}
@@ -108,12 +108,12 @@ def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
 
 
 def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path:
-    """Make a bare repository with a chart for each Application, and other files up to a total. Return its folder."""
+    """Create a bare repository with a chart for each Application and filler files up to a total. Return its folder."""
     return fill(folder, _files(list(wanted), fill_up_to))
 
 
 def fill(folder: Path, files: Iterable[tuple[str, str]]) -> Path:
-    """Make a bare repository with these files, and return its folder."""
+    """Create a bare repository with these files and return its folder."""
     subprocess.run(
         ["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True
     )
@@ -146,7 +146,7 @@ def _files(wanted: list[App], fill_up_to: int) -> Iterator[tuple[str, str]]:
 
 
 def _deployment(number: int) -> str:
-    chance = random.Random(number)  # noqa: S311 - the same files each time
+    chance = random.Random(number)  # noqa: S311 - reproducible files
     return DEPLOYMENT.format(
         name=f"service-{number}",
         team=f"team-{number // 1000}",
@@ -163,13 +163,13 @@ def _data(text: str) -> bytes:
 
 
 def tag_at_tip(repo: Path, app: App) -> str:
-    """Return the tag that is in the repository now."""
+    """Return the current tag in the repository."""
     text = git(repo, "show", f"main:{app.override}")
     return text.rsplit("value: ", 1)[1].split()[0].strip("\"'")
 
 
 def git(repo: Path, *args: str) -> str:
-    """Run a git command in a repository, and return its output."""
+    """Run a git command in a repository and return its output."""
     return subprocess.run(
         ["git", "-C", str(repo), *args], check=True, capture_output=True, text=True
     ).stdout.strip()

@@ -1,6 +1,6 @@
-"""A Git server 30 ms away, each way: the cost of a run, compared with a clone, an edit, a commit and a push.
+"""The cost of a run with a Git server 30 ms away (each way), compared with clone, edit, commit, and push.
 
-It is measured over HTTP with a login, with a server that knows all filters and one that refuses filters of trees, like
+It is measured over HTTP with a login, with a server that supports all filters and one that rejects tree filters, like
 GitHub, and over SSH.
 """
 
@@ -30,11 +30,11 @@ SIZES = {
     30_000: (0.9, 14),
     100_000: (0.6, 14),
 }
-SETTINGS = {"all filters": (), "no filters of trees": (("uploadpackfilter.tree.maxDepth", "0"),)}
+SETTINGS = {"all filters": (), "no tree filters": (("uploadpackfilter.tree.maxDepth", "0"),)}
 
 
 class Scene:
-    """One Application in a repository on a distant server."""
+    """An Application in a repository on a distant server."""
 
     def __init__(
         self, where: Room, line: Far, repo: Path, url: str, login: Sequence[str], clone_env: str
@@ -61,7 +61,7 @@ class Scene:
         ]
 
     def measure(self, argv: Callable[[str], list[str]]) -> tuple[float, int]:
-        """Make one change, and return (seconds, round trips)."""
+        """Make one change and return (seconds, round trips)."""
         tag = f"1.0.{next(self._tags)}"
         self.line.forget()
         spent = run(self.where, argv(tag)).wall
@@ -70,7 +70,7 @@ class Scene:
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Yield the time, and the round trips, for each server and size."""
+    """Yield the time and the round trips for each server and size."""
     for size, (limit, trips) in SIZES.items():
         for name, settings in SETTINGS.items():
             with TemporaryDirectory() as folder, ExitStack() as opened:
@@ -96,7 +96,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
 
 
 def over_http(where: Room, line: Far, repo: Path) -> Scene:
-    """Return a scene with a login: ours from a file, and the clone's from a store of git."""
+    """Return a scene with a login, from a file for us, and from Git's credential store for the clone."""
     server = f"http://127.0.0.1:{line.port}"
     name, _, password = LOGIN.partition(":")
     (where.folder / "password").write_text(password)

@@ -1,4 +1,4 @@
-"""Runs programs and measures their cost. The environment is clean, so that figures are the same for everyone."""
+"""Run programs and measure their cost. The environment is clean, so that figures are the same for everyone."""
 
 import os
 import subprocess
@@ -16,21 +16,21 @@ GITCONFIG = "[user]\n\tname = Bench\n\temail = bench@example.com\n"
 
 
 class Cost(NamedTuple):
-    """Wall-clock seconds, and seconds of processor time including all children."""
+    """Wall-clock time and CPU time in seconds, including all children."""
 
     wall: float
     processor: float
 
 
 class Room(NamedTuple):
-    """A folder to work in, with its own HOME, TMPDIR and environment."""
+    """A working folder with its own HOME, TMPDIR, and environment."""
 
     folder: Path
     environment: Mapping[str, str]
 
     @property
     def temporary(self) -> Path:
-        """Where programs put their temporary files."""
+        """The folder for temporary files."""
         return self.folder / "tmp"
 
 
@@ -50,9 +50,9 @@ def room(folder: Path) -> Room:
 
 
 def run(where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """Run one program, and return its cost.
+    """Run a program and return its cost.
 
-    If it fails, the measurement ends, because its figure would mean nothing.
+    If it fails, the measurement stops, because the figure would be meaningless.
     """
     return wait(start(where, argv, environment))
 
@@ -84,19 +84,19 @@ def start(
 
 
 def wait(running: Running) -> Cost:
-    """Wait for a program, and return its cost. If it failed, the measurement ends."""
+    """Wait for a program and return its cost. If it failed, stop the measurement."""
     _, status, usage = os.wait4(running.process.pid, 0)
     wall = time.perf_counter() - running.began
     running.process.returncode = os.waitstatus_to_exitcode(status)
     said = running.output.read_text(errors="replace")
     running.output.unlink()
     if running.process.returncode:
-        sys.exit(f"{running.process.args!r} ended with {running.process.returncode}:\n{said}")
+        sys.exit(f"{running.process.args!r} exited with {running.process.returncode}:\n{said}")
     return Cost(wall, usage.ru_utime + usage.ru_stime)
 
 
 def on_disk(folder: Path) -> int:
-    """Return the bytes that a folder takes on the disk, as `du` counts them."""
+    """Return the disk usage of a folder in bytes, like `du`."""
     return sum(
         _blocks(Path(base, name))
         for base, folders, files in os.walk(folder)

@@ -1,4 +1,4 @@
-"""Finds out which git commands a run calls, and what they leave on the disk."""
+"""Record the git commands that a run calls, and their disk usage."""
 
 import json
 import shlex
@@ -13,14 +13,14 @@ from bench.process import HERE, Room, run
 
 
 class Call(NamedTuple):
-    """One git command that was run."""
+    """A git command that was run."""
 
     argv: Sequence[str]
-    bytes: int  # on disk under TMPDIR after it had ended
+    bytes: int  # on disk under TMPDIR after it finished
 
 
 def record(where: Room, argv: Sequence[str]) -> list[Call]:
-    """Run a command with a git on PATH that notes every call, and return the calls."""
+    """Run a command with a git on PATH that records every call, and return the calls."""
     folder = Path(mkdtemp(dir=where.folder, prefix="record-"))
     stub = folder / "bin" / "git"
     stub.parent.mkdir()

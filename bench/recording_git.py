@@ -1,6 +1,6 @@
-"""Stands in for git on PATH: runs the real one, and notes the call and the bytes that are in RECORD_TMP afterwards.
+"""A wrapper for git on PATH: run the real git, and record the call and the bytes in RECORD_TMP afterwards.
 
-Each call becomes a file PROCESS.json in the folder RECORD_GIT.
+Each call is written to PROCESS.json in the folder RECORD_GIT.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run one git command, and return its exit code."""
+    """Run a git command and return its exit code."""
     status = subprocess.run([os.environ["REAL_GIT"], *sys.argv[1:]], check=False).returncode
     taken = subprocess.run(
         ["du", "-s", "-B1", os.environ["RECORD_TMP"]], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The cost of a large repository. A run fetches only the trees on its way, but a clone fetches everything."""
+"""The cost of a large repository. A run only fetches the trees that it needs, but a clone fetches everything."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SHOWN = "git clone --depth 1 && sed -i … && git commit --all && git push"
 
 
 class Place(NamedTuple):
-    """One Application in a repository of a certain size."""
+    """An Application in a repository of a certain size."""
 
     where: Room
     repo: Path
@@ -33,14 +33,14 @@ class Place(NamedTuple):
     tags: Iterator[int]
 
     def update(self) -> float:
-        """Send one event to the command, and return the seconds."""
+        """Send one event to the command and return the seconds."""
         tag = self._next()
         spent = run(self.where, event.command(tag, self.applications)).wall
         event.landed(self.repo, ONE, tag)
         return spent
 
     def clone(self) -> float:
-        """Make the same change with a clone, which is left behind for measuring, and return the seconds."""
+        """Make the same change with a clone and return the seconds. The clone stays for further measurements."""
         tag, work = self._next(), self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
         script = CLONE.format(url=f"file://{self.repo}", work=work, tag=tag, file=ONE[0].override)
@@ -49,7 +49,7 @@ class Place(NamedTuple):
         return spent
 
     def peak(self) -> int:
-        """Return the most bytes that are on the disk after any of the git commands."""
+        """Return the peak disk usage in bytes after any git command."""
         return max(
             call.bytes
             for call in record(self.where, event.command(self._next(), self.applications))
@@ -63,14 +63,14 @@ ONE = material.apps(1)
 
 
 def figures() -> Iterator[Figure]:
-    """Yield a repository with 100,000 files against a clone of it, and against one with 1,000 files."""
+    """Yield a repository with 100,000 files, compared with a clone of it, and with one that has 1,000 files."""
     with TemporaryDirectory() as large_folder, TemporaryDirectory() as small_folder:
         large, small = _place(Path(large_folder), LARGE), _place(Path(small_folder), SMALL)
         ours, theirs = alternate(ROUNDS, large.update, large.clone)
         shown = f"{event.shown()}  ({LARGE:,} files)"
         yield Figure("100,000 files: time", Side(shown, ours), Side(SHOWN, theirs), 1 / 3)
         disk = (
-            Side(f"{shown}, the most after any git command", large.peak()),
+            Side(f"{shown}, peak after any git command", large.peak()),
             Side(SHOWN, on_disk(large.where.folder / "clone")),
         )
         yield Figure("100,000 files: disk", *disk, 1 / 50, unit="B")

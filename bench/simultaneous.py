@@ -1,4 +1,4 @@
-"""Simultaneous runs on one branch, as far apart as pods: all of them land, and the history is linear."""
+"""Simultaneous runs on one branch, isolated like pods: all of them land, and the history is linear."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from bench.process import Room, room, run, start, wait
 
 RUNS = 20
 CROWD = 50
-# Pods share no network, so runs must not help each other over this machine's network.
+# Pods do not share a network, so runs must not help each other over this machine's network.
 ALONE = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--net", "--map-root-user"]
 
 
@@ -37,24 +37,22 @@ class Crowd:
         ]
 
     def check(self, tag: str, commits: int) -> None:
-        """Stop unless every run made its own commit, one after another."""
+        """Stop unless every run made its own commit in a linear history."""
         event.landed(self.repo, self.apps, tag)
         assert material.git(self.repo, "rev-list", "--count", "main") == str(commits), (
-            "not one commit for each run"
+            "not one commit per run"
         )
         assert not material.git(self.repo, "rev-list", "--merges", "main"), (
-            "the history is not a line"
+            "the history is not linear"
         )
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
-    """Yield all runs at the same time against one after the other."""
+    """Yield simultaneous runs, compared with sequential runs."""
     try:
         subprocess.run([*ALONE, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        yield NotMeasured(
-            "simultaneous runs", f"each needs a network namespace of its own: {error}"
-        )
+        yield NotMeasured("simultaneous runs", f"each run needs its own network namespace: {error}")
         return
     with TemporaryDirectory() as name:
         crowd = Crowd(room(Path(name)))
@@ -80,7 +78,7 @@ def figures() -> Iterator[Figure | NotMeasured]:
 
 
 def _by_hand(crowd: Crowd, folder: Path, tag: str) -> float:
-    """Do what a script would do, once for each Application, without competition, and return the seconds."""
+    """Make the changes with a script, once per Application and without concurrency, and return the seconds."""
     folder.mkdir()
     began = time.perf_counter()
     for app in crowd.apps:

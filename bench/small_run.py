@@ -1,6 +1,6 @@
 """The cost of one update in a small repository, compared with importing the packages that it uses.
 
-It shows needless work.
+It reveals unnecessary work.
 """
 
 import sys
@@ -14,13 +14,13 @@ from bench.figure import Figure, Side, alternate
 from bench.process import room, run
 
 ROUNDS = 9
-# The dependencies in pyproject.toml, with those parts that runs import. This one needs neither
-# requests, because it asks no server, nor ruamel.yaml.
+# The dependencies in pyproject.toml, with the parts that runs import. This run does not need
+# requests or ruamel.yaml.
 PACKAGES = "re2, requests, rich.console, ruamel.yaml, semver, sh, typer, yaml"
 
 
 def figures() -> Iterator[Figure]:
-    """Yield the processor time of a run with its git commands, against that of a Python that only imports and ends."""
+    """Yield the CPU time of a run with its git commands, compared with a Python process that only imports packages."""
     with TemporaryDirectory() as name:
         where = room(Path(name))
         apps = material.apps(1)
@@ -38,7 +38,7 @@ def figures() -> Iterator[Figure]:
             return run(where, [sys.executable, "-c", f"import {PACKAGES}"]).processor
 
         both = alternate(ROUNDS, ours, theirs)
-    note = "processor time; ours with that of its git commands"
+    note = "CPU time; ours includes git commands"
     imports = Side("python -c 'import requests, …'  (every package that a run uses)", both[1])
     yield Figure(
         "one update in a small repository", Side(event.shown(), both[0]), imports, 2, note=note

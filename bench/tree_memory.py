@@ -1,6 +1,6 @@
-"""`python tree_memory.py PROGRAM ARGUMENT…`: runs a program, and prints the peak memory of it and its children.
+"""`python tree_memory.py PROGRAM ARGUMENT…`: run a program, and print the peak memory of it and its children.
 
-The number is in bytes. Memory that several processes share counts once (Pss), as for the memory limit of a container.
+The number is in bytes. Memory shared by several processes counts once (Pss), as for a container's memory limit.
 """
 
 import subprocess
@@ -8,18 +8,18 @@ import sys
 
 
 def held(pid: int) -> int:
-    """Return the memory of a process and of all its children now, in bytes."""
+    """Return the current memory of a process and all its children, in bytes."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
             own = next(int(line.split()[1]) for line in file if line.startswith("Pss:"))
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return own * 1024 + sum(held(int(child)) for child in file.read().split())
-    except (OSError, StopIteration):  # it has ended
+    except (OSError, StopIteration):  # it has exited
         return 0
 
 
 def main() -> int:
-    """Run the program, and return its exit code."""
+    """Run the program and return its exit code."""
     process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
     most = 0
     while process.poll() is None:

@@ -1,1 +1,1 @@
-"""Programs for maintainers: they write parts of manifests and of the documentation from the code."""
+"""Maintenance scripts that generate parts of the manifests and the documentation from the code."""

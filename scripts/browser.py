@@ -1,6 +1,6 @@
-"""A Chromium without a window: what a page says once its scripts have run, and how it looks.
+"""A headless Chromium that returns a page's contents after its scripts have run, and takes screenshots.
 
-It speaks the DevTools protocol over a pipe, so neither a driver nor a package is needed.
+It uses the DevTools protocol over a pipe, so it does not need a driver or a package.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FLAGS = [
 
 @contextmanager
 def browser(program: str) -> Iterator[Page]:
-    """Start the program, and end it with the block."""
+    """Start the browser, and stop it at the end of the block."""
     to_browser, write = os.pipe()
     read, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The browser reads commands from descriptor 3, and writes answers to 4.
+        # The browser reads commands from file descriptor 3, and writes responses to 4.
         start = [
             "bash",
             "-c",
@@ -55,7 +55,7 @@ def browser(program: str) -> Iterator[Page]:
 
 
 class Page:
-    """The one page of a browser."""
+    """The only page of a browser."""
 
     def __init__(self, read: int, write: int) -> None:
         self._read, self._write, self._unread, self._number = read, write, b"", 0
@@ -64,7 +64,7 @@ class Page:
     def reader(
         self, width: int = 1280, height: int = 900, scheme: str = "light", scale: float = 1
     ) -> None:
-        """Begin as somebody who has never been here, with a window of this size, and who prefers light or dark."""
+        """Start a fresh session with the given window size and color scheme."""
         self._session: dict[str, str] = {}
         context = self.ask("Target.createBrowserContext")["browserContextId"]
         target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)[
@@ -85,7 +85,7 @@ class Page:
         )
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
-        """Return the browser's answer to one command."""
+        """Send a command and return the browser's response."""
         self._number += 1
         command = {"id": self._number, "method": method, "params": params, **self._session}
         os.write(self._write, json.dumps(command).encode() + b"\0")
@@ -93,7 +93,7 @@ class Page:
             line, end, rest = self._unread.partition(b"\0")
             if not end:
                 if not (more := os.read(self._read, 1 << 16)):
-                    raise RuntimeError("the browser has ended")
+                    raise RuntimeError("the browser has exited")
                 self._unread += more
                 continue
             self._unread = rest
@@ -104,7 +104,7 @@ class Page:
                 return dict(answer["result"])
 
     def open(self, url: str) -> None:
-        """Show a page."""
+        """Open a page."""
         self.ask("Page.navigate", url=url)
         self.until("document.readyState === 'complete'")
 
@@ -116,7 +116,7 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, script: str, seconds: float = 30) -> Any:
-        """Return the value of an expression as soon as it is true."""
+        """Wait until an expression is truthy and return its value."""
         end = time.monotonic() + seconds
         while not (value := self.run(script)):
             if time.monotonic() > end:
@@ -125,7 +125,7 @@ class Page:
         return value
 
     def picture(self, longest: int) -> bytes:
-        """Return how the page looks, as PNG, from its top down to a number of pixels."""
+        """Return a PNG screenshot of the page, up to a maximum height in pixels."""
         width, height = self.run("[innerWidth, document.documentElement.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": width, "height": min(height, longest), "scale": 1}
         shown = self.ask(

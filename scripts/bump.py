@@ -1,7 +1,7 @@
-"""Sets the version everywhere: `python -m scripts.bump 1.2.0`. With `--check [v1.2.0]`, only checks that all agree.
+"""Set the version in all files: `python -m scripts.bump 1.2.0`. `--check [v1.2.0]` only checks that all files agree.
 
-`task/__init__.py` is the only source. Our version in other files is found by its form, so that a new sample needs no
-entry here.
+`task/__init__.py` is the only source. Versions in other files are found by pattern, so new samples do not need an entry
+here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ VERSION = re.compile(r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Z
 _V = VERSION.pattern
 _SHORTEST = _V.replace(
     "]+)?", "]+?)??"
-)  # the version may be followed by the suffix of the action's image: v1.2.0-action
+)  # the suffix of the action image may follow the version: v1.2.0-action
 
-# The files with a version, and its form there. The text around it stays. The first one is the source.
+# The files with a version, and their patterns. The surrounding text stays. The first file is the source.
 PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (SOURCE, (rf'^__version__ = "({_V})"$',)),
     ("Dockerfile", (rf"^ARG VERSION=({_V})$",)),
@@ -39,7 +39,7 @@ PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (".github/ISSUE_TEMPLATE/*", ()),
     ("tests/data/help/*", ()),
 )
-# In all files: our images, mirrored or not, bundles, action, component, package and the files of a tag.
+# In all files: images (mirrored or not), bundles, the action, the component, the package, and files of a tag.
 NAMED = (
     rf"/image-update(?:/bundle)?[:@]v({_SHORTEST})(?=-action\b|[^0-9A-Za-z.-]|$)",
     rf"raw\.githubusercontent\.com/argocd-image-update/image-update/v({_V})/",
@@ -47,14 +47,14 @@ NAMED = (
     rf"argocd-image-update/image-update/image-update@({_V})(?![0-9A-Za-z.-])",
     rf"\bargocd-image-update==({_V})(?![0-9A-Za-z.-])",
     rf"name: revision, value: v({_V})\}}",
-    rf"^    rev: v({_V})$",  # the hook for pre-commit
+    rf"^    rev: v({_V})$",  # the pre-commit hook
     rf"argocd-image-update/image-update//[\w/-]+\?ref=v({_V})$",
     rf"\bimage-update ({_V})(?=,|$)",  # the output of --version
 )
 
 
 def main(argv: list[str]) -> int:
-    """Run the command, and return the exit code: 1 if the versions disagree."""
+    """Run the command and return the exit code: 1 if the versions differ."""
     if argv[:1] == ["--check"]:
         return _check(argv[1] if len(argv) > 1 else f"v{current()}")
     if len(argv) != 1 or not VERSION.fullmatch(argv[0].removeprefix("v")):
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 
 def current(root: Path = ROOT) -> str:
-    """Return the version in the source."""
+    """Return the version in the source file."""
     return versions(root)[SOURCE].pop()
 
 
@@ -84,7 +84,7 @@ def versions(root: Path = ROOT) -> dict[str, set[str]]:
 
 
 def bump(version: str, root: Path = ROOT) -> list[str]:
-    """Write the version everywhere, and return the files that changed. A second run changes nothing."""
+    """Write the version to all files and return the changed files. A second run does not change anything."""
     changed = []
     notes = _notes(root, version)
     for path, patterns in _files(root):
@@ -113,7 +113,7 @@ def _with(match: re.Match[str], version: str) -> str:
     return match[0][:start] + version + match[0][end:]
 
 
-# The changes for Artifact Hub: the entries of the version in CHANGELOG.md.
+# The changes for Artifact Hub: the version's entries in CHANGELOG.md.
 
 
 def _notes(root: Path, version: str) -> list[dict[str, str]]:
@@ -124,7 +124,7 @@ def _notes(root: Path, version: str) -> list[dict[str, str]]:
     entries = re.findall(r"^- (.+(?:\n  .+)*)", found[1], re.MULTILINE) if found else []
     entries = [
         re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", entry) for entry in entries
-    ]  # links lead nowhere there
+    ]  # links would be broken on Artifact Hub
     return [
         {"kind": _kind(entry), "description": " ".join(entry.replace("`", "").split())}
         for entry in entries
@@ -143,7 +143,7 @@ def _kind(entry: str) -> str:
 
 
 def _with_notes(text: str, notes: list[dict[str, str]], *, stamp: bool) -> str:
-    """Replace the changes for Artifact Hub, if a file has any."""
+    """Replace the changes for Artifact Hub if the file has any."""
     if not notes:
         return text
     told = yaml.safe_dump(notes, sort_keys=False, allow_unicode=True, width=140)

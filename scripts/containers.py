@@ -1,7 +1,7 @@
-"""Builds the image on a Debian base that it makes itself, and runs it: `python -m scripts.containers [runtime|action]`.
+"""Build the image on a locally created Debian base, and run it: `python -m scripts.containers [runtime|action]`.
 
-Nothing is pulled, and everything is kept in `.cache/image`. This needs root, and Debian's mmdebstrap, buildah, podman,
-runc and netavark.
+Nothing is pulled, and everything is stored in `.cache/image`. Requires root, and mmdebstrap, buildah, podman, runc, and
+netavark from Debian.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ CACHE = ROOT / ".cache" / "image"
 PROGRAMS = ("mmdebstrap", "buildah", "podman", "runc")
 _MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[
     :12
-]  # a change of this file makes a new base
+]  # any change to this file creates a new base
 BASE = f"localhost/image-update-base:{_MADE_BY}"
 MACHINE = dict(
     os.environ
-)  # the settings for packages on this machine, before a test's clean environment hides them
+)  # this machine's package settings, before a test's clean environment hides them
 
 _PACKAGES = "python3,python3-venv,ca-certificates"
-_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"  # with links, like debootstrap, because the package usrmerge needs perl
+_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"  # with links, like debootstrap, because the usrmerge package requires perl
 _MIRROR = "http://deb.debian.org/debian"
-# The official slim images leave out the same, and the bytecode of the standard library.
+# The official slim images also leave these out, as well as the bytecode of the standard library.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
 _NO_BYTECODE = 'find "$1/usr/lib/python3"* -name __pycache__ -prune -exec rm -r {} +'
 _AUTHORITIES = "/run/image-update-build/authorities.pem"
@@ -38,7 +38,7 @@ _PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout",
 
 
 def base() -> str:
-    """Return the name of the base image. Make it if it is missing."""
+    """Return the name of the base image. Create the image if it is missing."""
     with _locked():
         if _said("podman", "image", "exists", BASE, fails=True) is None:
             tar = CACHE / f"base-{_MADE_BY}.tar"
@@ -49,7 +49,7 @@ def base() -> str:
 
 
 def build(target: str = "runtime") -> str:
-    """Build an image from `Dockerfile`, and return its name. Unchanged layers come from the last build."""
+    """Build an image from `Dockerfile` and return its name. Unchanged layers are reused."""
     name, onto = f"localhost/image-update-{target}:tests", base()
     with _locked():
         options = (
@@ -72,14 +72,14 @@ def build(target: str = "runtime") -> str:
 
 
 def podman(*arguments: str) -> list[str]:
-    """Return the command line of podman. It needs `environment()`."""
+    """Return a podman command line. It must run with `environment()`."""
     return ["podman", *arguments]
 
 
 def run(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
-    """Return the command line that runs an image without any rights and with a read-only root.
+    """Return the command line that runs an image without privileges and with a read-only root.
 
-    That is how `restricted` pods run.
+    `restricted` pods run like this.
     """
     rights = (
         "--read-only",
@@ -95,28 +95,26 @@ def container(image: str, *options: str, command: Sequence[str] = ()) -> list[st
     limits = (
         "--ulimit=nofile=4096:4096",
         "--ulimit=nproc=10000:10000",
-    )  # the default of a container may be more than is allowed here
+    )  # the container defaults may exceed the limits of this machine
     return podman(
         "run", "--rm", "--pull=never", "--network=host", *limits, *options, image, *command
     )
 
 
 def size(image: str) -> int:
-    """Return the size of an image in bytes, unpacked."""
+    """Return the unpacked size of an image in bytes."""
     return int(_said("podman", "image", "inspect", "--format", "{{.Size}}", image) or "")
 
 
 def environment() -> Mapping[str, str]:
-    """Return the variables with which buildah and podman find their configuration, and the store in `.cache`."""
+    """Return the variables that point buildah and podman to their configuration and to the store in `.cache`."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    driver = (
-        "vfs" if _filesystem() == "overlay" else "overlay"
-    )  # an overlay cannot be on another overlay
+    driver = "vfs" if _filesystem() == "overlay" else "overlay"  # overlays cannot be nested
     _write(
         "storage.conf",
         f'[storage]\ndriver = "{driver}"\ngraphroot = "{CACHE}/store"\nrunroot = "{CACHE}/run"\n',
     )
-    # crun does not run with cgroups of the mixed kind, and without systemd there is no journal.
+    # crun does not support hybrid cgroups, and there is no journal without systemd.
     engine = 'runtime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
     _write("containers.conf", f'[engine]\n{engine}[network]\nnetwork_backend = "netavark"\n')
     kept = {
@@ -132,7 +130,7 @@ def environment() -> Mapping[str, str]:
 
 
 def _make_base(tar: Path) -> None:
-    """Make a minimal Debian with Python, from the package mirror of this machine's apt."""
+    """Create a minimal Debian with Python from the mirror that apt uses on this machine."""
     slim = [f"--dpkgopt=path-exclude={one}" for one in _LEFT_OUT]
     if (
         proxy := (_said("apt-config", "shell", "X", "Acquire::http::Proxy") or "")
@@ -159,9 +157,9 @@ def _make_base(tar: Path) -> None:
 
 
 def _packages_by() -> Iterator[str]:
-    """Yield options with which pip finds packages during the build, as on this machine.
+    """Yield options that give pip the same package sources during the build as on this machine.
 
-    The image keeps none of them.
+    They do not end up in the image.
     """
     told = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
@@ -186,13 +184,13 @@ def _packages_by() -> Iterator[str]:
 
 
 def _said(program: str, *arguments: str, fails: bool = False) -> str | None:
-    """Return what a program prints, or None if it fails and `fails` allows that."""
+    """Return a program's output, or None if the program fails and `fails` is set."""
     done = subprocess.run(
         [program, *arguments], env=environment(), capture_output=True, text=True, check=False
     )
     if done.returncode and not fails:
         raise RuntimeError(
-            f"{program} {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-4000:]}"
+            f"{program} {' '.join(arguments)} exited with {done.returncode}:\n{done.stderr[-4000:]}"
         )
     return None if done.returncode else done.stdout.strip()
 
@@ -208,7 +206,7 @@ def _filesystem() -> str:
 
 
 def _write(name: str, text: str) -> Path:
-    """Write a file into the cache, only if it changes, because another process may be reading it. Return its path."""
+    """Write a cache file and return its path. Unchanged files are not rewritten, because another process may read them."""
     path = CACHE / name
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         new = path.with_name(f"{name}.{os.getpid()}")
@@ -219,7 +217,7 @@ def _write(name: str, text: str) -> Path:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Let only one process into the block at a time, because tests run in several processes."""
+    """Run the block in only one process at a time, because tests run in several processes."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

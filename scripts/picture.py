@@ -1,7 +1,7 @@
-"""Makes two pictures, light or dark like the reader's system.
+"""Generate two pictures that follow the reader's light or dark mode: `python -m scripts.picture`.
 
-docs/demo.svg is a terminal with a real `image-update demo`. docs/diagrams/figures.svg has the times of docs/figures.md
-as bars. Run `python -m scripts.picture`.
+docs/demo.svg shows a terminal with a real `image-update demo`. docs/diagrams/figures.svg shows the times in
+docs/figures.md as a bar chart.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
 FIGURES = ROOT / "docs" / "figures.md"
 BARS = ROOT / "docs" / "diagrams" / "figures.svg"
-COLUMNS = 54  # narrow: on a phone with 360 pixels, the letters are still 10 pixels high
+COLUMNS = 54  # narrow, so that letters are still 10 pixels high on a 360-pixel phone
 END = re.compile(r"\n(?:\x1b\[[0-9;]*m)*diff --git a/apps/worker")
 CELL, LINE, MARGIN, BAR = (
     8.4,
     19,
     14,
     36,
-)  # pixels: a column, a line, around the text, the window's upper bar
+)  # pixels: column width, line height, padding, title bar
 STYLES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "35": "m", "36": "c"}
 LOOK = """\
 .back{fill:#ffffff}.edge{fill:none;stroke:#d0d7de}.bar{fill:#f6f8fa}.dot{fill:#c8cfd6}
@@ -39,15 +39,15 @@ text{fill:#e6edf3}.d{fill:#8b949e}.r{fill:#ff7b72}.g{fill:#56d364}.y{fill:#e3b34
 
 
 def main() -> None:
-    """Write the picture."""
+    """Write the pictures."""
     PICTURE.write_text(svg(demo()), encoding="utf-8")
     BARS.write_text(bars(FIGURES.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def demo() -> str:
-    """Return the output of `image-update demo` on a terminal, up to the second diff.
+    """Return the terminal output of `image-update demo` up to the second diff.
 
-    The repository gets a fixed name.
+    The repository has a fixed name.
     """
     environ = {
         "PATH": os.environ["PATH"],
@@ -60,16 +60,16 @@ def demo() -> str:
         argv, cwd=ROOT, env=environ, capture_output=True, check=True, encoding="utf-8"
     )
     shown = END.split(done.stdout)[0].rstrip("\n")
-    return re.sub(r"\S*/image-update-demo-\w+/\n?gitops\.git", "/tmp/demo/gitops.git", shown)  # noqa: S108 - no file
+    return re.sub(r"\S*/image-update-demo-\w+/\n?gitops\.git", "/tmp/demo/gitops.git", shown)  # noqa: S108 - not a file
 
 
 def text_of(shown: str) -> str:
-    """Return only the text. The ids of commits, which depend on the time, become equal."""
+    """Return only the text. Commit IDs, which depend on the time, are replaced with a constant."""
     return re.sub(r"(commit) [0-9a-f]{12}", r"\1 " + "0" * 12, re.sub(r"\x1b\[[0-9;]*m", "", shown))
 
 
 def svg(shown: str) -> str:
-    """Return the picture of a text with a terminal's colours."""
+    """Return the picture of a text with terminal colors."""
     lines = [part for line in ("$ image-update demo", *shown.split("\n")) for part in wrapped(line)]
     width = round(COLUMNS * CELL + 2 * MARGIN)
     height = BAR + LINE * len(lines) + 2 * MARGIN
@@ -93,7 +93,7 @@ def svg(shown: str) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """Break a line like a terminal, but at a space if possible. The colour continues after the break."""
+    """Wrap a line like a terminal, but at a space if possible. The color continues after the break."""
     rows, row, width, colour = [], "", 0, ""
     for codes, word in re.findall(r"(\x1b\[[0-9;]*m)|(\s*[^\s\x1b]*)", line):
         if codes:
@@ -107,7 +107,7 @@ def wrapped(line: str) -> list[str]:
 
 
 def _spans(line: str) -> str:
-    """Return one line. Each piece has its own position, so that another font cannot move the next one."""
+    """Return one line. Each piece has its own position, so that a different font cannot shift the next piece."""
     pieces, at = [], 0
     for codes, text in re.findall(r"(?:\x1b\[([0-9;]*)m)?([^\x1b]*)", line):
         if not text:
@@ -131,13 +131,13 @@ text{fill:#1f2328;font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",san
 text{fill:#c9d1d9}}
 """
 ROW = re.compile(
-    r"^\| (?:a server|likewise)(?:.*(HTTP|SSH))?.*?([\d,]+ files) \| ([\d.]+) s.*? \| .*?([\d.]+) s\b",
+    r"^\| (?:a server|same server)(?:.*(HTTP|SSH))?.*?([\d,]+ files) \| ([\d.]+) s.*? \| .*?([\d.]+) s\b",
     re.MULTILINE,
 )
 
 
 def bars(page: str) -> str:
-    """Return the picture of the times in the page's table: a run compared with a clone, an edit, a commit and a push."""
+    """Return the picture of the times in the page's table: a run compared with clone, edit, commit, and push."""
     lines, y, kind = [], 26, ""
     for protocol, files, ours, theirs in ROW.findall(page):
         if protocol not in ("", kind):

@@ -1,8 +1,8 @@
-"""Prints the notes of a release: its entry in CHANGELOG.md, and how to check signatures and provenance.
+"""Print the release notes: the entry in CHANGELOG.md, and how to verify signatures and provenance.
 
     python3 -m scripts.release_notes v1.2.0
 
-It needs nothing but Python, because the job that publishes a release installs nothing.
+It only needs Python, because the job that publishes a release does not install anything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = "argocd-image-update/image-update"
-# Files of the release, which its job signs under these names.
+# Release files, which the release job signs under these names.
 MANIFESTS = {
     "tekton-task.yaml": "tekton/task/image-update/image-update.yaml",
     "tekton-stepaction.yaml": "tekton/stepaction/image-update/image-update.yaml",
@@ -21,10 +21,10 @@ MANIFESTS = {
     "argo-clusterworkflowtemplate.yaml": "argo-workflows/image-update-cluster/manifests.yaml",
 }
 CHECKS = """
-## Check what you got
+## Check the signatures
 
-Images, the Tekton bundle and the attached manifests are signed by this repository's release workflow, and by no key that
-anybody holds. With [cosign](https://docs.sigstore.dev/cosign/system_config/installation/) 3:
+Images, the Tekton bundle, and the attached manifests are signed by this repository's release workflow, without a long-lived
+key. To verify them, use [cosign](https://docs.sigstore.dev/cosign/system_config/installation/) 3:
 
 ```sh
 identity=https://github.com/{project}/.github/workflows/release.yml@refs/tags/{tag}
@@ -36,7 +36,7 @@ cosign verify-blob tekton-task.yaml --bundle tekton-task.yaml.sigstore.json \\
   --certificate-identity "$identity" --certificate-oidc-issuer "$issuer"
 ```
 
-The provenance says from which commit and by which workflow it was built. With [gh](https://cli.github.com):
+The provenance shows which commit and workflow a file was built from. To verify it, use [gh](https://cli.github.com):
 
 ```sh
 gh attestation verify oci://ghcr.io/{project}:{tag} --repo {project}
@@ -44,7 +44,7 @@ gh attestation verify oci://ghcr.io/{project}:{tag} --repo {project} --predicate
 gh attestation verify tekton-task.yaml --repo {project}
 ```
 
-PyPI shows the provenance of the package with each of its files.
+PyPI shows the provenance next to each file of the package.
 """
 
 
@@ -56,7 +56,7 @@ def notes(tag: str, root: Path = ROOT) -> str:
     found = re.search(entry, text, re.MULTILINE)
     if found is None:
         raise ValueError(f"CHANGELOG.md has no entry for {version}")
-    # A page of a release is not a file of the repository, so its links need the whole address.
+    # A release page is not a repository file, so its links need full URLs.
     link = rf"\1https://github.com/{PROJECT}/blob/{tag}/"
     changes = re.sub(r"(\]\()(?!https?://|#)", link, found[1].strip())
     return f"{changes}\n{CHECKS.format(project=PROJECT, tag=tag)}"

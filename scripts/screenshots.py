@@ -1,7 +1,7 @@
-"""Makes the screenshots in docs/screenshots, light and dark: a summary, a request, the pages of `status` and `report`.
+"""Take the light and dark screenshots in docs/screenshots: a summary, a request, and the `status` and `report` pages.
 
-Run `python -m scripts.screenshots`. It needs chromium. The summary and the request are those of the tests
-(tests/data/situations); the pages are made by the command, for a repository in a temporary folder.
+Run `python -m scripts.screenshots`. Requires chromium. The summary and the request come from the tests
+(tests/data/situations). The command generates the pages for a repository in a temporary folder.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ a{color:#0969da}ul{padding-left:20px}
 @media (prefers-color-scheme:dark){body{color:#f0f6fc;background:#0d1117}a{color:#4493f8}
 td,th,h1,h3{border-color:#3d444d}}
 """
-# name: the version in Git, its constraint, and what has happened to it.
+# The Applications and their constraints.
 APPS = {"shop": "^1", "search": "^1", "cart": "^1", "billing": "~1.4", "legacy": "^1", "mail": "^1"}
 
 
 def main() -> None:
     """Write the screenshots."""
     if not (program := shutil.which("chromium")):
-        sys.exit("chromium is not here")
+        sys.exit("chromium is not installed")
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as made, browser(program) as page:
         for name, text in pages(Path(made)).items():
@@ -67,18 +67,18 @@ def pages(folder: Path) -> dict[str, str]:
 
 
 def situation(name: str, part: str) -> str:
-    """Return one part of what people see in a situation."""
+    """Return one part of a situation's output."""
     text = SITUATIONS.joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return text.partition(f"## {part}\n")[2].partition("\n## ")[0]
 
 
 def rendered(text: str) -> str:
-    """Return a page that looks as a Git host shows this Markdown."""
+    """Return a page that renders Markdown like a Git host."""
     return f"<!doctype html><meta charset=utf-8><style>{LOOK}</style>{markdown(text, extensions=['tables'])}"
 
 
 def commands(folder: Path) -> tuple[str, str]:
-    """Return the page of a run, and that of `status` after it, for some Applications of one repository."""
+    """Return the report page of a run and the `status` page after it, for some Applications in one repository."""
     work, repo, environ = folder / "work", folder / "gitops.git", dict(os.environ)
     apps = [
         {

@@ -1,8 +1,8 @@
-"""Runs the shell blocks of some pages, so that a page shows what they really print.
+"""Run the shell blocks of some pages, so that the pages show the real output.
 
-`python -m scripts.transcripts` runs the README and the tutorial in a temporary folder, and writes their output into the
-`text` block after each `sh` block. tests/test_tutorial.py compares them. A block below a comment `not run: why` is not
-run.
+`python -m scripts.transcripts` runs the README and the tutorial in a temporary folder, and writes the output to the
+`text` block after each `sh` block. tests/test_tutorial.py compares them. Blocks below a comment `not run: why` are
+skipped.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _MARK = "=== the end of a block:"
-_PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'  # `make demo`, but without making .venv first
+_PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'  # `make demo`, but without creating .venv first
 
 
 class Block(NamedTuple):
-    """One fenced block of a page."""
+    """A fenced block on a page."""
 
     language: str
     code: str
-    span: tuple[int, int]  # where the code is
-    why_not: str  # why it is not run; "" if it is
+    span: tuple[int, int]  # the position of the code
+    why_not: str  # why it is not run, or "" if it is run
 
 
 def blocks(text: str) -> list[Block]:
@@ -57,9 +57,9 @@ def blocks(text: str) -> list[Block]:
 
 
 def runnable(text: str) -> list[tuple[Block, Block | None]]:
-    """Return the shell blocks that are run, each with the block of its output, or None.
+    """Return the shell blocks to run, each with its output block or None.
 
-    The output is the next block, unless a heading is between them.
+    The output is the next block, unless there is a heading in between.
     """
     found = blocks(text)
     followers: list[Block | None] = [*found[1:], None]
@@ -76,7 +76,7 @@ def _behind(text: str, one: Block, after: Block) -> bool:
 
 
 def printed(codes: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
-    """Run shell blocks in one shell. Yield the exit code of each, and everything that it printed."""
+    """Run shell blocks in one shell. Yield the exit code and the output of each block."""
     script = _PRELUDE + "".join(f"{{\n{code}\n}} 2>&1\necho '{_MARK}' $?\n" for code in codes)
     environ = {
         name: value
@@ -106,16 +106,16 @@ def printed(codes: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def alike(text: str) -> str:
-    """Return the text without what differs between runs: ids, times, and temporary folders.
+    """Return the text with placeholders for values that differ between runs: IDs and times.
 
-    Ids may have no digit.
+    An ID may consist of letters only.
     """
     text = re.sub(r"\b[0-9a-f]{7,64}\b", "ID", text)
     return re.sub(r"\d{4}-\d\d-\d\d(T[\d:.]+Z| \d\d:\d\d UTC)", "TIME", text)
 
 
 def rewritten(text: str, folder: Path) -> str:
-    """Return the page with today's output of its blocks. A block that ends with `…` keeps its length."""
+    """Return the page with the current output of its blocks. A block that ends with `…` keeps its length."""
     pairs = runnable(text)
     outputs = list(printed([one.code for one, _ in pairs], folder))
     for (_, after), (_, output) in reversed(list(zip(pairs, outputs, strict=True))):
@@ -125,7 +125,7 @@ def rewritten(text: str, folder: Path) -> str:
 
 
 def beginning(output: str, shown: str) -> str:
-    """Return as much of an output as a page shows: if its block ends with a line `…`, it has only so many lines."""
+    """Return the output, cut to the length of the shown block if the block ends with a line `…`."""
     lines = shown.splitlines()
     if lines[-1:] != ["…"]:
         return output
@@ -133,7 +133,7 @@ def beginning(output: str, shown: str) -> str:
 
 
 def main() -> None:
-    """Write all pages."""
+    """Update all pages."""
     for page in PAGES:
         with tempfile.TemporaryDirectory() as folder:
             page.write_text(rewritten(page.read_text(), Path(folder)))

@@ -1,6 +1,6 @@
-"""The options of each command according to Typer.
+"""The options of each command, read from Typer.
 
-Documentation and manifests are made from them, and compared with them.
+Documentation and manifests are generated from them and compared with them.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from task.settings import EVENT, GROUPS
 
 REFERENCE = tuple(
     dict.fromkeys((EVENT, *GROUPS))
-)  # the groups, of which most people need the image first
+)  # the groups, starting with the image, which most people need first
 TyperParam = TyperOption | TyperArgument
 
 
 @cache
 def commands() -> dict[str, str]:
-    """Return the commands, each with the first line of its help."""
+    """Return the commands with the first line of their help."""
     return {name: str(one.short_help) for name, one in group.commands.items()}
 
 
 @cache
 def options_of(command: str) -> tuple[TyperParam, ...]:
-    """Return those options of a command that have a variable, in the order of its signature."""
+    """Return the options of a command that have a variable, in signature order."""
     found = group.commands[command].params
     return tuple(one for one in found if isinstance(one, TyperParam) and one.envvar)
 
 
 @cache
 def all_options() -> tuple[TyperParam, ...]:
-    """Return the options of all commands, group by group. Each comes once, or once for each of its meanings."""
+    """Return the options of all commands by group. Each option is listed once, or once per meaning."""
     order = (
         "run",
         "rollback",
         *commands(),
-    )  # most commands have the options of these two, or fewer
+    )  # most commands have the same options as these two, or fewer
     found = {(name_of(one), one.help): one for command in order for one in options_of(command)}
     return tuple(
         one for panel in REFERENCE for one in found.values() if one.rich_help_panel == panel
@@ -47,7 +47,7 @@ def all_options() -> tuple[TyperParam, ...]:
 
 
 def both_helps(command: str) -> str:
-    """Return what `--help` and `--help-all` of a command print; for "", the help of the whole."""
+    """Return the output of `--help` and `--help-all` for a command, or for the program if the command is ""."""
     named = group.commands[command] if command else group
     context = named.make_context(
         f"image-update {command}".strip(), [], resilient_parsing=True, max_content_width=120
@@ -62,18 +62,18 @@ def name_of(one: TyperParam) -> str:
 
 
 def default_of(one: TyperParam) -> str:
-    """Return the option's default as a string. A switch is true or false."""
+    """Return the option's default as a string. For flags, this is true or false."""
     if one.default is None:
         return ""
     return str(one.default).lower() if isinstance(one.default, bool) else str(one.default)
 
 
 def choices_of(one: TyperParam) -> list[str]:
-    """Return the words that the option takes, or [] if it takes any."""
+    """Return the values that the option accepts, or [] if it accepts any value."""
     words = str(one.metavar).split("|")
     return words if len(words) > 1 else []
 
 
 def takes_many(one: TyperParam) -> bool:
-    """Tell whether the option takes several values."""
+    """Return whether the option accepts several values."""
     return one.nargs != 1 or bool(getattr(one, "multiple", False))

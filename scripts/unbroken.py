@@ -1,7 +1,7 @@
-"""An extension of Markdown: the name of an option, a key or a file is never broken at a hyphen.
+"""A Markdown extension that prevents line breaks at hyphens in the names of options, keys, and files.
 
-Words in inline code get a `span`, and docs/stylesheets/extra.css keeps it on one line. Longer words may break, because
-they are wider than a phone.
+Words in inline code are wrapped in a `span`, which docs/stylesheets/extra.css keeps on one line. Longer words may
+break, because they are wider than a phone screen.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ WORD = re.compile(r"(?<!\S)(\S{3,44})(?!\S)")
 
 
 class Unbroken(Treeprocessor):
-    """Put each word of inline code into a span."""
+    """Wrap each word of inline code in a span."""
 
     def run(self, root: Element) -> None:
-        """Change a page."""
+        """Process a page."""
         blocks = {code for block in root.iter("pre") for code in block}
         for code in set(root.iter("code")) - blocks:
             between, *rest = WORD.split(code.text or "")
@@ -32,15 +32,15 @@ class Unbroken(Treeprocessor):
 
 
 class Names(Extension):
-    """What Markdown loads."""
+    """The extension that Markdown loads."""
 
-    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - the name is Markdown's
-        """Add it."""
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - Markdown's name
+        """Register the processor."""
         md.treeprocessors.register(
             Unbroken(md), "unbroken", 5
-        )  # after the one that finds inline code
+        )  # after the processor for inline code
 
 
-def makeExtension(**options: object) -> Names:  # noqa: N802 - the name is Markdown's
-    """Return the extension; Markdown calls this."""
+def makeExtension(**options: object) -> Names:  # noqa: N802 - Markdown's name
+    """Return the extension. Markdown calls this function."""
     return Names(**options)

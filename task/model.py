@@ -450,7 +450,7 @@ Fate = Literal["waits", "merged", "superseded", "deferred", "dropped"]
 
 
 @dataclass(frozen=True)
-class Waited:
+class HeadBuildRow:
     """A build that was waiting on a head branch before this run, and what happened to it."""
 
     # namespace/name; "" for lines of a file that are not about an Application of this run
@@ -855,7 +855,7 @@ class Report:
     timings: Timings | None = None
     dry: bool = False  # whether it only shows what would happen
     undone: tuple[Decision, ...] = ()  # the decisions in the rollback commits after failed rollouts
-    waiting: tuple[Waited, ...] = ()  # builds that were waiting on head branches before
+    waiting: tuple[HeadBuildRow, ...] = ()  # builds that were waiting on head branches before
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that already have these builds
     source: str = ""  # the page of the commit that was built, or else its ID
     pipeline_run: str = ""

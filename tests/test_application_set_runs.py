@@ -49,7 +49,7 @@ def made(folder: Path, key: str = "write-back-target") -> tuple[Path, Path]:
     return repo, clusters
 
 
-def test_what_a_set_in_git_generates_is_updated_in_one_commit(tmp_path: Path) -> None:
+def test_updates_all_applications_generated_by_a_set_in_git_in_one_commit(tmp_path: Path) -> None:
     repo, clusters = made(tmp_path)
     result = image_update(*arguments(f"{repo}//sets?ref=main", "--clusters", clusters))
     assert result.code == 0, result.stderr
@@ -62,11 +62,11 @@ def test_what_a_set_in_git_generates_is_updated_in_one_commit(tmp_path: Path) ->
         ("argocd/shop-eu", "update", "argocd/fleet"),
         ("argocd/web-eu", "update", "argocd/fleet"),
     ]
-    assert "ApplicationSets rendered: 1; Applications that they generate: 2" in result.stderr
+    assert "rendered ApplicationSets: 1; generated Applications: 2" in result.stderr
 
 
 @pytest.mark.slow
-def test_lint_names_a_mistake_in_a_template_once_and_with_the_sets_line(tmp_path: Path) -> None:
+def test_lint_reports_a_template_mistake_once_with_its_line_in_the_set(tmp_path: Path) -> None:
     repo, clusters = made(tmp_path, key="write-back-targt")
     text = SET.format(repo=repo, prefix=PREFIX, web=WEB, key="write-back-targt")
     (tmp_path / "set.yaml").write_text(f"---\n{text}")
@@ -114,7 +114,7 @@ spec:
 """
 
 
-def test_a_mistake_of_a_template_with_a_placeholder_in_it_is_reported_once(tmp_path: Path) -> None:
+def test_a_mistake_in_a_template_with_placeholders_is_reported_once(tmp_path: Path) -> None:
     """What comes with the parameters of one Application is that Application's own."""
     (tmp_path / "set.yaml").write_text(PLACEHOLDERS.format(prefix=PREFIX))
     result = image_update("lint", tmp_path, "--output", "json")
@@ -167,7 +167,7 @@ spec:
         ("ignoreApplicationDifferences: [{jsonPointers: [/spec/source/helm/parameters]}]", 0),
     ],
 )
-def test_lint_tells_once_that_a_set_takes_back_live_patches(
+def test_lint_warns_once_if_a_set_reverts_live_patches(
     tmp_path: Path, ignores: str, count: int
 ) -> None:
     (tmp_path / "set.yaml").write_text(LIVE.format(prefix=PREFIX, ignores=ignores))

@@ -11,7 +11,7 @@ from support import Content, bare_repo, command
 from support.runs import WEB, application, manifest, repository, run
 
 
-def test_half_a_character_in_json_stops_nobody(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_json_fails_only_its_own_application(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     broken = json.dumps(application("b", "file:///HALF", git_branch="HALF")).replace(
         "HALF", "\\ud800"
@@ -21,7 +21,7 @@ def test_half_a_character_in_json_stops_nobody(tmp_path: Path) -> None:
     assert [one["verdict"] for one in result.json["decisions"]] == ["update", "error"]
 
 
-def test_a_json_array_of_applications(tmp_path: Path) -> None:
+def test_reads_applications_from_a_json_array(tmp_path: Path) -> None:
     assert (
         run(
             "--applications",
@@ -32,7 +32,7 @@ def test_a_json_array_of_applications(tmp_path: Path) -> None:
     )
 
 
-def test_an_application_list_whose_items_lack_their_kind(tmp_path: Path) -> None:
+def test_reads_an_application_list_whose_items_have_no_kind(tmp_path: Path) -> None:
     item = {
         key: value
         for key, value in application("a", repository(tmp_path, "a", "b")).items()
@@ -42,13 +42,13 @@ def test_an_application_list_whose_items_lack_their_kind(tmp_path: Path) -> None
     assert run("--applications", "-", stdin=json.dumps(listed)).json["counts"]["updated"] == 1
 
 
-def test_no_application_at_all_is_reported() -> None:
+def test_empty_standard_input_is_reported_as_no_applications() -> None:
     result = run("--applications", "-")
     assert (result.code, result.json["status"]) == (0, "unchanged")
     assert "no Application" in result.stderr
 
 
-def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
+def test_a_pipe_in_a_folder_is_skipped_with_a_warning(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "gone.yaml").symlink_to("nowhere")
     (tmp_path / "a.yaml").write_text(json.dumps(application("a", repository(tmp_path, "a", "b"))))
@@ -61,7 +61,9 @@ def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("closed", "end"), [("in/below", (0, 1)), ("in", (2, 0))])
-def test_a_folder_that_cannot_be_read(closed: str, end: tuple[int, int]) -> None:
+def test_an_unreadable_folder_is_an_error_and_an_unreadable_subfolder_a_warning(
+    closed: str, end: tuple[int, int]
+) -> None:
     """Below the one that is named it is a warning; the others count."""
     with (
         tempfile.TemporaryDirectory() as name
@@ -110,7 +112,7 @@ def as_nobody(source: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.measured
-def test_a_manifest_in_git_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
+def test_an_unreadable_manifest_in_git_is_a_warning(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     manifests: dict[str, Content] = {
         "argo/a.yaml": json.dumps(application("a", repo)),

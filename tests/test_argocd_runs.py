@@ -40,7 +40,9 @@ def refreshed(argo_cd: ArgoCDServer) -> list[str]:
     )
 
 
-def test_a_run_with_argo_cd(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_run_updates_and_refreshes_applications_from_argo_cd(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = repository(tmp_path, "web", "api", "other")
     for one in (
         full_application("web", repo),
@@ -59,7 +61,7 @@ def test_a_run_with_argo_cd(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_project_that_wants_signed_commits(
+def test_unsigned_commits_are_refused_if_the_project_requires_signatures(
     tmp_path: Path, argo_cd: ArgoCDServer, readable: bool
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -79,7 +81,9 @@ def test_a_project_that_wants_signed_commits(
     assert argo_cd.wrong == []
 
 
-def test_mistakes_in_what_is_passed_over(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_reports_mistakes_in_applications_that_do_not_track_the_image(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = repository(tmp_path, "web")
     for one in (
         full_application("web", repo),
@@ -99,7 +103,9 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, argo_cd: ArgoCDServer) 
     assert "did you mean web?" in unknown.stderr
 
 
-def test_a_token_that_may_see_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_warns_if_the_token_cannot_see_any_application(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     argo_cd.hidden.add(("argocd", "web"))
     result = with_argocd(argo_cd)
@@ -109,10 +115,10 @@ def test_a_token_that_may_see_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> 
     assert "none exists, or the token is not allowed to read it" in result.stderr
     named = with_argocd(argo_cd, "--application", "web")
     assert named.code == 3
-    assert "no Application is called 'web'" in named.stderr
+    assert "there is no Application named 'web'" in named.stderr
 
 
-def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(
+def test_an_invalid_selector_is_rejected_before_any_request(
     argo_cd: ArgoCDServer,
 ) -> None:
     result = with_argocd(argo_cd, "--selector", "team in a")
@@ -128,7 +134,7 @@ def test_a_second_run_refreshes_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -
     assert refreshed(argo_cd) == ["web"]
 
 
-def test_no_refresh(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_no_refresh_option_skips_the_refresh(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     assert with_argocd(argo_cd, "--no-refresh").code == 0
     assert refreshed(argo_cd) == []
@@ -143,7 +149,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("given", "options"), WAYS)
-def test_ways_to_name_the_server(
+def test_the_server_address_may_come_from_options_or_variables(
     tmp_path: Path, argo_cd: ArgoCDServer, given: dict[str, str], options: tuple[str, ...]
 ) -> None:
     argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
@@ -152,7 +158,7 @@ def test_ways_to_name_the_server(
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
 
 
-def test_a_token_by_file_a_root_path_and_a_header(tmp_path: Path) -> None:
+def test_uses_the_token_file_the_root_path_and_the_extra_header(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
     with argocd_server("/argo") as argo_cd:
@@ -176,14 +182,16 @@ def test_a_token_by_file_a_root_path_and_a_header(tmp_path: Path) -> None:
     assert "secret-of-the-proxy" not in result.stderr
 
 
-def test_without_a_source_the_choices_are_named(tmp_path: Path) -> None:
+def test_without_a_source_the_error_lists_the_choices(tmp_path: Path) -> None:
     result = run(env={"HOME": str(tmp_path)})
     assert result.code == 2
     for choice in ("cluster", "argocd", "manifests", "stdin"):
         assert choice in result.stderr
 
 
-def test_applications_given_win_over_the_variables(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_applications_option_wins_over_the_argo_cd_variables(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     path = tmp_path / "apps.json"
     path.write_text(json.dumps(full_application("web", repository(tmp_path, "web"))))
     result = with_argocd(argo_cd, "--applications", path)
@@ -201,7 +209,7 @@ NARROW = [
 
 
 @pytest.mark.parametrize(("options", "found"), NARROW)
-def test_narrowing(
+def test_options_narrow_the_selection_of_applications(
     tmp_path: Path, argo_cd: ArgoCDServer, options: tuple[str, ...], found: list[str]
 ) -> None:
     repo = repository(tmp_path, "web", "api", "far")
@@ -225,7 +233,7 @@ def test_narrowing(
 
 
 @pytest.mark.measured
-def test_lint(argo_cd: ArgoCDServer) -> None:
+def test_lint_reports_mistakes_in_applications_from_argo_cd(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(
         versioned(
             full_application("web", "https://git.example.com/x.git", update_strategy="nonsense")
@@ -236,7 +244,7 @@ def test_lint(argo_cd: ArgoCDServer) -> None:
     assert result.json["findings"][0]["file"] is None
 
 
-def test_a_rollback(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_rollback_restores_the_previous_version(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     argo_cd.add(versioned(full_application("web", repo)))
     assert with_argocd(argo_cd).code == 0
@@ -261,7 +269,7 @@ def test_the_live_application_is_patched(argo_cd: ArgoCDServer) -> None:
     assert with_argocd(argo_cd).json["status"] == "unchanged"
 
 
-def test_the_live_application_is_patched_through_kubernetes_where_that_has_it(
+def test_the_live_application_is_patched_through_kubernetes_if_possible(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     with running() as api:
@@ -275,7 +283,9 @@ def test_the_live_application_is_patched_through_kubernetes_where_that_has_it(
     assert argo_cd.asked("PATCH") == []
 
 
-def test_two_images_are_two_patches_in_a_row(argo_cd: ArgoCDServer) -> None:
+def test_two_images_of_one_application_are_patched_one_after_the_other(
+    argo_cd: ArgoCDServer,
+) -> None:
     one = live_app("web", image_list="a=reg:5000/a,b=reg:5000/b")
     one["spec"]["source"]["kustomize"] = {"images": ["reg:5000/b:1.0.0", "reg:5000/a:1.0.0"]}
     argo_cd.add(versioned(one))
@@ -287,7 +297,7 @@ def test_two_images_are_two_patches_in_a_row(argo_cd: ArgoCDServer) -> None:
     assert refreshed(argo_cd) == ["web"]
 
 
-def test_a_conflict_is_decided_again(argo_cd: ArgoCDServer) -> None:
+def test_decides_again_after_a_patch_conflict(argo_cd: ArgoCDServer) -> None:
     one = live_app("web")
     one["spec"]["source"]["kustomize"] = {"images": [f"{WEB}:1.0.0"]}
     argo_cd.add(versioned(one))
@@ -317,7 +327,9 @@ def test_a_plan_patches_nothing(argo_cd: ArgoCDServer) -> None:
     assert (argo_cd.asked("PATCH"), refreshed(argo_cd)) == ([], [])
 
 
-def test_a_token_that_may_not_update(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_token_without_update_permission_is_an_error_for_that_application(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = repository(tmp_path, "git")
     argo_cd.add(versioned(live_app("web")))
     argo_cd.add(versioned(full_application("git", repo)))
@@ -328,12 +340,12 @@ def test_a_token_that_may_not_update(tmp_path: Path, argo_cd: ArgoCDServer) -> N
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_files_have_no_live_applications(tmp_path: Path) -> None:
+def test_patching_a_live_application_from_a_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "apps.json"
     path.write_text(json.dumps(live_app("web")))
     result = run("--applications", path)
     assert (result.code, rules(result)) == (3, {"argocd/web": "source"})
-    assert "these Applications come from files" in result.stderr
+    assert "these Applications are from files" in result.stderr
 
 
 # Faults
@@ -346,7 +358,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "code"), FAULTS)
-def test_a_server_that_does_not_let_us_in(
+def test_a_server_that_denies_access_is_an_access_error(
     tmp_path: Path, argo_cd: ArgoCDServer, fault: Fault, code: int
 ) -> None:
     argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
@@ -356,12 +368,12 @@ def test_a_server_that_does_not_let_us_in(
     assert TOKEN not in result.stdout + result.stderr
 
 
-def test_a_short_fault_is_waited_out(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_short_server_outage_is_retried(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     argo_cd.faults = [Fault(503), Fault(429, "", {"Retry-After": "0"})]
     assert with_argocd(argo_cd).code == 0
 
 
-def test_a_server_that_is_not_there_is_temporary(argo_cd: ArgoCDServer) -> None:
+def test_an_unreachable_server_is_a_temporary_failure(argo_cd: ArgoCDServer) -> None:
     result = run(env={**env(argo_cd), "ARGOCD_SERVER": "127.0.0.1:1"})
     assert result.code == 75

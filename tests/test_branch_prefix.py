@@ -43,7 +43,7 @@ def here(tmp_path: Path) -> Here:
     return Here(tmp_path)
 
 
-def test_a_server_with_rules_for_names_gets_the_memory_under_the_prefix(here: Here) -> None:
+def test_the_memory_branch_uses_the_prefix_that_the_server_requires(here: Here) -> None:
     rule = 'case "$1" in refs/heads/bump|refs/heads/main|refs/heads/bots/*) ;; *) exit 1;; esac'
     hook(here.repo, "update", rule)
     _, said = here.event("1.1.0", code=4)
@@ -59,19 +59,20 @@ def test_a_server_with_rules_for_names_gets_the_memory_under_the_prefix(here: He
     assert here.event("1.1.5")[0] == ["superseded"]  # the list under the prefix is read
 
 
-def test_what_was_remembered_moves_with_a_warning(here: Here) -> None:
+def test_remembered_holds_move_to_the_new_prefix_with_a_warning(here: Here) -> None:
     here.event("1.1.0")
     here.by_hand("hold", "a", "--reason", "INC-1")
     commit(here.repo, CONFIG)
     rules, said = here.event("1.2.0")
     assert rules == ["held"]
-    assert "remembers moves to bots/iu-memory/" in said
+    assert "the memory moves from " in said
+    assert " to bots/iu-memory/" in said
     assert here.branches == {"bots/iu-memory"}
     rules, said = here.event("1.2.0")
     assert (rules, "moves" in said) == (["held"], False)
 
 
-def test_check_reads_the_memory_under_the_prefix(here: Here) -> None:
+def test_check_reads_the_memory_branch_under_the_prefix(here: Here) -> None:
     commit(here.repo, CONFIG)
     here.by_hand("hold", "a", "--reason", "INC-1")
     git(here.repo, "branch", "change", "main")
@@ -84,7 +85,7 @@ def test_check_reads_the_memory_under_the_prefix(here: Here) -> None:
     assert (result.code, [one["rule"] for one in result.json["decisions"]]) == (5, ["held"])
 
 
-def test_requests_have_heads_under_the_prefix(tmp_path: Path) -> None:
+def test_pull_requests_use_head_branches_under_the_prefix(tmp_path: Path) -> None:
     with serving(GitHub()) as server:
         scene = Scene(tmp_path, server, group="application")
         scene.event(f"{WEB}:1.1.0")

@@ -71,7 +71,7 @@ def call(
 @pytest.mark.parametrize(
     ("broken", "why"), [(full, "No space left on device"), (gone, "Broken pipe")]
 )
-def test_stdout_that_takes_nothing(scene: Scene, broken: Broken, why: str) -> None:
+def test_an_unwritable_stdout_is_an_error(scene: Scene, broken: Broken, why: str) -> None:
     with broken() as stdout:
         code, said = call(scene.arguments(), stdout)
     assert code == 2
@@ -90,7 +90,7 @@ def test_stdout_that_takes_nothing(scene: Scene, broken: Broken, why: str) -> No
         ([], {"GITHUB_STEP_SUMMARY": "/dev/full"}, "GITHUB_STEP_SUMMARY"),
     ],
 )
-def test_a_file_that_takes_nothing(
+def test_an_unwritable_output_file_is_an_error(
     scene: Scene, more: list[str], env: Mapping[str, str], named: str
 ) -> None:
     done = image_update(*scene.arguments(*more), env=env)
@@ -99,7 +99,7 @@ def test_a_file_that_takes_nothing(
     scene.tells_what_landed()
 
 
-def test_a_result_that_cannot_be_written_leaves_the_others(scene: Scene) -> None:
+def test_an_unwritable_result_does_not_affect_the_other_results(scene: Scene) -> None:
     (scene.results / "branch").mkdir(parents=True)
     done = image_update(*scene.arguments())
     assert (done.code, done.stderr.count("error: ")) == (2, 1)
@@ -108,7 +108,7 @@ def test_a_result_that_cannot_be_written_leaves_the_others(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("broken", [full, gone])
-def test_a_log_that_nobody_takes_stops_no_run(scene: Scene, broken: Broken) -> None:
+def test_an_unwritable_log_does_not_stop_the_run(scene: Scene, broken: Broken) -> None:
     with broken() as stderr:
         code, _ = call(scene.arguments(*WARNED), subprocess.PIPE, stderr)
     assert code == 0
@@ -116,14 +116,14 @@ def test_a_log_that_nobody_takes_stops_no_run(scene: Scene, broken: Broken) -> N
 
 
 @pytest.mark.parametrize("streams", ["<&-", "<&- >&- 2>&-"])
-def test_streams_may_be_closed(scene: Scene, streams: str) -> None:
+def test_a_run_succeeds_with_closed_streams(scene: Scene, streams: str) -> None:
     closed = ["sh", "-c", f'exec "$0" "$@" {streams}', command(), *scene.arguments(*WARNED)]
     assert subprocess.run(closed, check=False).returncode == 0
     scene.tells_what_landed()
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_no_pipe_gets_the_number_of_a_closed_stream(number: int) -> None:
+def test_no_pipe_reuses_the_file_descriptor_of_a_closed_stream(number: int) -> None:
     begin = "import os, sys; from task.__main__ import main; sys.argv[1:] = ['--version']"
     code = f"{begin}\ntry: main()\nfinally: os.fstat({number})"
     ran = subprocess.run(
@@ -132,14 +132,14 @@ def test_no_pipe_gets_the_number_of_a_closed_stream(number: int) -> None:
     assert ran.returncode == 0
 
 
-def test_no_applications_come_from_a_closed_stdin() -> None:
+def test_a_closed_stdin_counts_as_empty() -> None:
     closed = ["sh", "-c", 'exec "$0" "$@" <&-', command(), "status", "--applications", "-"]
     assert subprocess.run(closed, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("broken", "code"), [(full, 2), (gone, 0)])
 @pytest.mark.parametrize("what", ["plan", "lint", "report"])
-def test_a_reader_that_has_gone_has_seen_enough(
+def test_plan_lint_and_report_ignore_a_broken_pipe_but_not_a_full_disk(
     tmp_path: Path, what: str, broken: Broken, code: int
 ) -> None:
     apps = manifest(tmp_path, application("web", f"file://{repository(tmp_path, 'web')}"))
@@ -157,7 +157,7 @@ def test_a_reader_that_has_gone_has_seen_enough(
     assert bool(said) == (code == 2)
 
 
-def test_updated_means_that_an_image_was_written(scene: Scene) -> None:
+def test_the_updated_result_is_true_only_if_an_image_was_written(scene: Scene) -> None:
     """Not what would be written, and not what is only remembered."""
     image_update("plan", *scene.arguments()[1:])
     assert (scene.result("status"), scene.result("updated"), scene.result("commit")) == (
@@ -184,7 +184,7 @@ def test_updated_means_that_an_image_was_written(scene: Scene) -> None:
 
 @pytest.mark.measured
 @pytest.mark.parametrize("option", ["--report", "--results-dir", "--dotenv"])
-def test_a_place_that_cannot_be_written_is_reported_before_anything_is_done(
+def test_an_unwritable_output_path_is_reported_before_the_run_starts(
     tmp_path: Path, option: str
 ) -> None:
     repo, blocker = repository(tmp_path, "a"), tmp_path / "file"

@@ -27,7 +27,7 @@ AT_ONCE = 10
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_ten_builds_at_once_leave_the_newest(tmp_path: Path) -> None:
+def test_ten_concurrent_builds_leave_the_newest_version(tmp_path: Path) -> None:
     """For one strategy: which build wins is pure, and tests/deciding/test_build_orders.py has the others."""
     chance = random.Random(os.urandom(8))  # noqa: S311 - other plays each time
     for number in range(ROUNDS):
@@ -49,7 +49,7 @@ def test_ten_builds_at_once_leave_the_newest(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_rollback_amid_twenty_events_stays(tmp_path: Path) -> None:
+def test_a_rollback_survives_twenty_concurrent_events(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo, update_strategy="semver"))
     events = [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(1, 11)]

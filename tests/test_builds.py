@@ -63,7 +63,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 # What decides is pure: tests/deciding/test_build_orders.py has every order and identity. Here are two, in whole runs.
 
 
-def test_the_newest_by_the_order_of_commits_is_the_final_value(
+def test_the_newest_build_by_commit_order_wins(
     tmp_path: Path, history: tuple[Path, list[str]]
 ) -> None:
     scene, (source, commits) = Scene(tmp_path, "newest-build"), history
@@ -73,14 +73,14 @@ def test_the_newest_by_the_order_of_commits_is_the_final_value(
     assert scene.value == "main-05"
 
 
-def test_the_newest_by_the_time_of_creation_is_the_final_value(tmp_path: Path) -> None:
+def test_the_newest_build_by_creation_time_wins(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "digest", image_list=f"web={WEB}:live")
     for number in (3, 5, 2, 4, 1):
         scene.event(f"live@{DIGESTS[number]}", "--created", DAY.format(number))
     assert DIGESTS[5] in show(scene.repo, "main", target("a"))
 
 
-def test_the_reason_names_both_builds_and_what_told_them_apart(tmp_path: Path) -> None:
+def test_the_reason_names_both_builds_and_their_sequence_numbers(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "newest-build")
     scene.event("main-b", "--sequence", "12")
     found = scene.event("main-a", "--sequence", "11")
@@ -90,7 +90,7 @@ def test_the_reason_names_both_builds_and_what_told_them_apart(tmp_path: Path) -
     assert scene.value == "main-b"
 
 
-def test_a_state_is_written_in_the_same_commit_and_only_when_there_is_something_to_remember(
+def test_the_state_file_is_committed_with_the_version_and_only_if_needed(
     tmp_path: Path,
 ) -> None:
     scene = Scene(tmp_path, "newest-build")
@@ -120,7 +120,7 @@ def test_replaying_an_old_pipeline_changes_nothing(tmp_path: Path) -> None:
     assert scene.tip == tip
 
 
-def test_a_broken_state_is_an_error_for_what_it_covers(tmp_path: Path) -> None:
+def test_a_broken_state_file_is_an_error_for_its_images(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "newest-build")
     commit(scene.repo, {STATE: "images: [unfinished\n"})
     tip = scene.tip
@@ -130,7 +130,7 @@ def test_a_broken_state_is_an_error_for_what_it_covers(tmp_path: Path) -> None:
     assert scene.tip == tip
 
 
-def test_the_numbers_of_two_counters_are_not_compared(tmp_path: Path) -> None:
+def test_numbers_from_different_counters_are_not_compared(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "newest-build")
     github = {
         "GITHUB_RUN_NUMBER": "90",
@@ -155,7 +155,7 @@ def test_the_numbers_of_two_counters_are_not_compared(tmp_path: Path) -> None:
         assert scene.value == tag
 
 
-def test_plan_says_what_run_does(tmp_path: Path) -> None:
+def test_plan_and_run_report_the_same_decisions(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "newest-build")
     for more in (
         ["main-b", "--sequence", "12"],

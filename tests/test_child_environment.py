@@ -89,7 +89,7 @@ def environ_of(folder: Path, **more: str) -> dict[str, str]:
     }
 
 
-def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path) -> None:
+def test_git_its_hooks_and_the_signing_program_get_no_unneeded_tokens(tmp_path: Path) -> None:
     key = tmp_path / "id"
     subprocess.run([*needs("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     program(tmp_path, "ssh-keygen", f'exec {needs("ssh-keygen")[0]} "$@"')
@@ -131,7 +131,7 @@ def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path
         told(tmp_path, name, BASIC)
 
 
-def test_ssh(tmp_path: Path) -> None:
+def test_ssh_gets_no_unneeded_tokens(tmp_path: Path) -> None:
     ssh = program(tmp_path, "ssh")
     (tmp_path / ".gitconfig").write_text(
         f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n"
@@ -158,7 +158,9 @@ def test_ssh(tmp_path: Path) -> None:
         ("!{} --token-of GIT_PASSWORD", {"GIT_PASSWORD"}),
     ],
 )
-def test_a_credential_helper_of_git(tmp_path: Path, helper: str, allowed: set[str]) -> None:
+def test_a_git_credential_helper_gets_only_the_tokens_that_it_needs(
+    tmp_path: Path, helper: str, allowed: set[str]
+) -> None:
     mine = program(tmp_path, "helper")
     words = helper.format(mine).replace("\\", "\\\\").replace('"', '\\"')
     (tmp_path / ".gitconfig").write_text(f'[credential]\n\thelper = "{words}"\n')
@@ -176,7 +178,7 @@ def test_a_credential_helper_of_git(tmp_path: Path, helper: str, allowed: set[st
     assert "kept-1" in said
 
 
-def test_programs_that_know_a_registrys_login(tmp_path: Path) -> None:
+def test_registry_login_helpers_get_only_the_tokens_that_they_need(tmp_path: Path) -> None:
     environ = environ_of(tmp_path)
     answer = 'cat > /dev/null; echo \'{"Username": "u", "Secret": "p"}\''
     program(tmp_path, "docker-credential-ours", answer)
@@ -198,7 +200,7 @@ def test_programs_that_know_a_registrys_login(tmp_path: Path) -> None:
     assert f"GITHUB_TOKEN={SECRET}" in (tmp_path / "docker-credential-ghcr-login.env").read_text()
 
 
-def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
+def test_an_exec_plugin_of_a_kubeconfig_gets_only_the_tokens_that_it_needs(tmp_path: Path) -> None:
     def asked(*args: str) -> None:
         with pytest.raises(SourceAccessError):
             ask(
@@ -215,7 +217,7 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
     assert f"SYSTEM_ACCESSTOKEN={SECRET}" in (tmp_path / "plugin.env").read_text()
 
 
-def test_programs_that_are_killed_before_they_begin(
+def test_a_program_killed_before_it_starts_is_reported_as_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the kernel does when the memory of the step is used up."""
@@ -229,7 +231,7 @@ def test_programs_that_are_killed_before_they_begin(
         render([str(path)], {}, environ)
 
 
-def test_a_script_that_git_asks_for_a_password(tmp_path: Path) -> None:
+def test_the_askpass_script_of_git_gets_only_the_password_variable(tmp_path: Path) -> None:
     """As many CI steps have it: GIT_ASKPASS names a script, and the script prints a variable."""
     asked = program(tmp_path, "askpass", 'echo "$GIT_PASSWORD"')
     repository(tmp_path, "web")
@@ -257,7 +259,9 @@ def test_a_script_that_git_asks_for_a_password(tmp_path: Path) -> None:
         (("login", "--token", "${CIRCLE_OIDC_TOKEN_V2}"), {"CIRCLE_OIDC_TOKEN_V2"}),
     ],
 )
-def test_which_tokens_a_program_needs(words: tuple[str, ...], kept: set[str]) -> None:
+def test_the_command_line_decides_which_tokens_a_program_keeps(
+    words: tuple[str, ...], kept: set[str]
+) -> None:
     left = child_environment(ENVIRON, words)
     assert kept == {name for name in left if name in HIDDEN} & (kept or set(HIDDEN))
     assert KEPT.items() <= left.items()

@@ -61,7 +61,9 @@ def run_here(tmp_path: Path, api: KubernetesApi) -> Any:
     return call
 
 
-def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
+def test_a_run_updates_the_applications_of_a_cluster(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web", "api")
     api.add(
         APPLICATIONS,
@@ -79,7 +81,7 @@ def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run_here: Any) -
     assert result.json["counts"]["matched"] == 2
 
 
-def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
+def test_only_metadata_is_read_of_applications_that_do_not_track_the_image(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -97,7 +99,7 @@ def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
     ] == ["web"]
 
 
-def test_exactly_what_was_written_is_refreshed(
+def test_only_updated_applications_are_refreshed(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web", "api", "same")
@@ -124,7 +126,7 @@ def test_exactly_what_was_written_is_refreshed(
 
 
 @pytest.mark.parametrize("how", [("--no-refresh",), ()])
-def test_a_refresh_can_be_left_out(
+def test_the_no_refresh_option_skips_the_refresh(
     tmp_path: Path, api: KubernetesApi, run_here: Any, how: tuple[str, ...]
 ) -> None:
     api.add(APPLICATIONS, full_application("web", repository(tmp_path, "web")))
@@ -132,7 +134,9 @@ def test_a_refresh_can_be_left_out(
     assert refreshed(api) == ([] if how else ["argocd/web"])
 
 
-def test_a_plan_touches_nothing(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
+def test_a_plan_changes_neither_git_nor_the_cluster(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, full_application("web", repo), live_app("live"))
     before = json.dumps(list(api.objects[APPLICATIONS].values()))
@@ -143,7 +147,7 @@ def test_a_plan_touches_nothing(tmp_path: Path, api: KubernetesApi, run_here: An
     assert {one.verb for one in api.asked} == {"list", "get"}
 
 
-def test_a_refresh_that_is_forbidden_is_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_forbidden_refresh_is_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, full_application("web", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
@@ -181,7 +185,7 @@ def binding(kind: str, name: str = "reader") -> dict[str, Any]:
     }
 
 
-def test_where_all_is_forbidden_the_control_planes_namespace_is_read(
+def test_without_cluster_wide_access_only_the_argo_cd_namespace_is_read(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "web", "far")
@@ -202,7 +206,9 @@ def test_where_all_is_forbidden_the_control_planes_namespace_is_read(
     assert "only those of namespace 'argocd' count" in result.stderr
 
 
-def test_no_access_at_all_is_4_and_names_the_right(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_run_without_any_access_exits_4_and_names_the_missing_permission(
+    tmp_path: Path, api: KubernetesApi
+) -> None:
     api.tokens = {"nobody": "system:serviceaccount:ci:nobody"}
     result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "nobody"))
     assert (result.code, result.json["status"]) == (4, "failed")
@@ -225,7 +231,7 @@ NARROW = [
 
 
 @pytest.mark.parametrize(("options", "found"), NARROW)
-def test_narrowing(
+def test_options_narrow_the_selection_of_applications(
     tmp_path: Path, api: KubernetesApi, run_here: Any, options: tuple[str, ...], found: list[str]
 ) -> None:
     repo = repository(tmp_path, "web", "api", "far")
@@ -242,7 +248,7 @@ def test_narrowing(
     assert result.json["counts"]["applications"] == 1
 
 
-def test_what_no_application_takes_is_a_warning(
+def test_an_image_that_no_application_tracks_is_a_warning(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     """Only metadata is read of those that do not take it, and that is enough to name the nearest."""
@@ -262,7 +268,9 @@ def test_what_no_application_takes_is_a_warning(
     assert run_here("--require-match", image="ghcr.io/acme/far:1.0.0").code == 5
 
 
-def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
+def test_reports_mistakes_in_applications_that_do_not_track_the_image(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web")
     others = [
         full_application(
@@ -288,7 +296,7 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run
     assert [one["application"] for one in narrowed.json["errors"]] == ["argocd/web"]
 
 
-def test_a_name_that_no_application_of_the_cluster_has(
+def test_an_unknown_application_name_is_an_error_with_a_suggestion(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -301,10 +309,10 @@ def test_a_name_that_no_application_of_the_cluster_has(
     assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
     unknown = run_here("--application", "wbe")
     assert unknown.code == 3
-    assert "no Application is called 'wbe'\n  fix: did you mean web?" in unknown.stderr
+    assert "there is no Application named 'wbe'\n  fix: did you mean web?" in unknown.stderr
 
 
-def test_an_image_updater_configures_what_it_references(
+def test_an_image_updater_resource_configures_the_applications_that_it_references(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -332,7 +340,9 @@ def test_an_image_updater_configures_what_it_references(
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
 
 
-def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
+def test_lint_checks_every_application_of_the_cluster(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web")
     broken = full_application("web", repo, update_strategy="nonsense")
     listless = full_application("none", repo, image_list="")
@@ -349,7 +359,9 @@ def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run_here: An
     assert {(one["file"], one["line"]) for one in found} == {(None, None)}
 
 
-def test_hold_rollback_and_release(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
+def test_hold_rollback_and_release_work_with_applications_of_a_cluster(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, full_application("web", repo))
     assert run_here().code == 0
@@ -362,7 +374,7 @@ def test_hold_rollback_and_release(tmp_path: Path, api: KubernetesApi, run_here:
     assert refreshed(api)[:2] == ["argocd/web"] * 2
     unknown = run_here("nobody", "--reason", "x", command="hold")
     assert unknown.code == 3
-    assert "no Application is called 'nobody'" in unknown.stderr
+    assert "there is no Application named 'nobody'" in unknown.stderr
 
 
 # Credentials
@@ -388,7 +400,7 @@ KINDS = [("repository", "repo.git"), ("repository", "repo"), ("repo-creds", "")]
 
 
 @pytest.mark.parametrize(("kind", "end"), KINDS)
-def test_argo_cds_own_login_for_a_repository(
+def test_a_run_uses_the_repository_login_of_argo_cd(
     tmp_path: Path, api: KubernetesApi, run_here: Any, kind: str, end: str
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -403,7 +415,7 @@ def test_argo_cds_own_login_for_a_repository(
     assert hidden(result)
 
 
-def test_a_secret_that_an_annotation_names(
+def test_a_run_uses_the_secret_named_by_an_annotation(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -423,7 +435,7 @@ def test_a_secret_that_an_annotation_names(
 
 
 @pytest.mark.measured
-def test_each_application_writes_as_its_own_secret_says(
+def test_each_application_is_pushed_with_the_login_of_its_own_secret(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "a", "b", "c")
@@ -460,7 +472,7 @@ def test_each_application_writes_as_its_own_secret_says(
     assert hidden(result)
 
 
-def test_projects_share_a_commit_where_they_share_the_login(
+def test_projects_with_the_same_login_share_a_commit(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "a", "b", "c")
@@ -496,7 +508,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("method", "namespace", "code", "said"), FOREIGN)
-def test_secrets_that_are_not_used(
+def test_secrets_for_other_namespaces_or_repositories_are_not_used(
     tmp_path: Path,
     api: KubernetesApi,
     run_here: Any,
@@ -522,7 +534,7 @@ def test_secrets_that_are_not_used(
     assert hidden(result)
 
 
-def test_argo_cds_own_key_and_known_hosts(
+def test_a_run_uses_the_ssh_key_and_known_hosts_of_argo_cd(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -551,7 +563,9 @@ def test_argo_cds_own_key_and_known_hosts(
     assert "PRIVATE KEY" not in result.stderr + refused.stderr
 
 
-def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
+def test_credentials_from_options_win_over_secrets_of_the_cluster(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
@@ -576,7 +590,7 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run_h
     assert {user for _, user in server.seen if user} == {"argo"}
 
 
-def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
+def test_the_forge_client_uses_the_login_of_the_cluster_if_it_is_unambiguous() -> None:
     url = f"{HTTPS}acme/x"
     one = subscription_of(url)
     plans = {
@@ -604,7 +618,7 @@ def subscription_of(url: str) -> Subscription:
 
 
 @pytest.mark.measured
-def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
+def test_empty_credential_folders_and_the_workflow_token_do_not_hide_secrets(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -620,7 +634,7 @@ def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
     assert result.code == 0, result.stderr
 
 
-def test_without_the_right_to_read_secrets_git_is_tried_as_it_is(
+def test_a_run_continues_without_repository_secrets_that_it_may_not_read(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -676,7 +690,7 @@ def test_the_live_application_is_patched(api: KubernetesApi, run_here: Any, tmp_
 
 
 @pytest.mark.parametrize(("heals", "leaves"), [(True, False), (True, True), (False, False)])
-def test_a_parent_that_takes_a_patch_back_is_reported_before_it(
+def test_warns_if_a_parent_application_would_revert_the_patch(
     api: KubernetesApi, run_here: Any, heals: bool, leaves: bool
 ) -> None:
     one = kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0")
@@ -703,7 +717,7 @@ def test_a_parent_that_takes_a_patch_back_is_reported_before_it(
     ] == expected
 
 
-def test_a_project_of_the_cluster_that_wants_signed_commits(
+def test_unsigned_commits_are_refused_if_the_project_requires_signatures(
     api: KubernetesApi, run_here: Any, tmp_path: Path
 ) -> None:
     repo = repository(tmp_path, "web", "api")
@@ -721,16 +735,20 @@ def test_a_project_of_the_cluster_that_wants_signed_commits(
         {"argocd/web": "repository", "argocd/api": "admitted"},
     ), result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
-    assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
+    assert "only syncs commits signed by D56C4FCA57A46444" in result.stderr
 
 
-def test_no_method_means_git(api: KubernetesApi, run_here: Any, tmp_path: Path) -> None:
+def test_applications_without_a_write_back_method_are_written_to_git(
+    api: KubernetesApi, run_here: Any, tmp_path: Path
+) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, full_application("web", repo, write_back_method=""))
     assert run_here().json["commits"][0]["applications"] == ["argocd/web"]
 
 
-def test_several_images_of_one_application(api: KubernetesApi, run_here: Any) -> None:
+def test_several_images_of_one_live_application_are_patched(
+    api: KubernetesApi, run_here: Any
+) -> None:
     one = kustomize("https://git.example.com/x.git", "reg:5000/a:1.0.0", "reg:5000/b:1.0.0",
                     image_list="a=reg:5000/a,b=reg:5000/b,c=reg:5000/c")  # fmt: skip
     one["status"]["summary"]["images"] = [
@@ -747,7 +765,7 @@ def test_several_images_of_one_application(api: KubernetesApi, run_here: Any) ->
 
 
 @pytest.mark.measured
-def test_a_conflict_is_decided_again(api: KubernetesApi, run_here: Any) -> None:
+def test_decides_again_after_a_patch_conflict(api: KubernetesApi, run_here: Any) -> None:
     api.add(APPLICATIONS, kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0"))
     changes = iter(("1.0.5", "1.2.0"))
 
@@ -776,7 +794,7 @@ def test_helm_parameters_are_patched(api: KubernetesApi, run_here: Any) -> None:
     ]
 
 
-def test_a_patch_that_is_forbidden_is_an_error_of_that_application(
+def test_a_forbidden_patch_is_an_error_for_that_application(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "git")
@@ -798,14 +816,14 @@ def test_require_update_counts_live_applications(api: KubernetesApi, run_here: A
     assert run_here("--require-update").code == 5
 
 
-def test_a_live_application_has_nothing_to_hold(api: KubernetesApi, run_here: Any) -> None:
+def test_a_live_application_cannot_be_held(api: KubernetesApi, run_here: Any) -> None:
     api.add(APPLICATIONS, kustomize())
     result = run_here("web", "--reason", "x", command="hold")
     assert result.code == 3
-    assert "leaves nothing in Git to hold" in result.stderr
+    assert "there is nothing in Git to hold" in result.stderr
 
 
-def test_only_one_repository_leaves_live_applications_alone(
+def test_the_only_repository_option_skips_live_applications(
     api: KubernetesApi, run_here: Any, tmp_path: Path
 ) -> None:
     repo = repository(tmp_path, "git")
@@ -817,7 +835,7 @@ def test_only_one_repository_leaves_live_applications_alone(
 # Events, parents, registries
 
 
-def test_events_are_written_where_they_are_asked_for(
+def test_kubernetes_events_are_written_on_request(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web", "api")
@@ -838,7 +856,7 @@ def test_events_are_written_where_they_are_asked_for(
 
 
 @pytest.mark.measured
-def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_forbidden_event_is_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
     api.add(APPLICATIONS, full_application("web", repository(tmp_path, "web")))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     granted = [
@@ -857,7 +875,7 @@ def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: Kubernetes
     assert refreshed(api) == ["argocd/web"]
 
 
-def test_parents_are_refreshed_where_that_is_asked_for(
+def test_parent_applications_are_refreshed_on_request(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     child = full_application("web", repository(tmp_path, "web"))
@@ -870,7 +888,9 @@ def test_parents_are_refreshed_where_that_is_asked_for(
     assert sorted(refreshed(api)) == ["argocd/root", "argocd/web"]
 
 
-def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
+def test_pull_secrets_must_be_in_the_same_namespace_and_contain_the_login(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web", "far")
     api.add(
         SECRETS,
@@ -894,7 +914,7 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run_her
     assert hidden(result)
 
 
-def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
+def test_an_application_from_a_file_gets_no_secrets_from_the_cluster(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     """A file may claim any namespace."""
@@ -942,7 +962,7 @@ def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
     ],
 )
 @pytest.mark.parametrize("check", ["auto", "always"])
-def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
+def test_secrets_of_argo_cd_itself_are_never_sent_to_a_registry(
     tmp_path: Path, api: KubernetesApi, run_here: Any, check: str, home: str, named: str, words: str
 ) -> None:
     api.add(
@@ -976,7 +996,7 @@ def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
         ),
     ],
 )
-def test_an_image_updater_may_name_no_more_than_an_annotation(
+def test_an_image_updater_resource_cannot_use_secrets_forbidden_to_annotations(
     tmp_path: Path, api: KubernetesApi, run_here: Any, settings: dict[str, Any], words: str
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -1000,7 +1020,7 @@ def test_an_image_updater_may_name_no_more_than_an_annotation(
     assert hidden(result)
 
 
-def test_a_refused_pull_secret_is_not_a_mere_warning(
+def test_a_refused_pull_secret_is_an_error_and_not_just_a_warning(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     """`newest-build` continues where a registry does not answer; not where the annotation itself is wrong."""
@@ -1012,7 +1032,7 @@ def test_a_refused_pull_secret_is_not_a_mere_warning(
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
 
 
-def test_a_pull_secret_that_may_not_be_read_is_an_error_of_that_entry(
+def test_an_unreadable_pull_secret_is_an_error_for_its_application(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "web", "good")
@@ -1051,7 +1071,7 @@ SOURCES: list[tuple[dict[str, str], bool, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("environ", "account", "found"), SOURCES)
-def test_the_source_where_none_is_given(
+def test_the_default_source_depends_on_the_environment(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], account: bool, found: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("task.wiring.argo.in_cluster", lambda _environ: account)
@@ -1065,7 +1085,7 @@ def test_the_source_where_none_is_given(
 # Faults
 
 
-def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_or_empty_kubeconfig_is_a_usage_error(tmp_path: Path) -> None:
     result = run("--applications", "cluster", "--kubeconfig", tmp_path / "none")
     assert result.code == 2
     result = run("--applications", "cluster")
@@ -1086,7 +1106,7 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     )
 
 
-def test_events_without_a_cluster_are_a_warning(tmp_path: Path) -> None:
+def test_requesting_events_without_a_cluster_is_a_warning(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = run("--applications", apps, "--kubernetes-events")
     assert (result.code, result.json["status"]) == (0, "updated")
@@ -1095,7 +1115,7 @@ def test_events_without_a_cluster_are_a_warning(tmp_path: Path) -> None:
     )
 
 
-def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi) -> None:
+def test_an_unreachable_cluster_is_a_temporary_failure(tmp_path: Path, api: KubernetesApi) -> None:
     config = kubeconfig(tmp_path, api)
     text = config.read_text().replace(api.url, "http://127.0.0.1:1")
     config.write_text(text)
@@ -1103,14 +1123,14 @@ def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi)
     assert (result.code, result.json["status"]) == (75, "failed")
 
 
-def test_a_missing_argo_cd_is_reported(api: KubernetesApi, run_here: Any) -> None:
+def test_a_cluster_without_argo_cd_is_an_error(api: KubernetesApi, run_here: Any) -> None:
     api.forget(APPLICATIONS)
     result = run_here()
     assert result.code == 4
     assert "Argo CD is not installed here" in result.stderr
 
 
-def test_certificates_of_argo_cds_config_map_are_trusted_as_well(
+def test_certificates_from_the_argo_cd_config_map_are_trusted_as_well(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION})

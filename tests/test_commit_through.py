@@ -29,9 +29,7 @@ def scene_of(
     return scene
 
 
-def test_a_pull_request_gets_each_build_and_stays_open(
-    server: CommittingGitHub, tmp_path: Path
-) -> None:
+def test_each_build_updates_the_open_pull_request(server: CommittingGitHub, tmp_path: Path) -> None:
     scene = scene_of(server, tmp_path, "--pull-request")
     tips: list[str] = []
     server.before = lambda _request: tips.extend(
@@ -52,11 +50,13 @@ def test_a_pull_request_gets_each_build_and_stays_open(
     assert (there["through"], there["commit"]) == (None, git(scene.repo, "rev-parse", scene.head))
 
 
-def test_a_reviewers_week(server: CommittingGitHub, tmp_path: Path) -> None:
+def test_changes_by_a_reviewer_survive_later_builds(
+    server: CommittingGitHub, tmp_path: Path
+) -> None:
     a_reviewers_week(scene_of(server, tmp_path, "--pull-request"))
 
 
-def test_by_a_github_app(server: CommittingGitHub, tmp_path: Path) -> None:
+def test_a_github_app_can_commit_through_the_api(server: CommittingGitHub, tmp_path: Path) -> None:
     key = tmp_path / "app.pem"
     subprocess.run(
         [*needs("openssl"), "genrsa", "-out", key, "2048"], check=True, capture_output=True
@@ -85,7 +85,7 @@ def test_by_a_github_app(server: CommittingGitHub, tmp_path: Path) -> None:
     assert scene.event(f"{WEB}:1.1.0")["status"] == "unchanged"
 
 
-def test_a_file_with_the_executable_bit_stops_its_application_only(
+def test_an_executable_file_is_an_error_for_its_application_only(
     server: CommittingGitHub, tmp_path: Path
 ) -> None:
     scene = scene_of(server, tmp_path, names=("a", "b"))
@@ -107,7 +107,7 @@ def test_a_file_with_the_executable_bit_stops_its_application_only(
     assert "1.1.0" in show(scene.repo, "main", target("b"))
 
 
-def test_a_repository_that_is_not_on_github(tmp_path: Path) -> None:
+def test_committing_through_github_fails_for_repositories_on_other_forges(tmp_path: Path) -> None:
     folder = repository(tmp_path, "a")
     with serving(CommittingGitHub(folder)) as server:
         (tmp_path / "scene").mkdir()
@@ -121,7 +121,9 @@ def test_a_repository_that_is_not_on_github(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_ten_writers_all_land(server: CommittingGitHub, tmp_path: Path) -> None:
+def test_ten_concurrent_writers_all_land_their_commits(
+    server: CommittingGitHub, tmp_path: Path
+) -> None:
     scene = scene_of(server, tmp_path, names=tuple(WRITERS))
     running = [scene.started("--image", f"{WEB}:1.1.0", "--application", name) for name in WRITERS]
     outs = [one.communicate(timeout=300) for one in running]
@@ -139,7 +141,9 @@ def test_ten_writers_all_land(server: CommittingGitHub, tmp_path: Path) -> None:
     assert all("1.1.0" in show(scene.repo, "main", target(name)) for name in WRITERS)
 
 
-def test_a_person_may_commit_meanwhile(server: CommittingGitHub, tmp_path: Path) -> None:
+def test_a_commit_that_a_person_makes_during_the_run_is_kept(
+    server: CommittingGitHub, tmp_path: Path
+) -> None:
     scene = scene_of(server, tmp_path)
 
     def meanwhile(_request: object) -> None:

@@ -39,12 +39,12 @@ def message(
     ]
 
 
-def test_outside_of_ci_nothing_is_guessed(tmp_path: Path) -> None:
+def test_no_source_trailers_are_added_outside_of_ci(tmp_path: Path) -> None:
     _, trailers = message(tmp_path)
     assert [key for key, _ in trailers] == ["Image", "Application"]
 
 
-def test_by_options(tmp_path: Path) -> None:
+def test_options_set_the_trailers(tmp_path: Path) -> None:
     given = (
         "--source-commit",
         SHA.upper(),
@@ -64,7 +64,7 @@ def test_by_options(tmp_path: Path) -> None:
     ]
 
 
-def test_by_the_variables_of_the_ci_system(tmp_path: Path) -> None:
+def test_variables_of_the_ci_system_set_the_trailers(tmp_path: Path) -> None:
     _, trailers = message(tmp_path, env=GITLAB)
     assert trailers[2:] == [
         ("Source-Commit", SHA),
@@ -78,7 +78,7 @@ def test_by_the_variables_of_the_ci_system(tmp_path: Path) -> None:
     ]
 
 
-def test_what_the_ci_system_says_about_its_commit_is_not_said_about_another_one(
+def test_commit_details_from_the_ci_system_are_not_used_for_another_commit(
     tmp_path: Path,
 ) -> None:
     _, trailers = message(tmp_path, "--source-commit", "f" * 40, env=GITLAB)
@@ -88,7 +88,7 @@ def test_what_the_ci_system_says_about_its_commit_is_not_said_about_another_one(
     assert ("Pipeline-Run", GITLAB["CI_PIPELINE_URL"]) in trailers
 
 
-def test_a_login_in_a_variable_is_not_written(tmp_path: Path) -> None:
+def test_credentials_in_ci_variables_are_not_written(tmp_path: Path) -> None:
     env = {
         "GIT_COMMIT": SHA,
         "GIT_URL": "https://bot:tops3cret@git.example/web",
@@ -100,7 +100,7 @@ def test_a_login_in_a_variable_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["main", "xyz", "123", "f" * 65])
-def test_what_is_not_a_commit(tmp_path: Path, value: str) -> None:
+def test_invalid_source_commits_are_rejected(tmp_path: Path, value: str) -> None:
     running = start(arguments(manifest(tmp_path), "--source-commit", value))
     _, err = running.communicate()
     assert (running.returncode, b"--source-commit" in err) == (2, True)
@@ -109,7 +109,7 @@ def test_what_is_not_a_commit(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     "template", ["[skip ci] {{ .AppName }}\n\nbody\n", "{{ .AppName }}\n\n[skip ci]\n"]
 )
-def test_skip_ci_through_the_template(tmp_path: Path, template: str) -> None:
+def test_the_message_template_can_add_skip_ci(tmp_path: Path, template: str) -> None:
     (tmp_path / "template").write_text(template)
     text, trailers = message(
         tmp_path, "--commit-message-template", tmp_path / "template", "--sign-off"
@@ -118,7 +118,7 @@ def test_skip_ci_through_the_template(tmp_path: Path, template: str) -> None:
     assert trailers[-1][0] == "Signed-off-by"
 
 
-def test_a_trailer_key_that_git_would_not_read_is_a_usage_error(tmp_path: Path) -> None:
+def test_an_invalid_trailer_key_is_a_usage_error(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("a", repository(tmp_path, "a")))
     result = image_update(*arguments(apps, "--trailer", "Foo: bar=baz"))
     assert (result.code, result.json["errors"][0]["rule"]) == (2, "usage")

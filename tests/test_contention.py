@@ -43,7 +43,7 @@ def ends(running: list[Running]) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_crowd_on_one_branch_all_land(tmp_path: Path) -> None:
+def test_concurrent_runs_on_one_branch_all_land(tmp_path: Path) -> None:
     names = [f"app{number}" for number in range(CROWD)]
     repo = repository(tmp_path, *names)
     apps = [manifest(tmp_path, application(name, repo), name=f"{name}.json") for name in names]
@@ -57,7 +57,9 @@ def test_a_crowd_on_one_branch_all_land(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "one push each"])
-def test_a_crowd_on_head_branches_of_one_base_all_land(tmp_path: Path, atomic: bool) -> None:
+def test_concurrent_runs_on_head_branches_of_one_base_all_land(
+    tmp_path: Path, atomic: bool
+) -> None:
     """Each has a head branch of its own, but their lists are on one memory branch."""
     names = [f"app{number}" for number in range(CROWD)]
     repo = repository(tmp_path, *names)
@@ -79,7 +81,7 @@ def test_a_crowd_on_head_branches_of_one_base_all_land(tmp_path: Path, atomic: b
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_crowd_on_one_key_leaves_the_newest(tmp_path: Path) -> None:
+def test_concurrent_runs_for_one_image_leave_the_newest_version(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo))
     tags = [f"1.{number}.0" for number in range(1, CROWD + 1)]
@@ -111,7 +113,7 @@ def at_work(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_same_event_many_times_is_one_commit(tmp_path: Path) -> None:
+def test_concurrent_runs_for_the_same_event_make_one_commit(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo))
     reports = ends([start(arguments(apps)) for _ in range(10)])
@@ -119,7 +121,9 @@ def test_the_same_event_many_times_is_one_commit(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_unchanged_without_a_push_if_the_new_tip_already_says_so(tmp_path: Path) -> None:
+def test_reports_unchanged_without_another_push_if_the_new_tip_has_the_version(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path, "a")
     same = commit_like(repo, {target("a"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     pushes = tmp_path / "pushes"
@@ -139,7 +143,7 @@ def commit_like(repo: Path, files: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_decided_again_on_the_new_tip(tmp_path: Path, whole: bool) -> None:
+def test_decides_again_on_the_new_tip_after_losing_a_race(tmp_path: Path, whole: bool) -> None:
     """Meanwhile somebody wrote a newer version: ours is refused, and nothing is pushed over it."""
     repo = repository(tmp_path, "a")
     if whole:
@@ -157,7 +161,9 @@ def test_decided_again_on_the_new_tip(tmp_path: Path, whole: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hang", ["pre-receive", "post-receive"])
-def test_a_client_that_was_killed_in_the_middle_of_a_push(tmp_path: Path, hang: str) -> None:
+def test_the_next_run_recovers_from_a_client_killed_during_a_push(
+    tmp_path: Path, hang: str
+) -> None:
     """Killed before or after the branch moved: the next run makes exactly one commit of it."""
     repo = repository(tmp_path, "a")
     marker = tmp_path / "hanging"
@@ -177,7 +183,7 @@ def test_a_client_that_was_killed_in_the_middle_of_a_push(tmp_path: Path, hang: 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_runs_that_are_killed_at_random_moments(tmp_path: Path) -> None:
+def test_the_repository_survives_runs_killed_at_random_moments(tmp_path: Path) -> None:
     """KILL_ROUNDS=200 for the long version."""
     repo = repository(tmp_path, "a", "b")
     apps = manifest(tmp_path, *(application(name, repo) for name in "ab"))
@@ -207,7 +213,7 @@ def test_runs_that_are_killed_at_random_moments(tmp_path: Path) -> None:
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_several_repositories_and_one_fails_alone(tmp_path: Path) -> None:
+def test_a_failing_repository_does_not_affect_the_others(tmp_path: Path) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcdefghij"]
     hook(repos[3], "pre-receive", "echo 'not on Fridays' >&2; exit 1")
     apps = [application(repo.stem, repo) for repo in repos]
@@ -226,7 +232,7 @@ def test_several_repositories_and_one_fails_alone(tmp_path: Path) -> None:
     ] * 6
 
 
-def test_several_repositories_at_the_same_time(tmp_path: Path) -> None:
+def test_several_repositories_are_pushed_in_parallel(tmp_path: Path) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcdef"]
     # a push ends only once another one has begun
     pushes = tmp_path / "pushes"

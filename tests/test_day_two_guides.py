@@ -50,7 +50,9 @@ def environment(argo_cd: ArgoCDServer, repo: Path) -> Mapping[str, str]:
     }
 
 
-def test_roll_back_on_its_own(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_automatic_rollback_guide_shows_the_real_output(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     page = HOW_TO / "roll-back-automatically.md"
     repo = repository(tmp_path, "web")
     argo_cd.plays = Played(repo, {"web": hook_fails}, [versioned(full_application("web", URL))])
@@ -61,7 +63,7 @@ def test_roll_back_on_its_own(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     assert "newTag: 1.2.0" in show(repo, "main", target("web"))
 
 
-def test_promote_from_staging_to_production(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_promotion_guide_shows_the_real_output(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     page = HOW_TO / "promote.md"
     repo = repository(tmp_path, "web-staging", "web-production")
     apps = [versioned(full_application(name, URL)) for name in ("web-staging", "web-production")]
@@ -102,14 +104,14 @@ HOSTS = {"uses": "github", "component": "gitlab", "taskRef": "tekton", "paramete
 PROMOTIONS = list(promotions(HOW_TO / "promote.md"))
 
 
-def test_every_host_promotes() -> None:
+def test_the_promotion_guide_covers_every_host() -> None:
     assert [host for host, _ in PROMOTIONS] == ["github", "gitlab", "tekton", "argo"]
 
 
 @pytest.mark.parametrize(
     ("host", "given"), PROMOTIONS, ids=lambda one: one if isinstance(one, str) else ""
 )
-def test_the_pipelines_propose_it(
+def test_each_promotion_pipeline_opens_a_pull_request(
     host: str, given: dict[str, str], tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     secrets = [name for name in given if name.endswith("-token")]
@@ -160,7 +162,7 @@ def test_the_pipelines_propose_it(
         ),
     ],
 )
-def test_the_version_may_be_in_the_manifest_itself(
+def test_the_guides_update_a_version_inside_the_manifest(
     tmp_path: Path, page: str, path: str, line: str
 ) -> None:
     shown = [

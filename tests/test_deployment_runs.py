@@ -32,7 +32,7 @@ def actions(argo_cd: ArgoCDServer, github: GitHub) -> Mapping[str, str]:
     }  # fmt: skip
 
 
-def test_each_application_is_an_environment(
+def test_each_application_gets_a_deployment_environment(
     tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
     played(argo_cd, tmp_path, web=good, api=hook_fails)
@@ -62,7 +62,7 @@ def test_a_paused_rollout_stays_in_progress(
     assert {state for _, _, state in github.statuses} == {"pending"}
 
 
-def test_a_forge_that_refuses_changes_nothing_else(
+def test_a_forge_that_refuses_deployments_causes_only_a_warning(
     tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
     repo = played(argo_cd, tmp_path, web=good)
@@ -75,7 +75,7 @@ def test_a_forge_that_refuses_changes_nothing_else(
     assert "deployments: write" in warning["hint"]
 
 
-def test_a_rollout_whose_end_nobody_knows_stays_in_progress(
+def test_a_rollout_with_an_unknown_outcome_stays_in_progress(
     tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
     """And the run that is started again ends it, although it writes nothing."""
@@ -94,9 +94,7 @@ def test_a_rollout_whose_end_nobody_knows_stays_in_progress(
     assert [one.states for one in github.deployments] == [["in_progress", "success"]]
 
 
-def test_gitlab_has_an_environment_that_leads_to_argo_cd(
-    tmp_path: Path, argo_cd: ArgoCDServer
-) -> None:
+def test_a_gitlab_environment_links_to_argo_cd(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=good)
     with serving(GitLab()) as gitlab:
         gitlab.commits.add(COMMIT)
@@ -113,7 +111,7 @@ def test_gitlab_has_an_environment_that_leads_to_argo_cd(
         assert f"deployments are shown at {gitlab.url}/{PROJECT}: 1 queued" in result.stderr
 
 
-def test_what_was_built_has_to_be_known(
+def test_deployments_require_a_known_source_commit_and_repository(
     tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
     repo = played(argo_cd, tmp_path, web=good)

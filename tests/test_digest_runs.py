@@ -30,7 +30,9 @@ def errors(result: Result) -> str:
 
 
 @pytest.mark.parametrize("target", ["helmvalues", "", "helmvalues:prod.yaml"])
-def test_every_command_reports_an_old_digest_next_to_the_tag(tmp_path: Path, target: str) -> None:
+def test_every_command_reports_an_outdated_digest_next_to_the_tag(
+    tmp_path: Path, target: str
+) -> None:
     repo, apps = scene(tmp_path, write_back_target=target, **KEYS)
     before = show(repo, "main", "apps/web/values.yaml")
     given = arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")
@@ -61,7 +63,9 @@ def test_every_command_reports_an_old_digest_next_to_the_tag(tmp_path: Path, tar
         {"values": f"image: {{digest: '{OLD}'}}"},
     ],
 )
-def test_a_digest_in_the_spec_counts_as_well(tmp_path: Path, helm: dict[str, Any]) -> None:
+def test_an_outdated_digest_in_the_application_spec_is_reported_as_well(
+    tmp_path: Path, helm: dict[str, Any]
+) -> None:
     _, apps = scene(tmp_path, VALUES.replace(OLD, '""'), helm, **KEYS)
     result = image_update(*arguments(apps, image=f"{WEB}:1.5.0"))
     assert result.code == 3
@@ -70,7 +74,7 @@ def test_a_digest_in_the_spec_counts_as_well(tmp_path: Path, helm: dict[str, Any
 
 @pytest.mark.parametrize("pin", [False, True])
 @pytest.mark.parametrize("digest", ["", NEW])
-def test_an_annotated_digest_is_written_or_emptied(
+def test_a_digest_value_named_by_an_annotation_is_written_or_emptied(
     tmp_path: Path, digest: str, *, pin: bool
 ) -> None:
     repo, apps = scene(tmp_path, write_back_target="helmvalues", **KEYS, **DIGEST_KEY)
@@ -88,21 +92,21 @@ def test_an_annotated_digest_is_written_or_emptied(
     assert again.json["decisions"][0]["verdict"] == "unchanged"
 
 
-def test_a_rollback_brings_the_digest_back_with_the_tag(tmp_path: Path) -> None:
+def test_a_rollback_restores_the_digest_together_with_the_tag(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path, write_back_target="helmvalues", **KEYS, **DIGEST_KEY)
     assert image_update(*arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")).code == 0
     result = image_update("rollback", "web", "--to", "previous", *arguments(apps)[3:])
     assert (result.code, show(repo, "main", "apps/web/values.yaml")) == (0, VALUES)
 
 
-def test_an_override_file_gets_an_empty_digest_where_the_chart_has_one(tmp_path: Path) -> None:
+def test_an_override_file_clears_the_digest_of_the_chart(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path, **KEYS, **DIGEST_KEY)
     assert image_update(*arguments(apps, image=f"{WEB}:1.5.0")).code == 0
     text = show(repo, "main", "apps/web/.argocd-source-web.yaml")
     assert '- name: image.digest\n    value: ""\n    forcestring: true\n' in text
 
 
-def test_a_shared_value_changes_with_a_warning(tmp_path: Path) -> None:
+def test_changing_a_value_shared_through_an_anchor_is_a_warning(tmp_path: Path) -> None:
     values = f"image: &image\n  repository: {WEB}\n  tag: 1.4.2\nworker: *image\n"
     repo, apps = scene(tmp_path, values, write_back_target="helmvalues", **KEYS)
     for more in (["--dry-run"], []):
@@ -123,7 +127,7 @@ def test_a_shared_value_changes_with_a_warning(tmp_path: Path) -> None:
         ("1.2.0", f"{WEB}:1.1.0", ("refuse", "not-newer")),
     ],
 )
-def test_pin_digest_never_writes_without_a_digest(
+def test_pin_digest_never_writes_a_tag_without_a_digest(
     tmp_path: Path, now: str, event: str, end: tuple[str, str]
 ) -> None:
     repo = repository(tmp_path, "a")

@@ -27,11 +27,11 @@ PAGES = {
 }
 
 
-def test_the_table_of_options_is_that_of_the_code() -> None:
+def test_the_table_of_options_matches_the_code() -> None:
     assert table() in REFERENCE, "python -m scripts.options writes it"
 
 
-def test_every_option_that_is_documented_exists() -> None:
+def test_every_documented_option_exists() -> None:
     named = set(re.findall(r"`--(?:no-)?([a-z-]+)", REFERENCE + ANNOTATIONS)) - {
         "version",
         "keep",
@@ -97,7 +97,7 @@ def test_every_field_of_a_finding_is_documented(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", list(_fields(load("status.v1"))))
-def test_every_field_of_a_status_is_documented(field: str) -> None:
+def test_every_field_of_the_status_is_documented(field: str) -> None:
     table = PAGES["docs/status.md"].partition("## Every field of the JSON")[2]
     parent, _, name = field.rpartition(".")
     rows = [
@@ -121,7 +121,7 @@ def test_every_key_of_the_state_file_is_documented(key: str) -> None:
 @pytest.mark.parametrize(
     "rule", load("report.v1")["properties"]["decisions"]["items"]["properties"]["rule"]["enum"]
 )
-def test_every_rule_of_a_refusal_is_explained(rule: str) -> None:
+def test_every_rule_that_refuses_an_image_is_explained(rule: str) -> None:
     if rule in {"admitted", "same"}:
         return
     pages = PAGES["docs/troubleshooting.md"] + REFERENCE
@@ -129,11 +129,11 @@ def test_every_rule_of_a_refusal_is_explained(rule: str) -> None:
 
 
 @pytest.mark.parametrize("key", [*APPLICATION_KEYS, *IMAGE_KEYS])
-def test_every_annotation_is_in_the_guide_for_those_who_come_from_image_updater(key: str) -> None:
+def test_every_annotation_is_in_the_guide_for_image_updater_users(key: str) -> None:
     assert f"`{key}`" in PAGES["docs/from-image-updater.md"]
 
 
-def test_every_field_of_image_updaters_resource_is_in_the_guide() -> None:
+def test_every_field_of_the_image_updater_resource_is_in_the_guide() -> None:
     known = fields("argocd-image-updater-imageupdater-v1alpha1", "spec")
     guide = PAGES["docs/from-image-updater.md"].partition("## Every field of")[2]
     missing = [
@@ -163,7 +163,7 @@ def _said() -> list[str]:
     return found
 
 
-def test_the_messages_that_are_explained_are_those_of_the_code() -> None:
+def test_every_message_in_troubleshooting_exists_in_the_code() -> None:
     said = "\n".join(_said())
     page = PAGES["docs/troubleshooting.md"]
     quoted = [
@@ -178,11 +178,11 @@ def test_the_messages_that_are_explained_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("meaning", FAILURES, ids=lambda meaning: meaning.message)
-def test_every_failure_of_git_is_explained(meaning: Meaning) -> None:
+def test_every_git_failure_is_explained(meaning: Meaning) -> None:
     assert f"`{meaning.message}`" in PAGES["docs/troubleshooting.md"]
 
 
-def test_every_layer_of_the_house_is_in_the_picture() -> None:
+def test_every_code_layer_is_in_the_architecture_picture() -> None:
     layers = (
         (ROOT / ".importlinter")
         .read_text()
@@ -198,7 +198,7 @@ def test_every_layer_of_the_house_is_in_the_picture() -> None:
     ] == []
 
 
-def test_every_file_that_contributing_names_is_there() -> None:
+def test_every_file_named_in_contributing_exists() -> None:
     named = re.findall(
         r"`((?:bench|docs|scripts|task|tests)/[\w./-]+)`", (ROOT / "CONTRIBUTING.md").read_text()
     )
@@ -218,7 +218,7 @@ DESCRIBED = (
 
 
 @pytest.mark.parametrize("path", DESCRIBED)
-def test_one_sentence_says_what_it_is(path: str) -> None:
+def test_every_description_of_the_project_uses_the_same_sentence(path: str) -> None:
     text = (ROOT / path).read_text()
     assert SENTENCE in " ".join(text.split())
 
@@ -226,7 +226,7 @@ def test_one_sentence_says_what_it_is(path: str) -> None:
 @pytest.mark.parametrize(
     "page", sorted({about.page for group in GROUPS.values() for about in group.values()})
 )
-def test_the_page_that_a_help_names_is_there(page: str) -> None:
+def test_every_page_linked_from_the_help_exists(page: str) -> None:
     name, _, anchor = page.partition("#")
     headings = re.findall(r"^#+ (.+)$", PAGES[f"docs/{name}"], re.MULTILINE)
     assert anchor in {

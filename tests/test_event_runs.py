@@ -35,7 +35,7 @@ def verdicts(report: Report) -> list[tuple[str, str]]:
     return [(one.verdict, one.rule) for one in report.decisions]
 
 
-def test_a_registry_confirms_what_an_event_says() -> None:
+def test_the_registry_confirms_the_digest_of_an_event() -> None:
     one = story("semver")
     one.answer = Answer(digest=A)
     report = one.events(event("1.1.0", A))
@@ -57,7 +57,7 @@ def test_a_forged_event_writes_nothing(answer: Answer) -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [(RegistryDownError("no route"), 75), (RegistryError("odd answer"), 3)]
 )
-def test_without_an_answer_nothing_is_written(error: RegistryError, code: int) -> None:
+def test_an_event_is_not_written_if_the_registry_fails(error: RegistryError, code: int) -> None:
     one = story("semver")
     one.answer = Answer(error=error)
     report = one.events(event("1.1.0", A))
@@ -65,7 +65,7 @@ def test_without_an_answer_nothing_is_written(error: RegistryError, code: int) -
     assert (report.exit, one.value) == (code, "1.0.0")
 
 
-def test_an_event_without_an_answer_is_an_error_next_to_one_that_is_written() -> None:
+def test_an_unconfirmed_event_is_an_error_but_the_other_event_is_written() -> None:
     one = story("semver")
     one.answers = {
         "1.1.0": Answer(digest=A),
@@ -76,34 +76,34 @@ def test_an_event_without_an_answer_is_an_error_next_to_one_that_is_written() ->
     assert [problem.rule for problem in report.problems] == ["registry"]
 
 
-def test_without_the_check_nobody_is_asked() -> None:
+def test_the_registry_is_not_queried_if_the_check_is_off() -> None:
     one = story("semver")
     one.events(event("1.1.0", A), check="never")
     assert (one.asked, one.value) == ([], "1.1.0")
 
 
-def test_a_line_of_our_own_is_trusted() -> None:
+def test_event_lines_from_our_pipeline_are_trusted_without_a_check() -> None:
     one = story("semver")
     one.answer = Answer(exists=False)
     one.events(line("1.1.0", 1, A))
     assert (one.asked, one.value) == ([], "1.1.0")
 
 
-def test_what_the_rules_refuse_is_not_asked() -> None:
+def test_the_registry_is_not_queried_about_refused_tags() -> None:
     one = story("newest-build", allow_tags="regexp:^main-")
     report = one.events(event("pr-1", A))
     assert verdicts(report) == [("refuse", "allow-tags")]
     assert one.asked == []
 
 
-def test_an_event_without_a_digest_asks_what_the_tag_is() -> None:
+def test_an_event_without_a_digest_gets_it_from_the_registry() -> None:
     one = story("digest", image_list=f"web={WEB}:1.0.0")
     one.answer = Answer(digest=A)
     one.events(event("1.0.0"))
     assert f"digest: {A}" in one.branch.files[target("a")]
 
 
-def test_one_image_of_many_applications_is_asked_once() -> None:
+def test_an_image_of_many_applications_is_looked_up_once() -> None:
     one = Story(
         application("a", "https://git.example/gitops.git", update_strategy="semver"), Branch({})
     )
@@ -123,7 +123,7 @@ def dated(one: Story, **dates: str) -> None:
     one.answers = {tag: Answer(digest=A, created=created) for tag, created in dates.items()}
 
 
-def test_the_date_of_the_image_orders_builds() -> None:
+def test_builds_are_ordered_by_the_image_creation_date() -> None:
     one = story("newest-build")
     dated(
         one,
@@ -142,7 +142,7 @@ def test_the_date_of_the_image_orders_builds() -> None:
 
 
 @pytest.mark.parametrize("pinned", ["true", ""])
-def test_an_event_with_two_tags_is_written_once(pinned: str) -> None:
+def test_an_event_with_two_tags_makes_one_commit(pinned: str) -> None:
     one = story("newest-build", pin_digest=pinned)
     one.answer = Answer(digest=A, created="2026-01-02T00:00:00Z")
     two = event("1.2.3", A), event("1.2", A)
@@ -154,20 +154,20 @@ def test_an_event_with_two_tags_is_written_once(pinned: str) -> None:
     assert len(one.branch.commits) == 3
 
 
-def test_the_time_of_the_event_counts_only_for_images_without_a_date() -> None:
+def test_event_times_are_used_only_for_images_without_a_creation_date() -> None:
     one = story("newest-build")
     dated(one, new="1980-01-01T00:00:01Z", old="1970-01-01T00:00:00Z")
     one.events(event("new", A, "2026-11-02T00:00:00Z"), event("old", A, "2026-11-01T00:00:00Z"))
     assert one.value == "new"
     assert [text for level, text in one.log if level == "warning"] == [
-        "the times of events tell which build is newer: the images have no creation date, or the registry was not asked"
+        "builds are ordered by the times of their events: the images have no creation date, or the registry was not queried"
     ]
     assert verdicts(one.events(event("old", A, "2026-11-01T00:00:00Z"))) == [
         ("refuse", "superseded")
     ]
 
 
-def test_the_label_of_the_image_names_its_commit() -> None:
+def test_the_revision_label_of_the_image_names_its_commit() -> None:
     one = story("newest-build")
     label = "org.opencontainers.image.revision"
     one.answers = {
@@ -183,7 +183,7 @@ def test_the_label_of_the_image_names_its_commit() -> None:
     assert SOURCE in state
 
 
-def test_the_label_counts_only_if_the_user_names_the_repository() -> None:
+def test_the_revision_label_is_used_only_if_the_source_repository_is_given() -> None:
     one = story("newest-build")
     label = {"org.opencontainers.image.revision": "b" * 40}
     one.answer = Answer(digest=A, created="2026-01-01T00:00:00Z", labels=label)
@@ -195,14 +195,14 @@ def test_the_label_counts_only_if_the_user_names_the_repository() -> None:
 # What people see
 
 
-def test_the_report_and_the_commit_say_where_a_build_came_from() -> None:
+def test_the_report_names_the_event_behind_each_update() -> None:
     one = story("semver")
     one.answer = Answer(digest=A)
     (decision,) = one.events(event("1.1.0", A)).updates
     assert decision.event == "registry event, harbor"
 
 
-def test_a_head_still_says_where_each_of_its_builds_came_from() -> None:
+def test_a_rebuilt_head_branch_still_names_the_event_behind_each_build() -> None:
     """The head is made again with what already waits there, and the trailers are made again too."""
     other = "ghcr.io/acme/other"
     one = story("semver", git_branch="main:updates")
@@ -217,7 +217,7 @@ def test_a_head_still_says_where_each_of_its_builds_came_from() -> None:
     assert f"Event: {other} registry event, quay\n" in proposed.message
 
 
-def test_a_head_still_has_the_digest_of_an_event_when_it_is_made_again() -> None:
+def test_a_rebuilt_head_branch_keeps_the_digest_of_an_event() -> None:
     """`promote` and `release` go by it, although only the tag is written."""
     other = "ghcr.io/acme/other"
     one = story("newest-build", git_branch="main:updates")
@@ -229,7 +229,7 @@ def test_a_head_still_has_the_digest_of_an_event_when_it_is_made_again() -> None
     assert f"image-digest: {A}" in proposed.files[".image-update/apps/a/argocd_a.state"]
 
 
-def test_an_event_of_an_untracked_image_is_not_a_warning() -> None:
+def test_an_event_for_an_untracked_image_is_not_a_warning() -> None:
     one = story("semver")
     one.answer = Answer(digest=A)
     report = one.events(event("1.1.0", A), event("1.1.0", A, image="ghcr.io/acme/other"))
@@ -248,7 +248,7 @@ SENT = [
 
 
 @pytest.mark.parametrize(("form", "case"), SENT)
-def test_what_a_registry_sends_is_one_commit_of_these_images_or_none(
+def test_each_registry_payload_produces_exactly_one_commit_or_none(
     form: str, case: dict[str, Any]
 ) -> None:
     registry = "registry.example:5000" if form == "nexus" else ""
@@ -336,7 +336,7 @@ def made(
 
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_any_order_and_any_split_ends_in_the_same_tree(
+def test_the_order_and_grouping_of_events_do_not_affect_the_tree(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
     order = data.draw(st.permutations(range(1, data.draw(st.integers(2, 6)) + 1)))
@@ -361,7 +361,7 @@ OTHER = "ghcr.io/acme/other"
 
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_any_order_and_any_split_ends_in_the_same_head(
+def test_the_order_and_grouping_of_events_do_not_affect_the_head_branch(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
     """Two Applications share a head branch. The base stays as it is, until somebody merges the head."""

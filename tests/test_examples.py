@@ -72,7 +72,7 @@ def test_two_images_of_one_registry_with_a_port_do_not_replace_each_other(tmp_pa
     ]
 
 
-def test_commit_shas_are_let_in_and_branch_names_kept_out(tmp_path: Path) -> None:
+def test_commit_sha_tags_are_admitted_and_branch_name_tags_refused(tmp_path: Path) -> None:
     play = Play(
         "development-commit-sha.yaml",
         tmp_path,
@@ -103,7 +103,7 @@ def test_a_newer_version_is_written_and_an_older_one_refused(tmp_path: Path) -> 
     assert rules(play.event(f"{image}:latest")) == ["ignore-tags"]
 
 
-def test_the_specs_parameters_still_take_effect(tmp_path: Path) -> None:
+def test_parameters_of_the_spec_still_take_effect(tmp_path: Path) -> None:
     play = Play(
         "helm-gitops-demo.yaml",
         tmp_path,
@@ -119,7 +119,7 @@ def test_the_specs_parameters_still_take_effect(tmp_path: Path) -> None:
     }
 
 
-def test_a_constraint_in_the_strategy_holds(tmp_path: Path) -> None:
+def test_a_constraint_in_the_update_strategy_is_enforced(tmp_path: Path) -> None:
     play = Play(
         "umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"}
     )
@@ -131,7 +131,7 @@ def test_a_constraint_in_the_strategy_holds(tmp_path: Path) -> None:
     assert parameters(play.file("charts/shop/.argocd-source-shop.yaml")) == expected
 
 
-def test_a_mutable_tag_is_followed_by_its_digest(tmp_path: Path) -> None:
+def test_a_mutable_tag_is_updated_by_its_digest(tmp_path: Path) -> None:
     play = Play(
         "digest-follow.yaml", tmp_path, {"charts/web/Chart.yaml": "name: x\nversion: 0.1.0\n"}
     )
@@ -150,7 +150,7 @@ def test_a_mutable_tag_is_followed_by_its_digest(tmp_path: Path) -> None:
     assert (rules(again), again.json["status"]) == (["same"], "unchanged")
 
 
-def test_a_minor_version_is_held(tmp_path: Path) -> None:
+def test_a_tilde_constraint_refuses_the_next_minor_version(tmp_path: Path) -> None:
     play = Play(
         "gitlab-minor.yaml",
         tmp_path,
@@ -166,7 +166,7 @@ def test_a_minor_version_is_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_plan_predicts_the_tree_that_run_makes(tmp_path: Path, command: str) -> None:
+def test_plan_predicts_the_tree_that_run_writes(tmp_path: Path, command: str) -> None:
     play = Play(
         "umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"}
     )
@@ -180,7 +180,7 @@ def test_plan_predicts_the_tree_that_run_makes(tmp_path: Path, command: str) -> 
     assert "+    value: 1.6.3" in planned.json["commits"][0]["diff"]
 
 
-def test_applications_mixed_with_anything_else(tmp_path: Path) -> None:
+def test_applications_are_found_in_a_list_with_other_resources(tmp_path: Path) -> None:
     play = Play(
         "umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"}
     )
@@ -196,7 +196,7 @@ def test_applications_mixed_with_anything_else(tmp_path: Path) -> None:
     assert "ApplicationSet argocd/?: the ApplicationSet has no generators" in result.stderr
 
 
-def test_a_flux_release_gets_its_tag_and_nothing_else(tmp_path: Path) -> None:
+def test_only_the_tag_of_a_flux_release_is_changed(tmp_path: Path) -> None:
     text = (EXAMPLES / "flux-helmrelease.yaml").read_text()
     repo = bare_repo(tmp_path, {"releases/frontend.yaml": text}, "master")
     work = tmp_path / "work"

@@ -46,7 +46,7 @@ def linked(target: str) -> Callable[[Path], Path]:
         (linked("large"), "it is larger than 10,000,000 bytes"),
     ],
 )
-def test_what_is_not_a_file_is_refused_at_once(
+def test_pipes_devices_and_endless_files_are_rejected_at_once(
     make: Callable[[Path], Path], says: str, tmp_path: Path
 ) -> None:
     if make is not a_pipe:
@@ -58,7 +58,7 @@ def test_what_is_not_a_file_is_refused_at_once(
         read_file(path)
 
 
-def test_a_file_is_read_up_to_its_last_byte(tmp_path: Path) -> None:
+def test_a_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a\r\nb\rc\xc3\xa9")
     assert read_file(str(path), 9) == b"a\r\nb\rc\xc3\xa9"
@@ -68,7 +68,7 @@ def test_a_file_is_read_up_to_its_last_byte(tmp_path: Path) -> None:
     check_file(str(path))
 
 
-def test_what_the_shell_has_opened_is_read() -> None:
+def test_a_process_substitution_of_the_shell_is_read() -> None:
     """`<(command)` names a pipe: it is the caller's own, and has an end."""
     script = "import sys; from task.files import read_file; print(len(read_file(sys.argv[1])))"
     slow = "sleep 0.3; head -c 300000 /dev/zero"
@@ -81,7 +81,7 @@ def test_what_the_shell_has_opened_is_read() -> None:
     assert done.stdout == "300000\n"
 
 
-def test_a_program_that_writes_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_pipe_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.files.PATIENCE", 0.1)
     out, into = os.pipe()
     with pytest.raises(OSError, match="no data for"):
@@ -123,14 +123,14 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def test_every_option_that_names_a_file_to_read_is_in_the_table() -> None:
+def test_every_option_that_reads_a_file_is_in_the_table() -> None:
     files = {one.opts[0] for one in options_of("run") if one.metavar == "FILE"}
     assert files - {"--report", "--dotenv", "--metrics-file"} <= OPTIONS.keys()  # these are written
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_option_that_names_a_pipe_is_an_error(option: str, tmp_path: Path) -> None:
+def test_a_pipe_given_to_an_option_is_an_error(option: str, tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     more = OPTIONS[option]
     given = () if "--applications" in (option, *more) else ("--applications", apps)
@@ -156,7 +156,9 @@ def test_an_option_that_names_a_pipe_is_an_error(option: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "command_line", ["run --image ghcr.io/acme/web:1.1.0 --allow-protocol file", "lint"]
 )
-def test_a_manifest_that_is_not_a_file_is_a_warning(command_line: str, tmp_path: Path) -> None:
+def test_a_pipe_or_device_among_the_manifests_is_a_warning(
+    command_line: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "apps"
     folder.mkdir()
     manifest(folder, application("web", repository(tmp_path, "web")))
@@ -194,7 +196,7 @@ def test_a_manifest_that_is_not_a_file_is_a_warning(command_line: str, tmp_path:
         (ValueError("x"), ""),
     ],
 )
-def test_what_is_reported_where_files_memory_or_threads_run_out(
+def test_running_out_of_files_memory_or_threads_is_reported_clearly(
     error: Exception, says: str
 ) -> None:
     try:
@@ -213,7 +215,7 @@ def test_what_is_reported_where_files_memory_or_threads_run_out(
         assert found is None
 
 
-def test_a_run_without_enough_memory_is_not_a_defect(tmp_path: Path) -> None:
+def test_a_run_without_enough_memory_is_not_reported_as_a_defect(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text("kind: Application\n")
     args = ("plan", "--image", "ghcr.io/acme/web:1.0", "--applications", tmp_path / "app.yaml")
     done = subprocess.run(
@@ -235,7 +237,7 @@ def with_files(most: int, *args: str) -> Result:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [6, 10, 14, 20])
-def test_few_open_files_are_an_error_that_says_what_to_do(most: int, tmp_path: Path) -> None:
+def test_a_low_limit_of_open_files_is_an_error_with_a_hint(most: int, tmp_path: Path) -> None:
     repos = [repository(tmp_path, "web", name=f"{number}.git") for number in range(4)]
     apps = [application("web", repo) for repo in repos]
     for number, one in enumerate(apps):
@@ -251,7 +253,7 @@ def test_few_open_files_are_an_error_that_says_what_to_do(most: int, tmp_path: P
 
 
 @pytest.mark.parametrize("what", ["nowhere", "a file"])
-def test_a_tmpdir_that_is_not_a_folder_is_a_mistake_of_the_call(tmp_path: Path, what: str) -> None:
+def test_a_tmpdir_that_is_not_a_folder_is_a_usage_error(tmp_path: Path, what: str) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo))
     there = apps if what == "a file" else tmp_path / what

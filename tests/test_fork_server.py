@@ -67,7 +67,7 @@ def program(folder: Path, script: str) -> dict[str, str]:
         ),
     ],
 )
-def test_it_says_the_same(
+def test_a_fork_prints_the_same_output_as_a_process(
     folder: Path, code: int, args: list[str], env: dict[str, str], stdin: bytes
 ) -> None:
     real = process(args, env, folder, stdin)
@@ -75,7 +75,7 @@ def test_it_says_the_same(
     assert fork(args, env, folder, stdin) == real
 
 
-def test_programs_that_it_starts_find_the_same(folder: Path) -> None:
+def test_child_programs_see_the_same_environment_in_a_fork_and_a_process(folder: Path) -> None:
     env = {**program(folder, SPY), "HOME": str(folder), "TZ": "Asia/Tokyo", "LC_PAPER": "here"}
     seen = []
     for way in (process, fork):
@@ -90,23 +90,23 @@ def test_programs_that_it_starts_find_the_same(folder: Path) -> None:
     assert seen[0] == seen[1]
 
 
-def test_a_run_lands(folder: Path) -> None:
+def test_a_run_in_a_fork_lands_its_commit(folder: Path) -> None:
     assert fork(["run", *PLAN[1:]], {}, folder, b"").code == 0
     assert git(folder / "repo.git", "rev-list", "--count", "main") == "2"
 
 
-def test_a_killed_one_is_reported_from_others(folder: Path) -> None:
+def test_a_killed_fork_reports_the_same_exit_code_as_a_killed_process(folder: Path) -> None:
     env = program(folder, 'kill -9 "$PPID"')
     assert fork(PLAN, env, folder, b"").code == process(PLAN, env, folder, b"").code == -9
 
 
-def test_nobody_waits_longer_than_agreed(folder: Path) -> None:
+def test_a_fork_is_stopped_at_its_timeout(folder: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         image_update(*PLAN, env=program(folder, "exec sleep 600"), cwd=folder, timeout=1)
     assert image_update(*PLAN, cwd=folder).code == 0  # the server takes the next call
 
 
-def test_several_run_at_once_and_take_signals(folder: Path) -> None:
+def test_several_forks_run_at_once_and_react_to_signals(folder: Path) -> None:
     environ = {**os.environ, **program(folder, f"echo >>{folder}/started; exec sleep 30")}
     several = [fork_server.start([command(), *PLAN], env=environ, cwd=folder) for _ in range(3)]
     wait_until(
@@ -121,7 +121,7 @@ def test_several_run_at_once_and_take_signals(folder: Path) -> None:
     assert [one.poll() for one in several] == [143, 130, -9]
 
 
-def test_it_measures_what_it_runs_where_it_is_asked_to(tmp_path: Path) -> None:
+def test_a_fork_measures_its_coverage_on_request(tmp_path: Path) -> None:
     (tmp_path / "rc").write_text(
         f"[run]\nbranch = true\nsource = task\ndata_file = {tmp_path}/measured\n"
     )
@@ -133,7 +133,7 @@ def test_it_measures_what_it_runs_where_it_is_asked_to(tmp_path: Path) -> None:
     assert any(path.endswith("/task/cli/app.py") for path in data.measured_files())
 
 
-def test_one_that_starts_otherwise_is_a_process(tmp_path: Path) -> None:
+def test_other_commands_run_as_normal_processes(tmp_path: Path) -> None:
     running = fork_server.start(
         ["sh", "-c", "cat"], env={**os.environ, "LD_LIBRARY_PATH": "x"}, cwd=tmp_path
     )

@@ -68,7 +68,7 @@ def rows(apps: Path) -> dict[str, dict[str, Any]]:
         ({**GIT, "image_list": "web"}, "git", "git", False),
     ],
 )
-def test_one_application(
+def test_the_write_back_method_is_shown_before_and_after_the_migration(
     tmp_path: Path, annotations: dict[str, str], now: str, here: str, changes: bool
 ) -> None:
     apps = manifest(tmp_path, application("a", repository(tmp_path, "a"), **annotations))
@@ -76,7 +76,9 @@ def test_one_application(
     assert (row["now"]["how"], row["here"]["how"], row["changes"]) == (now, here, changes), row
 
 
-def test_what_selects_it_and_where_its_version_comes_from(tmp_path: Path) -> None:
+def test_the_report_shows_the_selection_and_version_source_of_each_application(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path, "named", "own", "left")
     images = [
         {
@@ -115,17 +117,19 @@ def test_what_selects_it_and_where_its_version_comes_from(tmp_path: Path) -> Non
     assert (image["version"], image["version_from"]) == ("1.0.0", target("named"))
 
 
-def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> None:
+def test_a_version_found_only_in_the_spec_is_read_from_the_spec(tmp_path: Path) -> None:
     app = application("a", repository(tmp_path, "a"), **GIT, write_back_target="")
     app["spec"]["source"]["kustomize"] = {"images": [f"{WEB}:1.4.0"]}
     apps = manifest(tmp_path, app)
     (image,) = rows(apps)["a"]["images"]
     assert (image["version"], image["version_from"]) == ("1.4.0", "spec")
-    assert "1.4.0, from the spec of the Application" in compared(apps).stdout
+    assert "1.4.0, from the Application's spec" in compared(apps).stdout
 
 
 @pytest.mark.parametrize("kind", ["values", "kustomization", "base"])
-def test_a_version_found_only_in_the_sources_is_read_from_them(tmp_path: Path, kind: str) -> None:
+def test_a_version_found_only_in_the_sources_is_read_from_the_sources(
+    tmp_path: Path, kind: str
+) -> None:
     entry = f"images: [{{name: {WEB}, newTag: 1.4.0}}]\n"
     files: dict[str, dict[str, Content]] = {
         "values": {
@@ -143,10 +147,10 @@ def test_a_version_found_only_in_the_sources_is_read_from_them(tmp_path: Path, k
     )
     (image,) = rows(apps)["a"]["images"]
     assert (image["version"], image["version_from"]) == ("1.4.0", "sources")
-    assert "1.4.0, from the sources of the Application" in compared(apps).stdout
+    assert "1.4.0, from the Application's sources" in compared(apps).stdout
 
 
-def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
+def test_a_missing_branch_does_not_hide_the_other_applications(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     found = rows(
         manifest(
@@ -164,17 +168,19 @@ def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
     [
         (
             "pullsecret:argocd/regcred",
-            "registry: pullsecret argocd/regcred, to be given by options",
+            "registry: pullsecret argocd/regcred, which needs login options",
         ),
         ("env:CREDS", "registry: the variable CREDS, and --allow-env CREDS"),
         (
             "ext:/scripts/ecr.sh",
-            "registry: the script /scripts/ecr.sh in the image of the step, and --allow-exec",
+            "registry: the script /scripts/ecr.sh in the step's image, and --allow-exec",
         ),
     ],
 )
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
-def test_logins(tmp_path: Path, secret: str, login: str, strategy: str) -> None:
+def test_the_report_lists_the_logins_for_git_and_the_registry(
+    tmp_path: Path, secret: str, login: str, strategy: str
+) -> None:
     repo = repository(tmp_path, "a")
     app = application(
         "a",
@@ -189,7 +195,7 @@ def test_logins(tmp_path: Path, secret: str, login: str, strategy: str) -> None:
     assert ("only for scan" in registry) == (strategy == "semver")
 
 
-def test_it_is_reported_in_text(tmp_path: Path) -> None:
+def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     silent = [application(one, repo) for one in ("b", "c")]
     apps = manifest(
@@ -230,7 +236,7 @@ def test_it_is_reported_in_text(tmp_path: Path) -> None:
     assert "argocd-image-updater-config" in compared(manifest(tmp_path, *silent)).stdout
 
 
-def test_without_the_option_the_config_map_is_a_remark(tmp_path: Path) -> None:
+def test_lint_only_mentions_the_config_map_without_the_image_updater_option(tmp_path: Path) -> None:
     apps = manifest(
         tmp_path, application("a", "https://git.example/x.git", **GIT), config(interval="2m")
     )
@@ -265,18 +271,22 @@ def test_without_the_option_the_config_map_is_a_remark(tmp_path: Path) -> None:
         ("colour", "blue", "", "Image Updater does not read this key either"),
     ],
 )
-def test_keys_of_the_config_map(key: str, value: str, option: str, note: str) -> None:
+def test_keys_of_the_config_map_become_options(
+    key: str, value: str, option: str, note: str
+) -> None:
     assert options_of(config(**{key: value})) == (ConfigOption(key, option, note),)
 
 
 @pytest.mark.parametrize(
     "item", [{}, {"data": None}, {"data": []}, {"data": {"interval": {"x": 1}}}]
 )
-def test_a_config_map_that_is_malformed_is_not_an_error(item: dict[str, Any]) -> None:
+def test_a_malformed_config_map_is_not_an_error(item: dict[str, Any]) -> None:
     assert [one.option for one in options_of(item)] in ([], [""])
 
 
-def test_in_a_cluster_the_live_application_and_the_status_tell_the_version(tmp_path: Path) -> None:
+def test_versions_in_a_cluster_come_from_git_or_the_status_of_live_applications(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path, "git")
     with running() as api:
         api.add(APPLICATIONS, live_app("live"))
@@ -321,7 +331,7 @@ FILES: dict[str, dict[str, Content]] = {
 OWN_FILES = {"Helm": "helmvalues", "Kustomize": "kustomization"}
 
 
-def test_forty_applications_with_what_the_default_method_left_are_moved_by_the_guide(
+def test_the_guide_migrates_forty_applications_with_leftover_parameters(
     tmp_path: Path,
 ) -> None:
     kinds = {f"{kind.lower()}-{place}-{number}": (kind, place) for kind in LEFT for place in ("override", "file") for number in range(10)}  # fmt: skip

@@ -37,7 +37,9 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_half_a_pack(ground: Ground, way: Wire, reset: bool) -> None:
+def test_a_pack_that_stays_truncated_after_retries_is_a_temporary_failure(
+    ground: Ground, way: Wire, reset: bool
+) -> None:
     ground.lengthen()
     way.cut_after, way.cuts, way.reset = 100_000, 100, reset
     code, rule, words = problem(ground.by_http(way.port))
@@ -49,7 +51,7 @@ def test_half_a_pack(ground: Ground, way: Wire, reset: bool) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 200, 100_000])
-def test_a_connection_that_breaks_off_is_made_again(ground: Ground, way: Wire, after: int) -> None:
+def test_a_broken_connection_is_retried(ground: Ground, way: Wire, after: int) -> None:
     ground.lengthen()
     way.cut_after, way.cuts, way.reset = after, 2, after == 0
     result = ground.by_http(way.port)
@@ -59,13 +61,13 @@ def test_a_connection_that_breaks_off_is_made_again(ground: Ground, way: Wire, a
     assert "trying again" in result.stderr
 
 
-def test_not_again_and_again_beyond_the_deadline(ground: Ground) -> None:
+def test_a_connection_is_not_retried_beyond_the_deadline(ground: Ground) -> None:
     result = ground.by_http(free_port(), "--deadline", "0.1")
     assert problem(result)[0] == 75
     assert "trying again" not in result.stderr
 
 
-def test_an_answer_of_503_is_asked_for_again(ground: Ground, repos: Path) -> None:
+def test_a_503_response_is_retried(ground: Ground, repos: Path) -> None:
     with git_server(repos) as server:
         git(ground.repo, "config", "http.receivepack", "true")
         server.faults["git-upload-pack"] = 503
@@ -75,14 +77,14 @@ def test_an_answer_of_503_is_asked_for_again(ground: Ground, repos: Path) -> Non
     assert (result.code, ground.landed()) == (0, True), result.stderr
 
 
-def test_a_server_that_is_started_again_meanwhile(ground: Ground, web: Nginx) -> None:
+def test_a_run_survives_a_restart_of_the_server(ground: Ground, web: Nginx) -> None:
     with wire(free_port()) as way:
         threading.Timer(0.6, setattr, (way, "target", web.plain)).start()
         result = ground.by_http(way.port)
     assert (result.code, ground.landed(), ground.commits()) == (0, True, 2), result.stderr
 
 
-def test_nobody_listens(ground: Ground, web: Nginx) -> None:
+def test_a_closed_port_is_a_temporary_failure(ground: Ground, web: Nginx) -> None:
     with wire(free_port()) as way:
         code, rule, words = problem(ground.by_http(way.port))
         assert (code, rule) == (75, "repository")
@@ -94,7 +96,7 @@ def test_nobody_listens(ground: Ground, web: Nginx) -> None:
 # a server that dies
 
 
-def test_killed_in_the_middle_of_a_fetch(
+def test_a_rerun_succeeds_after_the_server_is_killed_during_a_fetch(
     ground: Ground, repos: Path, way: Wire, tmp_path: Path
 ) -> None:
     ground.lengthen()
@@ -112,7 +114,7 @@ def test_killed_in_the_middle_of_a_fetch(
 
 
 @pytest.mark.parametrize("lives", ["", "backend"])
-def test_killed_in_the_middle_of_a_push(
+def test_a_rerun_succeeds_after_the_server_is_killed_during_a_push(
     ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str
 ) -> None:
     """With git, so that the push is lost; or only what is in front of it, so that nobody is told of it."""
@@ -140,7 +142,7 @@ def test_killed_in_the_middle_of_a_push(
 
 @pytest.mark.parametrize("moment", ["pre-receive", "post-receive"])
 @pytest.mark.parametrize("always", [False, True])
-def test_git_killed_on_the_server_over_ssh(
+def test_a_push_is_retried_only_if_git_was_killed_on_the_server_before_it_landed(
     ground: Ground, ssh: Sshd, moment: str, always: bool
 ) -> None:
     """Before the branch moved, or after: looked up, and pushed again only if it did not land."""
@@ -163,7 +165,9 @@ def test_git_killed_on_the_server_over_ssh(
 # here
 
 
-def test_a_clock_that_is_behind(ground: Ground, repos: Path, web: Nginx, tmp_path: Path) -> None:
+def test_a_certificate_error_hints_at_a_wrong_clock(
+    ground: Ground, repos: Path, web: Nginx, tmp_path: Path
+) -> None:
     """To it the server's certificate is not valid yet."""
     (tmp_path / "nginx").mkdir()
     with nginx(tmp_path / "nginx", repos, tomorrow=True) as early:
@@ -175,7 +179,9 @@ def test_a_clock_that_is_behind(ground: Ground, repos: Path, web: Nginx, tmp_pat
 
 
 @pytest.mark.parametrize("room", [4096, 20_000])
-def test_a_file_that_may_not_become_so_large(ground: Ground, web: Nginx, room: int) -> None:
+def test_exceeding_the_file_size_limit_is_a_temporary_failure(
+    ground: Ground, web: Nginx, room: int
+) -> None:
     ground.lengthen()
     args = arguments(
         manifest(ground.folder, application("web", ground.url(web.plain))),
@@ -217,7 +223,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 
 @pytest.mark.parametrize("left", [0, 4096, 8192, 60_000])
-def test_a_disk_that_is_full(
+def test_a_full_disk_is_a_temporary_failure(
     ground: Ground, web: Nginx, small_disk: Callable[[int], Path], left: int
 ) -> None:
     ground.lengthen()

@@ -74,7 +74,7 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
         ),
     ],
 )
-def test_a_push_that_is_refused(
+def test_a_refused_push_is_reported_with_the_words_of_the_server(
     ground: Ground, web: Nginx, name: str, script: str, told: list[str]
 ) -> None:
     path = hook(ground.repo, name, script)
@@ -99,7 +99,9 @@ def other(ground: Ground, version: str = "1.0.0") -> str:
     return made
 
 
-def test_a_race_that_the_server_sees_during_our_push(ground: Ground, web: Nginx) -> None:
+def test_a_race_that_the_server_detects_during_the_push_is_decided_again(
+    ground: Ground, web: Nginx
+) -> None:
     """`[remote rejected] (failed to update ref)`, `cannot lock ref`: decided again, and landed on top."""
     new = other(ground)
     hook(
@@ -115,7 +117,7 @@ def test_a_race_that_the_server_sees_during_our_push(ground: Ground, web: Nginx)
 @pytest.mark.parametrize(
     ("version", "verdict"), [("1.0.0", "update"), ("1.1.0", "unchanged"), ("1.2.0", "refuse")]
 )
-def test_a_race_that_was_lost_before_our_push(
+def test_a_race_that_is_lost_before_the_push_is_decided_again(
     ground: Ground, web: Nginx, version: str, verdict: str
 ) -> None:
     """`[rejected] (stale info)`: what is on the branch now decides."""
@@ -137,7 +139,7 @@ def received(pushes: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_client_that_gave_up_while_the_server_took_its_time(
+def test_a_rerun_makes_one_commit_after_a_client_gave_up_on_a_slow_server(
     ground: Ground, web: Nginx, number: int
 ) -> None:
     """Its push lands anyway, or not: the next run makes one commit of it."""
@@ -157,7 +159,7 @@ def test_a_client_that_gave_up_while_the_server_took_its_time(
     assert (result.returncode, ground.landed(), ground.commits()) == (0, True, 2)
 
 
-def test_a_server_that_takes_ten_seconds(ground: Ground, web: Nginx) -> None:
+def test_a_push_that_needs_ten_seconds_succeeds_without_a_retry(ground: Ground, web: Nginx) -> None:
     """It is waited for, and asked once."""
     hook(ground.repo, "pre-receive", f"echo >> {ground.folder}/pushes; sleep 10")
     result = ground.by_http(web.plain)
@@ -165,7 +167,9 @@ def test_a_server_that_takes_ten_seconds(ground: Ground, web: Nginx) -> None:
     assert (ground.folder / "pushes").read_text() == "\n"
 
 
-def test_a_server_that_takes_longer_than_is_waited(ground: Ground, web: Nginx) -> None:
+def test_a_push_that_exceeds_the_stall_timeout_makes_exactly_one_commit(
+    ground: Ground, web: Nginx
+) -> None:
     """Given up, looked up, pushed again while the first push is still under way: exactly one commit comes of it."""
     pushes = ground.folder / "pushes"
     hook(ground.repo, "pre-receive", f"echo $PPID >> {pushes}; sleep 3")

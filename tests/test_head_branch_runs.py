@@ -52,7 +52,7 @@ class Scene:
         ).split()
 
 
-def test_another_image_keeps_what_waits(tmp_path: Path) -> None:
+def test_an_update_of_another_image_keeps_the_waiting_update(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert scene.event(f"{WEB}:1.1.0") == ("update", "admitted")
     assert scene.event(f"{API}:2.0.0") == ("update", "admitted")
@@ -65,7 +65,7 @@ def test_another_image_keeps_what_waits(tmp_path: Path) -> None:
     assert "1.0.0" in scene.text("main")
 
 
-def test_what_waits_survives_a_change_of_the_base(tmp_path: Path) -> None:
+def test_a_waiting_update_survives_a_change_of_the_base(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.event(f"{WEB}:1.1.0")
     commit(scene.repo, {target("a"): scene.text("main") + "namePrefix: x-\n"})
@@ -77,7 +77,7 @@ def test_what_waits_survives_a_change_of_the_base(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
-def test_an_older_build_does_not_replace_a_newer_one_that_waits(
+def test_an_older_build_does_not_replace_a_newer_waiting_build(
     tmp_path: Path, strategy: str
 ) -> None:
     scene = Scene(tmp_path, strategy)
@@ -91,7 +91,9 @@ def test_an_older_build_does_not_replace_a_newer_one_that_waits(
     assert "newTag: 1.3.0" in scene.text()
 
 
-def test_a_merged_branch_that_was_left_does_not_come_back(tmp_path: Path) -> None:
+def test_an_undeleted_merged_head_branch_does_not_bring_back_its_update(
+    tmp_path: Path,
+) -> None:
     scene = Scene(tmp_path)
     scene.event(f"{WEB}:1.1.0")
     commit(scene.repo, {target("a"): scene.text().replace("1.1.0", "1.4.0")})  # merged, and gone on
@@ -100,7 +102,7 @@ def test_a_merged_branch_that_was_left_does_not_come_back(tmp_path: Path) -> Non
     assert "newTag: 1.4.0" in scene.text()
 
 
-def test_a_hold_that_waits_holds(tmp_path: Path) -> None:
+def test_a_hold_takes_effect_before_the_head_branch_is_merged(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.call("hold", "a", "--reason", "freeze")
     (memory,) = scene.memories()
@@ -113,7 +115,7 @@ def test_a_hold_that_waits_holds(tmp_path: Path) -> None:
     assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", memory)
 
 
-def test_a_persons_commit_is_kept_and_the_log_names_it(tmp_path: Path) -> None:
+def test_a_commit_by_a_person_is_kept_and_named_in_the_log(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.event(f"{WEB}:1.1.0")
     theirs = commit(scene.repo, {"people.yaml": "x\n"}, "updates/a", "Our own change\n\nMore of it")
@@ -126,11 +128,11 @@ def test_a_persons_commit_is_kept_and_the_log_names_it(tmp_path: Path) -> None:
         "file",
     )
     said = image_update("run", *given).stderr
-    assert f"updates/a keeps {theirs[:12]} by Tests: Our own change\n" in said
+    assert f"updates/a keeps commit {theirs[:12]} by Tests: Our own change\n" in said
     assert git(scene.repo, "rev-parse", "updates/a^") == theirs
 
 
-def test_a_rollback_waits_too(tmp_path: Path) -> None:
+def test_a_rollback_also_waits_on_the_head_branch(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "previous")
@@ -157,7 +159,7 @@ class Heads:
         return git(self.repo, "rev-parse", branch)
 
 
-def test_a_head_branch_is_made_left_alone_and_replaced(tmp_path: Path) -> None:
+def test_a_head_branch_is_created_reused_and_replaced(tmp_path: Path) -> None:
     heads = Heads(tmp_path)
     assert heads.run("1.1.0")[0] == 0
     first = heads.tip()
@@ -170,7 +172,7 @@ def test_a_head_branch_is_made_left_alone_and_replaced(tmp_path: Path) -> None:
     assert heads.tip("main") == base
 
 
-def test_a_head_branch_on_an_old_base_follows_it(tmp_path: Path) -> None:
+def test_a_head_branch_on_an_old_base_is_moved_to_the_new_base(tmp_path: Path) -> None:
     heads = Heads(tmp_path)
     heads.run("1.1.0")
     base = commit(heads.repo, {"README.md": "changed\n"})
@@ -178,26 +180,26 @@ def test_a_head_branch_on_an_old_base_follows_it(tmp_path: Path) -> None:
     assert git(heads.repo, "rev-list", "bot").splitlines()[1] == base
 
 
-def test_no_head_branch_is_made_if_the_base_has_the_version(tmp_path: Path) -> None:
+def test_no_head_branch_is_created_if_the_base_has_the_version(tmp_path: Path) -> None:
     heads = Heads(tmp_path)
     assert heads.run("1.0.0")[0] == 0
     assert git(heads.repo, "for-each-ref", "refs/heads/bot") == ""
 
 
-def test_a_head_branch_is_not_made_where_there_is_no_base(tmp_path: Path) -> None:
+def test_no_head_branch_is_created_if_the_base_does_not_exist(tmp_path: Path) -> None:
     heads = Heads(tmp_path, "nowhere:bot")
     assert heads.run("1.1.0")[0] == 3
     assert git(heads.repo, "for-each-ref", "refs/heads/bot") == ""
 
 
-def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
+def test_a_concurrent_push_to_the_head_branch_is_replaced_on_retry(tmp_path: Path) -> None:
     """The lease holds, the next try sees what is there, and the branch is ours: one commit on the base."""
     heads = Heads(tmp_path)
     heads.run("1.1.0")
     hook(heads.repo, "update", f'rm "$0"; git update-ref refs/heads/bot {heads.tip("main")}')
     code, said = heads.run("1.2.0")
     assert code == 0, said
-    assert f"{heads.repo}: main moved meanwhile" in said
+    assert f"{heads.repo}: main has moved" in said
     assert git(heads.repo, "rev-list", "--count", "main..bot") == "1"
 
 
@@ -205,7 +207,7 @@ def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
     "name",
     ["a..b", "-f", "a b", "x.lock", "a:b:c", "refs/heads/x~1", "@{-1}", "a\\b", ".x", "HEAD"],
 )
-def test_a_name_that_git_refuses_is_an_error(tmp_path: Path, name: str) -> None:
+def test_an_invalid_branch_name_is_an_error(tmp_path: Path, name: str) -> None:
     heads = Heads(tmp_path, f"main:{name}")
     code, said = heads.run("1.1.0")
     assert code == 3, said

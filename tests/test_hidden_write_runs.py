@@ -7,7 +7,7 @@ from support import Result, bare_repo, image_update
 from support.runs import WEB, application, arguments, manifest
 
 FILES = {"apps/a/Chart.yaml": "name: a\n", "apps/a/values.yaml": "image: {tag: 1.0.0}\n"}
-PLACE = "spec.source.helm.parameters of the Application sets image.tag"
+PLACE = "spec.source.helm.parameters in the Application sets image.tag"
 
 
 def call(command: str, apps: Path) -> Result:
@@ -20,7 +20,9 @@ def call(command: str, apps: Path) -> Result:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "lint", "status"])
-def test_every_command_names_the_place_and_fails(tmp_path: Path, command: str) -> None:
+def test_every_command_fails_and_names_the_value_that_hides_the_update(
+    tmp_path: Path, command: str
+) -> None:
     repo = bare_repo(tmp_path, FILES)
     app = application("a", repo, image_list=f"web={WEB}", write_back_target="helmvalues")
     app["spec"]["source"]["helm"] = {"parameters": [{"name": "image.tag", "value": "0.9.0"}]}
@@ -30,7 +32,7 @@ def test_every_command_names_the_place_and_fails(tmp_path: Path, command: str) -
     assert "remove it from spec.source.helm.parameters" in result.stdout + result.stderr
 
 
-def test_lint_says_it_of_a_repository_that_it_does_not_read(tmp_path: Path) -> None:
+def test_lint_reports_a_hidden_value_without_reading_the_repository(tmp_path: Path) -> None:
     app = application("a", "https://git.example/x.git", write_back_target="helmvalues")
     app["spec"]["source"]["helm"] = {"parameters": [{"name": "image.tag", "value": "0.9.0"}]}
     result = call("lint", manifest(tmp_path, app))

@@ -57,7 +57,7 @@ class Scene:
         return int(git(self.repo, "rev-list", "--count", "main"))
 
 
-def test_a_rollback_stays_until_it_is_released(tmp_path: Path) -> None:
+def test_a_rollback_stays_until_its_release(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert (
         scene.event("bc", "--sequence", "1")
@@ -80,7 +80,7 @@ def test_a_rollback_stays_until_it_is_released(tmp_path: Path) -> None:
     )  # the newest build is remembered
 
 
-def test_a_hold_says_who_why_and_until_when(tmp_path: Path) -> None:
+def test_a_hold_records_its_reason_author_and_end(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     found = scene.do(
         "hold", "a", "--reason", "incident 42\n: x", "--by", "jane", "--until", "2099-01-01"
@@ -101,14 +101,16 @@ def test_a_hold_says_who_why_and_until_when(tmp_path: Path) -> None:
     assert "jane" in git(scene.repo, "log", "-1", "--format=%B", "main")
 
 
-def test_a_hold_counts_as_something_that_was_written(tmp_path: Path) -> None:
+def test_placing_a_hold_sets_the_status_to_updated(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     assert scene.call("hold", "a", "--reason", "x").json["status"] == "updated"
     assert scene.call("hold", "a", "--reason", "x").json["status"] != "updated"
 
 
 @pytest.mark.parametrize("more", [(), ("--no-hold", "--alias", "web")])
-def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_repeating_a_rollback_does_not_go_back_further(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
     scene = Scene(tmp_path, "semver")
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)
@@ -121,7 +123,7 @@ def test_a_rollback_that_runs_twice_goes_back_once(tmp_path: Path, more: tuple[s
     assert state["images"]["web"]["rollback"] == {"to": "2-back", "tag": "1.0.0", "was": "1.2.0"}
 
 
-def test_release_may_drop_what_waited(tmp_path: Path) -> None:
+def test_release_can_discard_the_waiting_update(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "semver")
     scene.do("hold", "a", "--reason", "freeze")
     scene.event("1.2.0")
@@ -132,14 +134,14 @@ def test_release_may_drop_what_waited(tmp_path: Path) -> None:
     )  # nothing is left to remember
 
 
-def test_more_steps_back_than_there_are(tmp_path: Path) -> None:
+def test_rolling_back_further_than_the_history_is_an_error(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     found = scene.do("rollback", "a", "--to", "3-back", code=3)
     assert (found["verdict"], found["rule"]) == ("error", "target")
-    assert "no earlier value" in found["because"]
+    assert "no earlier version" in found["because"]
 
 
-def test_single_images_and_several_applications(tmp_path: Path) -> None:
+def test_hold_and_release_work_for_single_images_and_several_applications(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     apps = manifest(
         tmp_path,
@@ -165,7 +167,7 @@ def test_single_images_and_several_applications(tmp_path: Path) -> None:
         ("chore: {{.AppName}}", "chore: a, b\n"),
     ],
 )
-def test_a_commit_is_called_after_what_it_updates_and_names_what_it_defers(
+def test_a_commit_message_lists_updated_and_deferred_applications(
     tmp_path: Path, template: str, beginning: str
 ) -> None:
     repo = repository(tmp_path, "a", "b", "c")
@@ -183,7 +185,7 @@ def test_a_commit_is_called_after_what_it_updates_and_names_what_it_defers(
     assert image_update("run", "--image", f"{WEB}:1.1.0", *apps).code == 0
     text, _, trailers = git(repo, "log", "-1", "--format=%B", "main").rpartition("\n\n")
     assert text.startswith(beginning)
-    kept = r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 waits: image-update release argocd/c ends the hold"
+    kept = r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 is waiting: image-update release argocd/c ends the hold"
     assert re.search(kept, text, re.MULTILINE)
     assert trailers.splitlines() == [
         f"Image: {WEB}:1.1.0",
@@ -202,7 +204,7 @@ def test_a_dry_run_shows_the_diff_and_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("branch", ["main", "main:held-{{.SHA256}}", "main:bump"])
-def test_a_hold_counts_at_once_whatever_branch_is_written(tmp_path: Path, branch: str) -> None:
+def test_a_hold_takes_effect_at_once_for_every_kind_of_branch(tmp_path: Path, branch: str) -> None:
     scene = Scene(tmp_path, "semver", git_branch=branch)
     result = scene.call("hold", "a", "--reason", "freeze")
     (commit,) = result.json["commits"]
@@ -213,7 +215,7 @@ def test_a_hold_counts_at_once_whatever_branch_is_written(tmp_path: Path, branch
     assert scene.event("1.2.0") == ("defer", "held")
 
 
-def test_plan_and_lint_show_what_is_held(tmp_path: Path) -> None:
+def test_plan_and_lint_show_holds(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "semver")
     scene.do("hold", "a", "--alias", "web", "--reason", "freeze", "--by", "jane")
     scene.event("1.2.0")
@@ -238,7 +240,7 @@ def test_plan_and_lint_show_what_is_held(tmp_path: Path) -> None:
         (("release",), "APP"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(
+def test_missing_or_invalid_options_are_usage_errors(
     tmp_path: Path, args: tuple[str, ...], named: str
 ) -> None:
     scene = Scene(tmp_path)
@@ -247,7 +249,7 @@ def test_what_makes_no_sense_is_a_usage_error(
     assert named in result.stderr
 
 
-def test_a_hold_and_its_end_say_that_they_committed(tmp_path: Path) -> None:
+def test_hold_and_release_report_that_they_committed(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo))
     given = ("a", "--applications", str(apps), "--allow-protocol", "file")

@@ -82,7 +82,9 @@ def evil_run(
         ),
     ],
 )
-def test_a_server_that_sends_endlessly(tmp_path: Path, answer: Answer, why: set[str]) -> None:
+def test_a_server_that_sends_endless_data_is_stopped_at_a_limit(
+    tmp_path: Path, answer: Answer, why: set[str]
+) -> None:
     with (
         evil_server(answer) as server,
         evil_run(tmp_path, server.url) as running,
@@ -99,7 +101,7 @@ def test_a_server_that_sends_endlessly(tmp_path: Path, answer: Answer, why: set[
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_server_that_trickles(tmp_path: Path) -> None:
+def test_a_server_that_trickles_data_is_stopped_at_the_deadline(tmp_path: Path) -> None:
     """It never stalls: a packet comes again and again."""
     with (
         evil_server(slowly(messages(1), 0.3)) as server,
@@ -114,7 +116,7 @@ def test_a_server_that_trickles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [60_000, 1_200_000])
-def test_one_long_line(tmp_path: Path, length: int) -> None:
+def test_a_very_long_line_does_not_exhaust_memory(tmp_path: Path, length: int) -> None:
     answer = one_line(LINE * (length // len(LINE)))
     with (
         evil_server(answer) as server,
@@ -139,7 +141,7 @@ def test_one_long_line(tmp_path: Path, length: int) -> None:
         pytest.param(one_line(LINE * 30_000), id="one line"),
     ],
 )
-def test_sigterm_meanwhile(tmp_path: Path, answer: Answer) -> None:
+def test_sigterm_ends_a_run_during_a_hostile_transfer(tmp_path: Path, answer: Answer) -> None:
     with evil_server(answer) as server, evil_run(tmp_path, server.url, deadline=60) as running:
         wait_until(lambda: server.sent > 500)
         time.sleep(1)

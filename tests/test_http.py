@@ -78,13 +78,13 @@ def raw(start_with: bytes, drip: bytes = b"", pause: float = 0.05) -> tuple[sock
 
 
 @pytest.mark.parametrize("status", [200, 201, 301, 400, 401, 404, 418, 500])
-def test_any_status_is_an_answer(server: Server, status: int) -> None:
+def test_every_status_code_is_returned_to_the_caller(server: Server, status: int) -> None:
     server.reply = lambda _: (status, {"X-A": "b"}, b'{"a": 1}')
     answer = http(server).ask("GET", "/x")
     assert (answer.status, answer.json(), answer.headers["x-a"]) == (status, {"a": 1}, "b")
 
 
-def test_what_is_sent(server: Server) -> None:
+def test_a_request_has_the_given_path_body_and_headers(server: Server) -> None:
     asked = http(f"{server.url}/base/")
     asked.ask("POST", "/a", json={"b": 1}, params={"q": "x y"}, headers={"X-Mine": "1"})
     method, path, headers, body = server.seen[0]
@@ -107,7 +107,7 @@ def test_what_is_sent(server: Server) -> None:
         ("GET", False, 1),
     ],
 )
-def test_a_busy_server_is_asked_again(
+def test_a_request_to_a_busy_server_is_repeated_if_that_is_safe(
     server: Server, naps: list[float], method: str, again: bool | None, requests: int
 ) -> None:
     server.reply = lambda _: (503, {}, b"")
@@ -134,14 +134,16 @@ def test_a_busy_server_is_asked_again(
         ("Fri, 01 Jan 2100 00:00:00 GMT", []),
     ],
 )
-def test_retry_after(server: Server, naps: list[float], said: str, waits: list[float]) -> None:
+def test_retry_after_in_seconds_or_as_a_past_date_is_respected(
+    server: Server, naps: list[float], said: str, waits: list[float]
+) -> None:
     answers = [(429, {"Retry-After": said}, b""), (200, {}, b"")]
     server.reply = lambda _: answers.pop(0)
     status = http(server, limits=replace(QUICK, tries=3)).ask("GET", "/").status
     assert (naps, status) == (waits, 200 if waits else 429)
 
 
-def test_retry_after_as_a_date(server: Server, naps: list[float]) -> None:
+def test_retry_after_as_a_future_date_is_respected(server: Server, naps: list[float]) -> None:
     later = email.utils.formatdate(time.time() + 9, usegmt=True)
     answers = [(503, {"Retry-After": later}, b""), (200, {}, b"")]
     server.reply = lambda _: answers.pop(0)
@@ -150,7 +152,7 @@ def test_retry_after_as_a_date(server: Server, naps: list[float]) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_another_server_takes_nothing_with_it(
+def test_a_redirect_to_another_server_carries_no_secrets(
     start: Callable[..., Server], status: int
 ) -> None:
     one, other = start(), start("localhost")
@@ -170,7 +172,7 @@ def test_a_redirect_to_another_server_takes_nothing_with_it(
     assert other.seen[0][2]["Accept"] == "a/b"
 
 
-def test_a_redirect_to_another_port_is_to_another_server(start: Callable[..., Server]) -> None:
+def test_a_redirect_to_another_port_counts_as_another_server(start: Callable[..., Server]) -> None:
     one, other = start(), start()
     one.reply = lambda _: (302, {"Location": other.url}, b"")
     http(one).ask("GET", "/")
@@ -188,19 +190,21 @@ def test_a_redirect_within_the_server_keeps_the_login(server: Server) -> None:
     ]
 
 
-def test_a_url_of_another_server_is_asked_without_the_login(start: Callable[..., Server]) -> None:
+def test_a_url_of_another_server_is_requested_without_the_login(
+    start: Callable[..., Server],
+) -> None:
     one, other = start(), start("localhost")
     http(one).ask("GET", f"{other.url}/x")
     assert SECRET not in other.told
 
 
 @pytest.mark.parametrize("path", ["/a?next=https://other.example/", "/a/http://other.example"])
-def test_a_path_that_holds_a_url_is_a_path(server: Server, path: str) -> None:
+def test_a_path_that_contains_a_url_stays_a_path(server: Server, path: str) -> None:
     http(server).ask("GET", path)
     assert server.seen[0][1].startswith("/a")
 
 
-def test_what_changes_something_is_not_redirected(server: Server) -> None:
+def test_a_request_that_changes_something_does_not_follow_redirects(server: Server) -> None:
     server.reply = lambda _: (307, {"Location": "/b"}, b"")
     assert http(server).ask("POST", "/a", json={}).status == 307
     assert len(server.seen) == 1
@@ -209,21 +213,21 @@ def test_what_changes_something_is_not_redirected(server: Server) -> None:
 @pytest.mark.parametrize(
     "target", ["ftp://127.0.0.1/x", "file:///etc/passwd", "javascript:x", "gopher://x"]
 )
-def test_redirects_to_what_is_not_a_web_server(server: Server, target: str) -> None:
+def test_redirects_to_other_schemes_are_rejected(server: Server, target: str) -> None:
     server.reply = lambda _: (302, {"Location": target}, b"")
     with pytest.raises(NoAnswerError) as refused:
         http(server).ask("GET", "/")
     assert refused.value.kind == "redirect"
 
 
-def test_redirects_in_circles(server: Server) -> None:
+def test_a_redirect_loop_is_an_error(server: Server) -> None:
     server.reply = lambda _: (302, {"Location": "/"}, b"")
     with pytest.raises(NoAnswerError, match="circles"):
         http(server).ask("GET", "/")
     assert len(server.seen) == 5
 
 
-def test_urls_in_the_log_hold_no_secret(server: Server) -> None:
+def test_urls_in_the_log_contain_no_secrets(server: Server) -> None:
     lines: list[str] = []
     server.reply = lambda path: (
         (302, {"Location": f"/b?X-Amz-Signature={SECRET}"}, b"") if path == "/a" else (200, {}, b"")
@@ -242,7 +246,7 @@ def test_urls_in_the_log_hold_no_secret(server: Server) -> None:
     ],
     ids=["bomb", "just too large", "plain"],
 )
-def test_a_body_that_is_too_large(server: Server, packed: bytes) -> None:
+def test_a_body_above_the_limit_is_an_error(server: Server, packed: bytes) -> None:
     encoding = {"Content-Encoding": "gzip"} if packed[:2] == b"\x1f\x8b" else {}
     server.reply = lambda _: (200, encoding, packed)
     with pytest.raises(NoAnswerError) as refused:
@@ -250,19 +254,19 @@ def test_a_body_that_is_too_large(server: Server, packed: bytes) -> None:
     assert refused.value.kind == "large"
 
 
-def test_a_body_that_is_just_small_enough(server: Server) -> None:
+def test_a_body_at_the_limit_is_read(server: Server) -> None:
     server.reply = lambda _: (200, {"Content-Encoding": "gzip"}, gzip.compress(b"0" * 100_000))
     assert http(server).ask("GET", "/").body == b"0" * 100_000
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "deflate", "br", "zstd", "x"])
-def test_an_encoding_that_nobody_asked_for(server: Server, encoding: str) -> None:
+def test_an_unrequested_content_encoding_is_an_error(server: Server, encoding: str) -> None:
     server.reply = lambda _: (200, {"Content-Encoding": encoding}, zlib.compress(b"x"))
     with pytest.raises(NoAnswerError, match="encoding"):
         http(server).ask("GET", "/")
 
 
-def test_a_stream_that_is_broken(server: Server) -> None:
+def test_a_corrupt_gzip_body_is_an_error(server: Server) -> None:
     server.reply = lambda _: (200, {"Content-Encoding": "gzip"}, b"no gzip")
     with pytest.raises(NoAnswerError) as refused:
         http(server).ask("GET", "/")
@@ -279,7 +283,7 @@ def test_a_stream_that_is_broken(server: Server) -> None:
         b"",
     ],
 )
-def test_an_answer_that_breaks_off(sent: bytes) -> None:
+def test_a_truncated_or_invalid_response_is_an_error(sent: bytes) -> None:
     listening, url = raw(sent)
     with listening, pytest.raises(NoAnswerError) as refused:
         http(url).ask("GET", "/")
@@ -296,14 +300,14 @@ def test_an_answer_that_breaks_off(sent: bytes) -> None:
     ],
     ids=["status", "header", "body", "body without a length"],
 )
-def test_an_answer_in_drips_is_ended(begin: bytes) -> None:
+def test_a_response_that_arrives_in_drips_is_stopped_at_the_time_limit(begin: bytes) -> None:
     listening, url = raw(begin, b"x")
     with listening, pytest.raises(NoAnswerError) as refused:
         http(url, limits=Limits(silence=5, total=0.5, tries=1)).ask("GET", "/")
     assert refused.value.kind == "slow"
 
 
-def test_silence_is_ended() -> None:
+def test_a_silent_server_is_stopped_at_the_time_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         asked = http(
             f"http://127.0.0.1:{silent.getsockname()[1]}", limits=Limits(silence=0.2, tries=1)
@@ -313,7 +317,7 @@ def test_silence_is_ended() -> None:
     assert refused.value.kind == "slow"
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_is_an_error_without_secrets() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -324,14 +328,14 @@ def test_nobody_listens() -> None:
     assert refused.value.__cause__ is None
 
 
-def test_a_netrc_is_not_read(server: Server, home: Path) -> None:
+def test_the_netrc_file_is_not_read(server: Server, home: Path) -> None:
     (home / ".netrc").write_text(f"machine 127.0.0.1 login me password {SECRET}\n")
     (home / ".netrc").chmod(0o600)
     http(server, login=None).ask("GET", "/")
     assert "Authorization" not in server.told
 
 
-def test_cookies_are_not_kept(server: Server) -> None:
+def test_cookies_are_not_sent_back(server: Server) -> None:
     server.reply = lambda _: (200, {"Set-Cookie": f"session={SECRET}; Path=/"}, b"")
     asked = http(server)
     asked.ask("GET", "/")
@@ -340,7 +344,7 @@ def test_cookies_are_not_kept(server: Server) -> None:
 
 
 @pytest.mark.parametrize("proxy", [None, "given"])
-def test_a_proxy(
+def test_requests_go_through_the_proxy(
     start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, proxy: str | None
 ) -> None:
     between = start()
@@ -352,7 +356,9 @@ def test_a_proxy(
 
 
 @pytest.mark.parametrize("how", ["no_proxy", "none"])
-def test_no_proxy(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_requests_bypass_the_proxy_if_it_is_disabled(
+    start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     between, server = start(), start()
     monkeypatch.setenv("http_proxy", between.url)
     if how == "no_proxy":
@@ -361,7 +367,7 @@ def test_no_proxy(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch,
     assert (len(between.seen), len(server.seen)) == (0, 1)
 
 
-def test_a_proxy_that_is_down_is_named_without_its_password(
+def test_the_error_for_an_unreachable_proxy_hides_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:{SECRET}@127.0.0.1:9")
@@ -371,13 +377,13 @@ def test_a_proxy_that_is_down_is_named_without_its_password(
 
 
 @pytest.mark.parametrize("given", ["ftp://127.0.0.1:9", "http://127.0.0.1:port", "socks9://a:1"])
-def test_a_proxy_that_cannot_be_used(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_proxy_url_is_an_error(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", given)
     with pytest.raises(NoAnswerError, match=r"the proxy to .* cannot be used as it is given"):
         http("http://registry.example").ask("GET", "/")
 
 
-def test_a_silent_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_silent_proxy_names_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as there:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{there.getsockname()[1]}")
         with pytest.raises(NoAnswerError, match=r"in time through the proxy .see HTTPS_PROXY"):
@@ -385,13 +391,13 @@ def test_a_silent_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("file", ["/nonexistent/ca.pem", "/dev/null"])
-def test_authorities_that_cannot_be_read(file: str) -> None:
+def test_an_unreadable_ca_file_is_an_error(file: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as there, pytest.raises(NoAnswerError) as refused:
         http(f"https://127.0.0.1:{there.getsockname()[1]}", ca_file=file).ask("GET", "/")
     assert refused.value.kind in ("tls", "slow", "unreachable")
 
 
-def test_a_server_that_speaks_no_tls(server: Server) -> None:
+def test_a_server_without_tls_is_an_error(server: Server) -> None:
     with pytest.raises(NoAnswerError) as refused:
         http(server.url.replace("http:", "https:"), limits=replace(QUICK, silence=1)).ask(
             "GET", "/"
@@ -402,18 +408,18 @@ def test_a_server_that_speaks_no_tls(server: Server) -> None:
 @pytest.mark.parametrize(
     "url", ["http://", "http://a..b/", "http://[::1/", "http://host:port/", "http://\udcff/"]
 )
-def test_what_is_not_a_url(url: str) -> None:
+def test_invalid_urls_are_errors(url: str) -> None:
     with pytest.raises(NoAnswerError):
         http(url).ask("GET", "/")
 
 
-def test_the_beginning_of_a_body_is_printable() -> None:
+def test_the_text_of_an_error_body_is_printable_and_short() -> None:
     answer = Response(500, {}, b"<b>\x1b[31mred\x00\r\n::error::\xff" + b"x" * 10_000, "")
     assert answer.text(40).isprintable()
     assert len(answer.text()) == 300
 
 
-def test_a_server_whose_answers_all_come_late_is_asked_no_more(
+def test_a_consistently_slow_server_is_given_up(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

@@ -141,7 +141,7 @@ def test_reads_image_lists_as_image_updater_does(case: dict[str, Any]) -> None:
         (f"a/x:{'t' * 128}", "a/x", "docker.io", "a/x", "t" * 128, ""),
     ],
 )
-def test_parses_a_reference(
+def test_parses_references(
     text: str, name: str, registry: str, repository: str, tag: str, digest: str
 ) -> None:
     assert parse_image(text) == Image(name, registry, repository, tag, digest)
@@ -190,14 +190,14 @@ def test_parses_a_reference(
         ("a" * 256, "longer than 255"),
     ],
 )
-def test_refuses_a_reference_that_no_registry_takes(text: str, says: str) -> None:
+def test_rejects_invalid_references(text: str, says: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_image(text)
     assert says in caught.value.message
     assert caught.value.hint
 
 
-def test_shows_only_the_beginning_of_a_very_long_text() -> None:
+def test_an_error_about_a_very_long_text_shows_only_its_beginning() -> None:
     with pytest.raises(Malformed) as caught:
         parse_image("!" * 100_000)
     assert len(caught.value.message) < 1000
@@ -219,19 +219,19 @@ def test_shows_only_the_beginning_of_a_very_long_text() -> None:
         (["[::1]:5000/a:1,b:2"], ["[::1]:5000/a:1", "b:2"]),
     ],
 )
-def test_takes_several_references_in_one_value(values: list[str], references: list[str]) -> None:
+def test_accepts_several_references_in_one_value(values: list[str], references: list[str]) -> None:
     assert [image.reference for image in parse_images(values)] == references
 
 
 @pytest.mark.parametrize(
     "value", ["[", '["a:1"', "[1]", '[["a:1"]]', "[null]", '["a b"]', "[a:1]", "a:1,B:2", '"a:1"']
 )
-def test_refuses_a_value_that_is_not_a_list_of_references(value: str) -> None:
+def test_rejects_a_value_that_is_not_a_list_of_references(value: str) -> None:
     with pytest.raises(Malformed):
         parse_images([value])
 
 
-def test_refuses_json_nested_endlessly() -> None:
+def test_rejects_deeply_nested_json() -> None:
     with pytest.raises(Malformed):
         parse_images(["[" * 100_000])
 
@@ -249,7 +249,9 @@ def test_refuses_json_nested_endlessly() -> None:
         ("library/nginx/x", "nginx/x", False),
     ],
 )
-def test_compares_repositories_whatever_the_spelling(one: str, other: str, same: bool) -> None:
+def test_compares_repositories_independently_of_their_spelling(
+    one: str, other: str, same: bool
+) -> None:
     assert (parse_image(one).identity == parse_image(other).identity) is same
 
 
@@ -265,7 +267,7 @@ def test_compares_repositories_whatever_the_spelling(one: str, other: str, same:
         ("acme.io", ("", "acme.io")),
     ],
 )
-def test_tells_the_registry_from_the_rest_of_a_name(name: str, parts: tuple[str, str]) -> None:
+def test_splits_a_name_into_registry_and_repository(name: str, parts: tuple[str, str]) -> None:
     assert split_registry(name) == parts
 
 
@@ -329,7 +331,7 @@ def test_reads_live_images_leniently(text: str, image: Image | None) -> None:
         ("a/b@sha256:abc", "", "a/b", "", "sha256:abc"),
     ],
 )
-def test_parses_an_entry(text: str, alias: str, name: str, constraint: str, digest: str) -> None:
+def test_parses_entries(text: str, alias: str, name: str, constraint: str, digest: str) -> None:
     entry = parse_entry(text)
     assert (entry.alias, entry.image.name, entry.constraint, entry.image.digest) == (
         alias,
@@ -361,7 +363,7 @@ def test_parses_an_entry(text: str, alias: str, name: str, constraint: str, dige
         ("a=b=nginx:1", "write letters and digits"),
     ],
 )
-def test_shows_the_fix_for_an_entry_that_cannot_be_read(text: str, hint: str) -> None:
+def test_an_error_about_an_invalid_entry_shows_the_corrected_entry(text: str, hint: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_entry(text)
     assert hint in caught.value.hint
@@ -401,7 +403,9 @@ CONSTRAINT = st.sampled_from(
 
 
 @given(NAME, st.just("") | TAG, st.just("") | DIGEST)
-def test_printing_a_reference_and_parsing_it_agree(name: str, tag: str, digest: str) -> None:
+def test_parsing_a_printed_reference_returns_the_same_reference(
+    name: str, tag: str, digest: str
+) -> None:
     text = name + (f":{tag}" if tag else "") + (f"@{digest}" if digest else "")
     image = parse_image(text)
     assert (image.name, image.tag, image.digest) == (name, tag, digest)
@@ -411,7 +415,7 @@ def test_printing_a_reference_and_parsing_it_agree(name: str, tag: str, digest: 
 
 
 @given(PART, NAME, CONSTRAINT, st.just("") | DIGEST)
-def test_printing_an_entry_and_parsing_it_agree(
+def test_parsing_a_printed_entry_returns_the_same_entry(
     alias: str, name: str, constraint: str, digest: str
 ) -> None:
     text = (
@@ -425,13 +429,13 @@ def test_printing_an_entry_and_parsing_it_agree(
 
 
 @given(NAME)
-def test_the_identity_is_a_spelling_of_the_same_image(name: str) -> None:
+def test_parsing_an_identity_returns_the_same_identity(name: str) -> None:
     image = parse_image(name)
     assert parse_image(image.identity).identity == image.identity
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_an_answer_or_malformed(text: str) -> None:
+def test_any_text_is_either_parsed_or_reported_as_malformed(text: str) -> None:
     live_image(text)
     for entry in parse_image_list(text):
         assert isinstance(entry, (Entry, Malformed))

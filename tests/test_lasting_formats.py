@@ -62,12 +62,12 @@ def golden(name: str) -> str:
     return (FORMS / name).read_text(encoding="utf-8")
 
 
-def test_a_state_file() -> None:
+def test_the_format_of_the_state_file_is_stable() -> None:
     assert write_state("", STATES) == golden("state")
     assert read_state(golden("state")) == STATES
 
 
-def test_the_marks_of_a_request() -> None:
+def test_the_hidden_markers_in_a_pull_request_are_stable() -> None:
     content = Content([AppChanges("argocd", "web", (CHANGE,))], commit="c" * 40, base="main")
     wanted = Proposal(
         "https://git.example/acme/deploy",
@@ -87,7 +87,7 @@ def test_the_marks_of_a_request() -> None:
     assert settled(found.body) == wishes(wanted)
 
 
-def test_what_is_kept_of_a_registry(tmp_path: Path) -> None:
+def test_the_format_of_the_registry_cache_is_stable(tmp_path: Path) -> None:
     cache = AnswerCache(str(tmp_path), "ghcr.io/acme/web")
     cache.saw("1.10", DIGEST)
     cache.consists(DIGEST, (Member(DIGEST, "linux/amd64", f"sha256:{'e' * 64}"),))
@@ -99,7 +99,9 @@ def test_what_is_kept_of_a_registry(tmp_path: Path) -> None:
     assert (again.tags, again.members, again.configs) == (cache.tags, cache.members, cache.configs)
 
 
-def test_the_counters_of_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_of_the_metrics_file_is_stable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.output.metrics.time", SimpleNamespace(time=lambda: 1000.0))
     file = tmp_path / "metrics.prom"
     done = report(decision(), decision("refuse", "not-newer"), commits=(commit(attempts=3),))
@@ -107,7 +109,7 @@ def test_the_counters_of_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert file.read_text() == golden("metrics.prom")
 
 
-def test_names() -> None:
+def test_names_of_branches_and_files_are_stable() -> None:
     """Another name would leave behind what the earlier one holds."""
     assert {
         "head branch": request_head(decision().subscription, "main"),

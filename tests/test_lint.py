@@ -232,7 +232,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ),
     ],
 )
-def test_typical_mistakes_get_their_own_sentence(
+def test_typical_mistakes_get_a_specific_message(
     annotations: dict[str, str], severity: str, key: str, words: str
 ) -> None:
     found = [one for one in lint(annotations) if one.key == key and one.severity == severity]
@@ -540,7 +540,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ),
     ],
 )
-def test_what_people_write_by_mistake_gets_what_to_write(
+def test_typical_mistakes_get_a_hint_with_the_correction(
     annotations: dict[str, str], severity: str, key: str, words: str
 ) -> None:
     found = [one for one in lint(annotations) if one.key == key and one.severity == severity]
@@ -550,13 +550,13 @@ def test_what_people_write_by_mistake_gets_what_to_write(
 @pytest.mark.parametrize(
     "value", ["<account-id>.ecr.example/web", "^acme/.*", "~1.0", "web={x}/web", "acme/Web"]
 )
-def test_nothing_follows_a_comma_where_there_is_none(value: str) -> None:
+def test_no_message_blames_a_comma_if_there_is_none(value: str) -> None:
     found = lint({"image-list": value})
     assert len(found) == 1
     assert "comma" not in found[0].message
 
 
-def test_the_hint_says_which_keys_of_an_alias_to_keep() -> None:
+def test_the_hint_names_the_keys_of_an_alias_to_keep() -> None:
     both = {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"}
     assert [(one.key, one.hint) for one in lint(both, kind="Helm")] == [
         ("web.kustomize.image-name", "keep the helm.… keys")
@@ -567,7 +567,7 @@ def test_the_hint_says_which_keys_of_an_alias_to_keep() -> None:
     assert lint({**both, "write-back-target": "helmvalues, kustomization"}) == ()
 
 
-def test_a_values_file_is_looked_for_where_the_source_has_it() -> None:
+def test_the_path_of_a_values_file_is_resolved_relative_to_the_source() -> None:
     """AIU issue 1518: the path was meant from the root."""
     files = ("../environments/dev/values.yaml", "$ref/x.yaml", "../../../x")
     target = {**WEB, "write-back-target": "helmvalues:environments/dev/values.yaml"}
@@ -609,7 +609,7 @@ def test_a_values_file_is_looked_for_where_the_source_has_it() -> None:
         {**WEB, "web.pull-secret": "secret:argocd/x#login", "git-branch": "main:x-{{ .SHA256 }}"},
     ],
 )
-def test_right_annotations_raise_no_alarm(annotations: dict[str, str]) -> None:
+def test_valid_annotations_cause_no_warnings(annotations: dict[str, str]) -> None:
     assert [one for one in lint(annotations, kind="Kustomize") if one.severity != "info"] == []
 
 
@@ -629,7 +629,7 @@ ALARMS = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_image_updater_takes_raises_no_alarm(case: dict[str, Any]) -> None:
+def test_annotations_that_image_updater_accepts_cause_no_warnings(case: dict[str, Any]) -> None:
     annotations = {key: value.strip() for key, value in case["input"]["annotations"].items()}
     kind = case["input"].get("source_type", "")
     expected = ALARMS.get(
@@ -642,7 +642,7 @@ def test_what_image_updater_takes_raises_no_alarm(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "path", sorted((DATA / "examples").glob("*.yaml")), ids=lambda path: path.stem
 )
-def test_published_examples_raise_no_alarm(path: Path) -> None:
+def test_published_examples_cause_no_warnings(path: Path) -> None:
     app = parse_application(yaml.safe_load(path.read_text()))
     found = [one for one in findings(app) if one.severity != "info"]
     assert [one for one in found if "is now called 'newest-build'" not in one.message] == []
@@ -674,7 +674,7 @@ def test_published_examples_raise_no_alarm(path: Path) -> None:
         (f"{'w' * 60}=acme/web", f"{'w' * 60}.allow-tags", "error", "use a shorter alias"),
     ],
 )
-def test_an_alias_is_the_beginning_of_a_name_that_kubernetes_takes(
+def test_an_alias_that_is_invalid_in_kubernetes_is_reported(
     image_list: str, key: str, severity: str, words: str
 ) -> None:
     found = lint({"image-list": image_list, key: "any"})
@@ -684,11 +684,11 @@ def test_an_alias_is_the_beginning_of_a_name_that_kubernetes_takes(
 
 
 @pytest.mark.parametrize("alias", ["web", "web.v2", "Web_2", "0"])
-def test_an_alias_that_kubernetes_takes_is_not_a_finding(alias: str) -> None:
+def test_an_alias_that_is_valid_in_kubernetes_is_not_reported(alias: str) -> None:
     assert lint({"image-list": f"{alias}=acme/web", f"{alias}.allow-tags": "any"}) == ()
 
 
-def test_two_images_in_one_helm_value_are_an_error() -> None:
+def test_two_images_written_to_one_helm_value_are_an_error() -> None:
     found = lint({"image-list": "a=acme/a, b=acme/b", "b.helm.image-name": "b.name"}, kind="Helm")
     assert [one.message for one in found] == [
         "'a=acme/a' and 'b=acme/b' are both written to image.tag"
@@ -710,7 +710,7 @@ def test_a_comma_in_a_constraint_is_reported_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["git-commit-template", "git-commit-message", "web.colour"])
-def test_a_template_where_nobody_reads_it_is_one_warning(key: str) -> None:
+def test_an_unsupported_template_is_reported_as_one_warning(key: str) -> None:
     (one,) = (one for one in lint({**WEB, key: "{{ .AppName }}"}) if one.key == key)
     assert one.severity == "warning"
 
@@ -728,7 +728,7 @@ def test_good_annotations_have_no_findings() -> None:
     assert lint(annotations) == ()
 
 
-def test_a_plugin_without_a_variable_is_an_error_whatever_helms_keys_say() -> None:
+def test_a_plugin_without_a_variable_is_an_error_despite_helm_keys() -> None:
     annotations = {"image-list": "web=acme/web", "web.helm.image-tag": "image.tag"}
     (found,) = lint(annotations, kind="Plugin", section="Plugin")
     assert (found.severity, found.hint.partition(" or ")[0]) == (
@@ -748,7 +748,7 @@ def test_a_plain_directory_needs_the_manifests_target() -> None:
     assert [one.hint for one in found] == ["write write-back-target: manifests"]
 
 
-def test_one_mistake_hides_no_other() -> None:
+def test_each_mistake_is_reported_even_if_there_are_others() -> None:
     annotations = {
         "image-list": "web=acme/web:^1, db=acme/db:^2",
         "web.update-strategy": "newest-build",
@@ -780,7 +780,7 @@ def test_one_mistake_hides_no_other() -> None:
         assert sum(words in message for message in told) == 1, (words, told)
 
 
-def test_what_a_misspelt_key_leaves_out_is_not_reported_as_well() -> None:
+def test_errors_that_follow_from_a_misspelt_key_are_not_reported() -> None:
     annotations = {
         "image-list": "web=acme/web",
         "write-back-target": "helmvalues",
@@ -794,13 +794,13 @@ def test_what_a_misspelt_key_leaves_out_is_not_reported_as_well() -> None:
     assert one.key == "web.helm.image-tga"
 
 
-def test_a_broken_entry_hides_no_mistake_of_the_place() -> None:
+def test_a_broken_entry_does_not_hide_a_wrong_target() -> None:
     annotations = {"image-list": "web=acme/web", "web.allow-tags": "^v1"}
     found = {one.key for one in lint(annotations, kind="Directory", section="Directory")}
     assert found == {"web.allow-tags", "write-back-target"}
 
 
-def test_every_problem_comes_at_once_errors_first() -> None:
+def test_all_problems_are_reported_at_once_with_errors_first() -> None:
     found = lint(
         {
             "image-list": "web=acme/web:>",
@@ -854,7 +854,7 @@ def test_github_gets_annotations_on_the_line(manifest: Path) -> None:
     assert "title=argocd/web::" in result.stdout
 
 
-def test_warnings_alone_exit_0(tmp_path: Path) -> None:
+def test_a_run_with_only_warnings_exits_0(tmp_path: Path) -> None:
     app = {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -907,14 +907,14 @@ spec: {values: {image: acme/web, tag: "1.0"}}
 """
 
 
-def test_a_field_of_aiu_s_own_resource_is_not_a_remark(tmp_path: Path) -> None:
+def test_a_field_of_the_image_updater_resource_is_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "iu.yaml"
     path.write_text(OWN_FIELD)
     result = image_update("lint", "--applications", path, "--output", "json")
     assert (result.code, result.json["findings"]) == (0, [])
 
 
-def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> None:
+def test_settings_of_an_image_updater_resource_are_linted_as_well(tmp_path: Path) -> None:
     path = tmp_path / "iu.yaml"
     path.write_text(UPDATER)
     result = image_update("lint", "--applications", path, "--output", "json")
@@ -961,7 +961,9 @@ spec:
 """
 
 
-def test_what_is_wrong_with_an_image_updater_is_reported_at_its_own_line(tmp_path: Path) -> None:
+def test_a_mistake_in_an_image_updater_resource_is_reported_once_at_its_own_line(
+    tmp_path: Path,
+) -> None:
     """Not at the Application's, and once, however many Applications it references."""
     (tmp_path / "updater.yaml").write_text(f"# another document\n---\n{RESOURCE}")
     for name in ("web", "web-2", "web-3"):
@@ -1037,7 +1039,7 @@ def test_each_reference_that_makes_a_resource_unusable_is_reported_at_its_line(
     ]
 
 
-def test_a_resource_in_a_list_has_the_place_of_the_list(tmp_path: Path) -> None:
+def test_a_mistake_in_a_list_item_is_reported_at_the_start_of_the_list(tmp_path: Path) -> None:
     """In a List, the document is the place: its items may be thousands."""
     resource = yaml.safe_load(RESOURCE)
     path = tmp_path / "list.json"
@@ -1046,7 +1048,7 @@ def test_a_resource_in_a_list_has_the_place_of_the_list(tmp_path: Path) -> None:
     assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(str(path), 1)}
 
 
-def test_a_field_of_a_hostile_resource_is_looked_for_no_longer_than_the_rest(
+def test_a_resource_with_countless_unknown_fields_causes_a_limited_number_of_findings(
     tmp_path: Path,
 ) -> None:
     fields = ", ".join(f"f{n}: 1" for n in range(100_000))
@@ -1058,7 +1060,7 @@ def test_a_field_of_a_hostile_resource_is_looked_for_no_longer_than_the_rest(
 
 
 @pytest.mark.measured
-def test_annotations_of_a_flux_release_are_linted_wherever_it_is(tmp_path: Path) -> None:
+def test_annotations_of_a_flux_release_are_linted(tmp_path: Path) -> None:
     path = tmp_path / "release.yaml"
     path.write_text(RELEASE)
     errors = [
@@ -1074,7 +1076,7 @@ def test_annotations_of_a_flux_release_are_linted_wherever_it_is(tmp_path: Path)
 
 
 @pytest.mark.measured
-def test_what_came_by_stdin_is_in_no_file() -> None:
+def test_findings_from_stdin_have_no_file() -> None:
     result = image_update("lint", "--applications", "-", "--output", "json", stdin=UPDATER)
     assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(None, None)}
     printed = image_update(
@@ -1122,7 +1124,7 @@ def test_an_order_that_does_not_match_the_current_tag_is_reported(
         ("^1", 3, "failed", "argocd/web: "),
     ],
 )
-def test_a_host_gets_the_results_of_lint(
+def test_lint_writes_its_results_for_the_ci_host(
     manifest: Path, allow: str, code: int, status: str, message: str
 ) -> None:
     """A step whose results say that it failed must not succeed, and none must be missing."""
@@ -1135,7 +1137,7 @@ def test_a_host_gets_the_results_of_lint(
     assert {one.name for one in results.iterdir()} == set(NAMES)
 
 
-def test_a_host_gets_the_results_of_a_lint_that_cannot_begin(tmp_path: Path) -> None:
+def test_lint_writes_its_results_even_if_it_cannot_start(tmp_path: Path) -> None:
     results = tmp_path / "results"
     result = image_update("lint", tmp_path / "gone", "--results-dir", results)
     assert result.code == 2
@@ -1155,7 +1157,7 @@ def test_a_host_gets_the_results_of_a_lint_that_cannot_begin(tmp_path: Path) -> 
         ("numeric", "1.2.0-beta1", ""),
     ],
 )
-def test_a_commit_id_in_an_order_by_numbers_is_reported(order: str, tag: str, commit: str) -> None:
+def test_a_commit_id_in_a_numeric_tag_order_is_reported(order: str, tag: str, commit: str) -> None:
     """`main-99fffff-1` would come after `main-1fffff-2` forever."""
     given = {"web.update-strategy": "alphabetical", "web.tag-order": order}
     source = Source("https://git.example/x", "apps/web", "main")
@@ -1186,7 +1188,7 @@ def test_a_commit_id_in_an_order_by_numbers_is_reported(order: str, tag: str, co
         ("manifests", "manifests", "Directory"),
     ],
 )
-def test_two_aliases_on_one_entry_by_other_rules(
+def test_two_aliases_that_update_one_entry_by_different_rules_are_reported(
     first: str, second: str, more: dict[str, str], told: bool, target: str, kind: str, section: str
 ) -> None:
     given = {"image-list": f"{first}, {second}", "update-strategy": "alphabetical"}

@@ -50,7 +50,7 @@ def repository(tmp_path: Path) -> Path:
         ),
     ],
 )
-def test_sources_are_arguments(
+def test_sources_may_be_given_as_arguments(
     repository: Path, args: list[str], variable: str, expected: list[str]
 ) -> None:
     ended = image_update(
@@ -67,7 +67,7 @@ def test_sources_are_arguments(
     ]
 
 
-def test_a_finding_in_git_has_its_line(tmp_path: Path) -> None:
+def test_a_finding_in_a_git_repository_has_a_line_number(tmp_path: Path) -> None:
     second = WRONG.replace("NAME", "two").replace("stratgy", "strategi")
     repo = bare_repo(
         tmp_path, {"apps/both.yaml": f"# two\n{WRONG.replace('NAME', 'one')}---\n{second}"}
@@ -95,14 +95,14 @@ def test_a_folder_without_applications_is_a_warning(tmp_path: Path, text: str) -
 @pytest.mark.parametrize(
     "given", [["/none"], ["--applications", "/none"], ["file:///none.git//apps"]]
 )
-def test_a_source_that_cannot_be_read_is_a_finding_of_the_json(given: list[str]) -> None:
+def test_an_unreadable_source_is_a_finding_in_the_json_output(given: list[str]) -> None:
     ended = image_update("lint", *given, "--output", "json", "--allow-protocol", "file")
     (found,) = ended.json["findings"]
     assert (ended.code > 0, found["severity"]) == (True, "error")
     assert f"error: {found['message']}\n  fix: " in ended.stderr
 
 
-def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:
+def test_the_location_of_a_finding_is_printed_once(repository: Path) -> None:
     (repository / ".image-update").mkdir()
     (repository / ".image-update" / "config").write_text("version: 1\npinDigest: maybe\n")
     (repository / "bad.yaml").write_text(
@@ -115,7 +115,7 @@ def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:
     assert lines[-1] == "2 Applications read: 4 errors, 0 warnings, 0 remarks"
 
 
-def test_a_chart_that_is_not_rendered_is_a_warning(tmp_path: Path) -> None:
+def test_an_unrendered_chart_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "Chart.yaml").write_text("name: apps\n")
     (tmp_path / "templates" / "app.yaml").write_text(
@@ -125,7 +125,7 @@ def test_a_chart_that_is_not_rendered_is_a_warning(tmp_path: Path) -> None:
     assert (ended.code, [one["severity"] for one in ended.json["findings"]]) == (0, ["warning"])
 
 
-def test_the_hook_for_pre_commit(repository: Path) -> None:
+def test_the_pre_commit_hook_lints_the_repository(repository: Path) -> None:
     """The keys are those of pre-commit 4.7, whose `try-repo` was run by hand."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert set(hook) == {
@@ -196,7 +196,7 @@ def test_the_hook_for_pre_commit(repository: Path) -> None:
         ),  # an override file belongs to one Application
     ],
 )
-def test_two_applications_that_write_to_one_place(
+def test_two_applications_that_write_to_the_same_place_are_reported(
     tmp_path: Path, target: str, first: str, second: str, severity: str, words: str
 ) -> None:
     for name, listed in (("a", first), ("b", second), ("c", second)):

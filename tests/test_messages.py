@@ -50,7 +50,7 @@ REPO = "https://git.example/acme/deploy"
         ),
     ],
 )
-def test_a_tag_that_the_default_strategy_refuses(
+def test_a_tag_refused_by_the_default_strategy_gets_an_explanation(
     tag: str, constraints: tuple[str, ...], words: str
 ) -> None:
     found = objection(tag, Policy(constraints=constraints))
@@ -58,7 +58,7 @@ def test_a_tag_that_the_default_strategy_refuses(
     assert found.because.endswith(words) or words in found.because
 
 
-def test_what_is_advised_admits_the_pre_release() -> None:
+def test_the_suggested_constraint_admits_the_pre_release() -> None:
     for constraints in (("^1-0",), (">=1 <2-0",), ("1.5.0 || ^1.6-0",), (">=0-0",)):
         assert objection("1.6.0-rc.1", Policy(constraints=constraints)) is None
 
@@ -109,10 +109,13 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
     ("one", "words"),
     [
         (held(), f"{HELD}; image-update release argocd/a ends the hold"),
-        (waiting(), f"{HELD}; a waits: image-update release argocd/a ends the hold and writes it"),
+        (
+            waiting(),
+            f"{HELD}; a is waiting: image-update release argocd/a ends the hold and writes it",
+        ),
         (overtaken(), f"{HELD}; a is already waiting, and sequence 1 comes before sequence 2"),
-        (released(held()), f"released, 1.0.0 stays: it was {HELD}"),
-        (released(waiting()), f"released: it was {HELD}; a waited: "),
+        (released(held()), f"released: it was {HELD}; Git keeps 1.0.0"),
+        (released(waiting()), f"released: it was {HELD}; a was waiting: "),
         (
             newer(),
             (
@@ -129,7 +132,7 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
         ),
     ],
 )
-def test_what_is_held_or_older(one: Story, words: str) -> None:
+def test_the_reason_explains_holds_and_superseded_builds(one: Story, words: str) -> None:
     assert one.because.startswith(words)
 
 
@@ -213,7 +216,7 @@ def argo_login_page() -> None:
         ),
     ],
 )  # fmt: skip
-def test_an_error_says_what_where_and_what_to_do(raised: object, message: str, hint: str) -> None:
+def test_each_error_names_the_cause_and_a_remedy(raised: object, message: str, hint: str) -> None:
     assert callable(raised)
     with pytest.raises(TaskError) as caught:
         raised()

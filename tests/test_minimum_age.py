@@ -50,7 +50,7 @@ NOW, DAY = "2026-11-22T12:00:00Z", 86_400
         ({"latest": "2026-11-01T00:00:00Z"}, "latest", "not-a-version", ""),
     ],
 )
-def test_a_scan_takes_the_newest_that_is_old_enough(
+def test_a_scan_chooses_the_newest_tag_that_is_old_enough(
     dates: dict[str, str], tag: str, rule: str, until: str
 ) -> None:
     def registry(questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -113,7 +113,7 @@ FUTURE = "Mon, 2 Nov 2099 12:00:00 +0100"
         ),  # went back
     ],
 )
-def test_a_promotion_waits_for_the_age_of_the_source(
+def test_a_promotion_waits_until_the_source_has_had_the_version_long_enough(
     tmp_path: Path, history: list[tuple[str, str]], config: str, more: tuple[str, ...], rule: str
 ) -> None:
     files = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
@@ -144,7 +144,7 @@ def test_a_promotion_waits_for_the_age_of_the_source(
 @pytest.mark.parametrize(
     ("config", "more"), [("minimumAge: 3d\n", ()), ("", ("--minimum-age", "3d"))]
 )
-def test_a_scan_leaves_what_is_too_young_and_status_says_until_when(
+def test_a_scan_skips_tags_that_are_too_young_and_status_shows_the_date(
     tmp_path: Path, config: str, more: tuple[str, ...]
 ) -> None:
     now = datetime.now(UTC).replace(microsecond=0)

@@ -36,7 +36,7 @@ def messages(result: Result, severity: str = "warning") -> list[str]:
     return [one["message"] for one in result.json["errors"] if one["severity"] == severity]
 
 
-def test_a_misspelt_rule_lets_no_tag_through(tmp_path: Path) -> None:
+def test_a_misspelt_rule_admits_no_tag(tmp_path: Path) -> None:
     repo = repository(tmp_path, "strict", "loose")
     strict = annotated("strict", repo, **{"web.allow_tag": "regexp:^2[.]"})
     result = run("--applications", manifest(tmp_path, strict, application("loose", repo)))
@@ -54,7 +54,9 @@ def test_a_misspelt_rule_lets_no_tag_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "status", "lint"])
-def test_half_a_constraint_is_an_error_in_every_command(tmp_path: Path, command: str) -> None:
+def test_a_constraint_split_by_a_comma_is_an_error_in_every_command(
+    tmp_path: Path, command: str
+) -> None:
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", repo, image_list=f"web={WEB}:>=1.0,<2"))
     more = {"hold": ["web", "--reason", "x"], "scan": ["--registry-check", "auto"]}.get(command, [])
@@ -67,7 +69,9 @@ def test_half_a_constraint_is_an_error_in_every_command(tmp_path: Path, command:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "lint"])
-def test_annotations_do_not_write_the_owners_files(tmp_path: Path, command: str) -> None:
+def test_annotations_cannot_write_to_the_config_of_image_update(
+    tmp_path: Path, command: str
+) -> None:
     config = (
         "version: 1\nfreezes:\n- {schedule: 0 0 1 1 *, duration: 1h, match: {paths: ['apps/**']}}\n"
     )
@@ -90,7 +94,7 @@ def test_annotations_do_not_write_the_owners_files(tmp_path: Path, command: str)
 
 
 @pytest.mark.parametrize("kind", ["Application", "List", "ApplicationSet"])
-def test_a_rule_that_a_merge_key_brings_counts(tmp_path: Path, kind: str) -> None:
+def test_rules_from_a_yaml_merge_key_apply(tmp_path: Path, kind: str) -> None:
     """kubectl and Argo CD follow merge keys, so such a rule is in the cluster."""
     repo = repository(tmp_path, "web")
     made = application("web", repo)
@@ -124,7 +128,7 @@ def test_a_rule_that_a_merge_key_brings_counts(tmp_path: Path, kind: str) -> Non
     ]
 
 
-def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
+def test_annotations_without_effect_are_warnings(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     takes = annotated(
         "web", repo, colour="blue", **{"git-credentials": "secret:a/b", "old.allow-tags": "any"}
@@ -150,7 +154,7 @@ def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
         assert all(message in result.stderr for message in found)
 
 
-def test_an_image_that_nobody_tracks_is_reported_wherever_the_host_looks(tmp_path: Path) -> None:
+def test_an_untracked_image_is_reported_in_every_output_of_the_ci_host(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     summary = tmp_path / "summary.md"
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
@@ -185,7 +189,7 @@ def test_an_image_that_nobody_tracks_is_reported_wherever_the_host_looks(tmp_pat
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_only_repository_that_leaves_out_everything(
+def test_the_only_repository_option_warns_if_it_excludes_every_application(
     tmp_path: Path, command: list[str], what: str, names: list[str]
 ) -> None:
     repos = {name: repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api")}
@@ -202,7 +206,7 @@ def test_only_repository_that_leaves_out_everything(
     result = image_update(*command, *given, "--output", "json")
     told = [one for one in result.json["errors"] if one["rule"] == "only-repository"]
     places = ", ".join(f"argocd/{name} ({repos[name]})" for name in names)
-    message = f"--only-repository leaves out all Applications {what}: {places}"
+    message = f"--only-repository excludes all Applications {what}: {places}"
     assert [(one["message"], one["severity"]) for one in told] == [(message, "warning")]
     assert result.code == 0  # they do track it: --require-match is content
     text = image_update(*command, *given)
@@ -214,7 +218,9 @@ def test_only_repository_that_leaves_out_everything(
         )
 
 
-def test_only_repository_that_leaves_out_some(tmp_path: Path) -> None:
+def test_the_only_repository_option_does_not_warn_if_some_applications_remain(
+    tmp_path: Path,
+) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api")]
     apps = manifest(tmp_path, *(application(repo.stem, repo) for repo in repos))
     result = run("--applications", apps, "--only-repository", str(repos[0]))
@@ -230,7 +236,9 @@ def test_only_repository_that_leaves_out_some(tmp_path: Path) -> None:
         ("plan", "acme/typo:1", 5),
     ],
 )
-def test_require_match(tmp_path: Path, command: str, image: str, code: int) -> None:
+def test_the_require_match_option_fails_the_run_if_an_image_is_untracked(
+    tmp_path: Path, command: str, image: str, code: int
+) -> None:
     repo = repository(tmp_path, "web")
     args = arguments(manifest(tmp_path, application("web", repo)), image=image)
     result = image_update(command, *args[1:], env={"IMAGE_UPDATE_REQUIRE_MATCH": "true"})
@@ -241,7 +249,7 @@ def test_require_match(tmp_path: Path, command: str, image: str, code: int) -> N
     assert ("\nerror: no Application tracks acme/typo" in f"\n{result.stderr}") == (code == 5)
 
 
-def test_a_scan_has_no_image_to_match(tmp_path: Path) -> None:
+def test_scan_rejects_the_require_match_option(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = image_update(
         "scan",
@@ -254,23 +262,23 @@ def test_a_scan_has_no_image_to_match(tmp_path: Path) -> None:
     assert "--require-match" in result.stderr
 
 
-def test_a_name_that_no_application_has(tmp_path: Path) -> None:
+def test_an_unknown_application_name_is_an_error(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web", "api")
     apps = manifest(tmp_path, application("web", repo), application("api", repo))
     result = run("--applications", apps, "--application", "wbe", "--application", "api")
     assert (result.code, result.json["status"]) == (3, "failed")
-    assert "no Application is called 'wbe'\n  fix: did you mean web?" in result.stderr
+    assert "there is no Application named 'wbe'\n  fix: did you mean web?" in result.stderr
     assert [one["rule"] for one in result.json["errors"]] == ["source"]
     assert "newTag: 1.1.0" in show(repo, "main", target("api"))  # the other name is good
     linted = image_update("lint", "--applications", apps, "--application", "wbe")
     assert linted.code == 3
-    assert "no Application is called 'wbe'" in linted.stdout
+    assert "there is no Application named 'wbe'" in linted.stdout
     glob = run("--applications", apps, "--application", "x-*")
     assert (glob.code, glob.json["status"]) == (0, "unchanged")
-    assert messages(glob)[0] == "no Application's name matches 'x-*'"
+    assert messages(glob)[0] == "no Application matches 'x-*'"
 
 
-def test_a_misspelt_variable(tmp_path: Path) -> None:
+def test_a_misspelt_variable_is_reported(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", repo))
     given = {
@@ -303,7 +311,9 @@ def test_a_misspelt_variable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["branch=dev", "ref=main&path=x", "REF=main", "ref=main&ref=dev"])
-def test_an_unknown_key_in_the_place_of_the_manifests(tmp_path: Path, query: str) -> None:
+def test_an_unknown_key_in_the_url_of_the_manifests_is_a_usage_error(
+    tmp_path: Path, query: str
+) -> None:
     repo = bare_repo(tmp_path, {"apps/web.yaml": "kind: ConfigMap\n"})
     result = run("--applications", f"{repo}//apps?{query}")
     assert result.code == 2
@@ -323,7 +333,7 @@ def unasked(result: Result) -> list[str]:
     return [one["message"] for one in result.json["errors"] if "pull requests" in one["message"]]
 
 
-def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None:
+def test_pull_request_options_without_a_pull_request_are_a_warning(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web", "api")
     apps = manifest(tmp_path, application("web", repo), application("api", repo))
     given = ("--auto-merge", "--pull-request-label", "bot")
@@ -337,7 +347,7 @@ def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None
             0,
             [
                 (
-                    "--pull-request-label, --auto-merge: no effect, because nothing asks for pull requests for "
+                    "--pull-request-label, --auto-merge: no effect, because pull requests are not enabled for "
                     "argocd/api, argocd/web"
                 )
             ],
@@ -358,7 +368,7 @@ def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None
     ],
     ids=["off", "variables", "annotation", "option", "its variable", "config", "nothing read"],
 )
-def test_options_for_pull_requests_that_are_not_mistakes(
+def test_pull_request_options_cause_no_warning_if_they_can_take_effect(
     tmp_path: Path, given: list[str], annotations: dict[str, str], env: dict[str, str], config: str
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -373,7 +383,7 @@ def test_options_for_pull_requests_that_are_not_mistakes(
 @pytest.mark.parametrize(
     "command", [["run", "--image", f"{WEB}:1.1.0"], ["plan", "--image", f"{WEB}:1.1.0"], ["lint"]]
 )
-def test_broken_yaml_where_no_application_was_found(
+def test_broken_yaml_is_reported_if_no_application_was_found(
     tmp_path: Path, command: list[str], way: str
 ) -> None:
     text = "a: 1\n---\nb: 2\nc: [\n"
@@ -408,7 +418,7 @@ def test_broken_yaml_where_no_application_was_found(
 @pytest.mark.parametrize(
     "command", [["run", "--image", "x:1"], ["scan"], ["status"], ["lint"], ["release", "web"]]
 )
-def test_a_folder_whose_only_manifest_is_broken(
+def test_a_folder_with_only_a_broken_manifest_is_an_error(
     tmp_path: Path, command: list[str], text: str
 ) -> None:
     (tmp_path / "x.yaml").write_text(text)
@@ -417,7 +427,7 @@ def test_a_folder_whose_only_manifest_is_broken(
     assert (result.code, "not YAML" in result.stdout + result.stderr) == (3, True)
 
 
-def test_a_broken_manifest_next_to_another_source(tmp_path: Path) -> None:
+def test_a_broken_manifest_is_a_warning_if_another_source_has_applications(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: [\n")
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = image_update(*arguments(apps, "--applications", tmp_path / "x.yaml"))
@@ -425,7 +435,7 @@ def test_a_broken_manifest_next_to_another_source(tmp_path: Path) -> None:
     assert ["not YAML" in one for one in messages(result, "warning")] == [True]
 
 
-def test_broken_yaml_of_others_next_to_an_application(tmp_path: Path) -> None:
+def test_unrelated_broken_yaml_next_to_an_application_is_not_reported(tmp_path: Path) -> None:
     folder = tmp_path / "apps"
     folder.mkdir()
     manifest(folder, application("web", repository(tmp_path, "web")))
@@ -437,7 +447,7 @@ def test_broken_yaml_of_others_next_to_an_application(tmp_path: Path) -> None:
     assert "apps/ours.yaml:1: not YAML: line 4" in told
 
 
-def test_few_broken_files_are_named(tmp_path: Path) -> None:
+def test_at_most_five_broken_files_are_named(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / f"{number}.yaml").write_text("a: [\n")
     (tmp_path / "Chart.yaml").write_text("name: x\n")
@@ -457,7 +467,7 @@ def test_few_broken_files_are_named(tmp_path: Path) -> None:
         (["--kubeconfig", "/nowhere"], "the kubeconfig '/nowhere' does not exist"),
     ],
 )
-def test_a_plan_predicts_that_nobody_can_be_asked_about_rollouts(
+def test_plan_also_fails_if_the_wait_option_has_no_argo_cd_server(
     tmp_path: Path, command: list[str], given: list[str], message: str
 ) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
@@ -479,7 +489,9 @@ NOWHERE = "/no/such/file"
         (["--verify", NOWHERE], "--verify: cannot read"),
     ],
 )
-def test_a_missing_file_is_the_authors_mistake(tmp_path: Path, more: list[str], words: str) -> None:
+def test_an_option_that_names_a_missing_file_is_a_usage_error(
+    tmp_path: Path, more: list[str], words: str
+) -> None:
     repo = repository(tmp_path, "web")
     done = image_update(*arguments(manifest(tmp_path, application("web", f"file://{repo}")), *more))
     assert (done.code, done.json["status"], done.json["commits"]) == (2, "failed", []), done.stderr
@@ -488,7 +500,7 @@ def test_a_missing_file_is_the_authors_mistake(tmp_path: Path, more: list[str], 
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
-def test_git_that_is_not_installed_is_not_a_success(tmp_path: Path) -> None:
+def test_a_run_fails_if_git_is_not_installed(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}"))
     done = image_update(*arguments(apps), env={"PATH": str(tmp_path)})
@@ -498,7 +510,7 @@ def test_git_that_is_not_installed_is_not_a_success(tmp_path: Path) -> None:
     assert "git is not installed\n  fix: install git" in done.stderr
 
 
-def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answer(
+def test_a_missing_ca_file_in_registries_conf_is_not_treated_as_a_registry_outage(
     tmp_path: Path,
 ) -> None:
     """Without an answer newest-build continues by arrival; here nobody was asked."""
@@ -535,7 +547,9 @@ def test_github_shows_a_problem_at_the_manifest_in_the_workspace(tmp_path: Path)
         (["hold", "web", "--reason", "", "--applications", "."], "--reason is empty"),
     ],
 )
-def test_a_value_from_an_unset_variable(tmp_path: Path, given: list[str], message: str) -> None:
+def test_an_empty_value_from_an_unset_variable_is_a_usage_error(
+    tmp_path: Path, given: list[str], message: str
+) -> None:
     result = image_update(*given, cwd=tmp_path)
     assert (result.code, message in result.stderr) == (2, True)
     if "missing or" in message and "--to" not in message:
@@ -545,7 +559,7 @@ def test_a_value_from_an_unset_variable(tmp_path: Path, given: list[str], messag
 
 
 @pytest.mark.parametrize("files", [0, 1, 3])
-def test_a_folder_without_applications_is_named_with_the_number_of_its_files(
+def test_a_folder_without_applications_is_reported_with_its_number_of_files(
     tmp_path: Path, files: int
 ) -> None:
     (tmp_path / "apps").mkdir()
@@ -558,7 +572,7 @@ def test_a_folder_without_applications_is_named_with_the_number_of_its_files(
     assert "no Application with an image-list was found" in result.stderr
 
 
-def test_a_broken_file_in_the_folder_of_the_manifests_is_named(tmp_path: Path) -> None:
+def test_a_broken_file_among_the_manifests_of_an_application_is_named(tmp_path: Path) -> None:
     pod = f"kind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
     repo = bare_repo(tmp_path, {"apps/web/pod.yaml": f"{pod}a: [\n", "apps/web/a.yaml": "a: b\n"})
     apps = manifest(tmp_path, application("web", repo, write_back_target="manifests"))

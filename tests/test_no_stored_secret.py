@@ -90,7 +90,7 @@ def ran(script: str, folder: Path, **env: str) -> "subprocess.CompletedProcess[s
 
 
 @pytest.mark.servers
-def test_argo_cd_gives_a_token_for_the_identity_of_the_job(address: str, tmp_path: Path) -> None:
+def test_argo_cd_issues_a_token_for_the_identity_of_the_job(address: str, tmp_path: Path) -> None:
     needs("curl")
     needs("jq")
     (tmp_path / "exchange.sh").write_text(exchange(address))
@@ -112,7 +112,7 @@ def test_argo_cd_gives_a_token_for_the_identity_of_the_job(address: str, tmp_pat
 
 
 @pytest.mark.servers
-def test_gitlab_gets_both_tokens(address: str, tmp_path: Path) -> None:
+def test_the_gitlab_job_gets_tokens_for_argo_cd_and_github(address: str, tmp_path: Path) -> None:
     needs("curl")
     needs("jq")
     (tmp_path / "exchange.sh").write_text(exchange(address))

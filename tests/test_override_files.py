@@ -43,7 +43,7 @@ def warnings(result: Result) -> list[str]:
     return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
 
 
-def test_what_was_carried_follows_the_spec(tmp_path: Path) -> None:
+def test_carried_parameters_follow_the_spec(tmp_path: Path) -> None:
     scene = Scene(tmp_path, HELM)
     scene.run("1.1.0", helm(replicas="2", log="info"))
     assert '  - name: replicas  # from the Application\n    value: "2"\n' in scene.text
@@ -53,7 +53,7 @@ def test_what_was_carried_follows_the_spec(tmp_path: Path) -> None:
     assert warnings(done) == []
 
 
-def test_what_a_person_wrote_stays_and_is_reported(tmp_path: Path) -> None:
+def test_values_written_by_a_person_are_kept_and_reported(tmp_path: Path) -> None:
     scene = Scene(tmp_path, HELM)
     scene.run("1.1.0", helm(replicas="2", log="info"))
     mine = scene.text.replace(
@@ -69,7 +69,7 @@ def test_what_a_person_wrote_stays_and_is_reported(tmp_path: Path) -> None:
     assert warnings(scene.run("1.3.0", helm(replicas="4", log="debug"))) == []
 
 
-def test_the_file_of_an_older_version_or_of_image_updater_belongs_to_its_author(
+def test_files_from_older_versions_or_image_updater_are_not_changed_by_the_spec(
     tmp_path: Path,
 ) -> None:
     old = "helm:\n  parameters:\n" + "".join(
@@ -86,7 +86,7 @@ def test_the_file_of_an_older_version_or_of_image_updater_belongs_to_its_author(
     assert scene.text == kept  # Argo CD has not seen `replicas` since this list is there
     assert warnings(done) == [
         f"{FILE} differs from the Application in log; Argo CD uses the file",
-        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that",
+        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one",
     ]
     assert "--carry-parameters" in done.json["errors"][1]["hint"]
     done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
@@ -101,7 +101,7 @@ def test_the_file_of_an_older_version_or_of_image_updater_belongs_to_its_author(
         assert ["in log;" in told for told in warnings(done)] == [True]
 
 
-def test_plan_reports_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
+def test_plan_reports_differences_with_at_most_five_names(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(8)]
     text = "helm:\n  parameters:\n" + "".join(
         f"  - {{name: {name}, value: own}}\n" for name in (*names, "image.tag")
@@ -115,10 +115,10 @@ def test_plan_reports_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
     assert warnings(image_update(*given, "--no-carry-parameters")) == []
 
 
-def test_images_of_kustomize(tmp_path: Path) -> None:
+def test_kustomize_images_follow_the_spec_unless_a_person_changed_them(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {**KUSTOMIZE, FILE: "kustomize:\n  images:\n  - acme/own:1\n"})
     done = scene.run("1.0.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}})
-    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] of" in told]
+    assert [told for told in warnings(done) if "hides kustomize.images[acme/db] in" in told]
     scene.run("1.1.0", {"kustomize": {"images": ["acme/own:2", "acme/db:1"]}}, "--carry-parameters")
     text = f"kustomize:\n  images:\n  - acme/own:1\n  - {WEB}:{{1}}\n  - acme/db:{{0}}  # from the Application\n"
     assert scene.text == text.format("1", "1.1.0")
@@ -129,7 +129,7 @@ def test_images_of_kustomize(tmp_path: Path) -> None:
     ]
 
 
-def test_variables_of_a_plugin_and_the_common_file(tmp_path: Path) -> None:
+def test_plugin_variables_follow_the_spec_and_the_common_file(tmp_path: Path) -> None:
     common = "plugin:\n  env:\n  - {name: MODE, value: fast}\n"
     scene = Scene(tmp_path, {"apps/a/README": "", "apps/a/.argocd-source.yaml": common})
     env = {"plugin": {"env": [{"name": "LOG", "value": "info"}, {"name": "MODE", "value": "slow"}]}}
@@ -147,7 +147,7 @@ def test_variables_of_a_plugin_and_the_common_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alias", ["web", "db"])
-def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(
+def test_the_parameter_of_an_image_is_not_reset_after_it_was_written(
     tmp_path: Path, alias: str
 ) -> None:
     scene = Scene(tmp_path, HELM)
@@ -169,7 +169,7 @@ def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(
     assert git(scene.repo, "rev-list", "--count", "main") == "4"
 
 
-def test_the_first_run_reads_the_chart_s_values_so_that_no_older_build_is_admitted(
+def test_the_first_run_reads_the_values_of_the_chart_to_refuse_older_builds(
     tmp_path: Path,
 ) -> None:
     files = {
@@ -197,7 +197,7 @@ AIU = f"""helm:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "lint", "lint here"])
-def test_what_a_file_hides_and_what_it_does_not_change_is_reported_by(
+def test_each_command_reports_hidden_parameters_and_unchanged_copies_of_the_image(
     command: str, tmp_path: Path
 ) -> None:
     scene = Scene(tmp_path, {**HELM, FILE: AIU})
@@ -215,13 +215,15 @@ def test_what_a_file_hides_and_what_it_does_not_change_is_reported_by(
         assert result.code == 0, result.stderr
     told = [one["message"] for one in found if one["severity"] == "warning"]
     assert (
-        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that"
+        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one"
         in told
     )
-    assert f"{WEB} is also at {FILE}:7, not changed" in told
+    assert f"{WEB} is also at {FILE}:7, which is not changed" in told
 
 
-def test_what_else_is_the_image_in_a_folder_of_manifests(tmp_path: Path) -> None:
+def test_unchanged_copies_of_the_image_in_a_folder_of_manifests_are_reported(
+    tmp_path: Path,
+) -> None:
     pod = (
         f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - {{name: a, image: '{WEB}:1.0.0'}}\n"
     )
@@ -232,7 +234,7 @@ def test_what_else_is_the_image_in_a_folder_of_manifests(tmp_path: Path) -> None
     apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
     for _ in range(2):  # also when there is nothing to do
         result = image_update(*arguments(apps))
-        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, not changed"]
+        assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, which is not changed"]
     assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (
         recipe,
         "2",

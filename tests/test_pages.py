@@ -36,18 +36,18 @@ def _fenced(language: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "text"), _fenced("yaml"))
-def test_yaml_is_yaml(page: str, text: str) -> None:
+def test_yaml_blocks_are_valid_yaml(page: str, text: str) -> None:
     assert all(isinstance(one, (dict, list)) for one in yaml.safe_load_all(text)), page
 
 
 @pytest.mark.parametrize(("page", "text"), _fenced("yaml"))
-def test_a_whole_manifest_is_what_its_kind_says(page: str, text: str) -> None:
+def test_complete_manifests_match_their_schemas(page: str, text: str) -> None:
     for one in yaml.safe_load_all(text):
         if isinstance(one, dict) and (schema := schema_of(one)):
             assert (page, problems(schema, one)) == (page, [])
 
 
-def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
+def test_lint_finds_no_errors_in_the_examples(tmp_path: Path) -> None:
     for number, (_, text) in enumerate(_fenced("yaml")):
         if "\nkind:" in text:
             (tmp_path / f"{number}.yaml").write_text(text)
@@ -59,7 +59,7 @@ def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\non:" in one[1]])
-def test_a_workflow_is_one(page: str, text: str) -> None:
+def test_workflow_examples_match_the_github_schema(page: str, text: str) -> None:
     workflow = yaml.safe_load(text.replace("\non:", '\n"on":'))
     assert (page, problems("github-workflow", workflow)) == (page, [])
 
@@ -76,7 +76,7 @@ def _commands() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("page", "line"), _commands())
-def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
+def test_every_command_and_option_in_an_example_exists(page: str, line: str) -> None:
     command, *words = shlex.split(line)[1:]
     if command == "--version":
         return
@@ -90,7 +90,7 @@ def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("page", EVERYWHERE)
-def test_a_variable_that_is_shown_is_read(page: str) -> None:
+def test_every_variable_in_the_documentation_is_read_by_the_code(page: str) -> None:
     """Of an option, of a secret that has no option, or of what `--dotenv` writes."""
     source = "\n".join(path.read_text() for path in (ROOT / "task").rglob("*.py"))
     results = {line.partition("=")[0] for line in dotenv(dict.fromkeys(NAMES, "")).splitlines()}
@@ -103,28 +103,29 @@ def test_a_variable_that_is_shown_is_read(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", EVERYWHERE)
-def test_no_page_names_a_machine_or_a_registry_of_packages(page: str) -> None:
+def test_no_page_names_an_internal_machine_or_package_registry(page: str) -> None:
     assert HOSTS_AND_MACHINES.findall(EVERYWHERE[page]) == []
 
 
-def test_every_page_is_in_the_menu_and_every_entry_is_a_page() -> None:
+def test_the_menu_and_the_pages_match() -> None:
     menu = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text())
     assert sorted(menu) == sorted(name.removeprefix("docs/") for name in PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_says_at_its_top_who_it_is_for_and_what_they_have_afterwards(page: str) -> None:
+def test_each_page_begins_with_its_audience_and_outcome(page: str) -> None:
     if page != "docs/figures.md":
-        assert re.match(r"# .+\n\n> \*\*For\*\* [^#]+ \*\*Afterwards\*\*", PAGES[page])
+        box = r"# .+\n\n> \*\*For\*\* [^#]+\.\s(> )?\*\*You will (learn|be able to)\*\* "
+        assert re.match(box, PAGES[page])
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
-def test_links_out_of_the_root_lead_somewhere(page: str) -> None:
+def test_relative_links_of_the_root_pages_lead_to_files(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_a_name_in_inline_code_stays_on_one_line() -> None:
+def test_names_in_inline_code_do_not_break_across_lines() -> None:
     page = "`--git-token` and `image-update run`\n\n    a-b\n"
     shown = Markdown(extensions=["scripts.unbroken"]).convert(page)
     assert re.findall(r'<span class="word">([^<]+)</span>', shown) == [
@@ -135,7 +136,7 @@ def test_a_name_in_inline_code_stays_on_one_line() -> None:
     assert re.sub(r"</?span[^>]*>", "", shown) == Markdown().convert(page)
 
 
-def test_the_changelog_has_one_short_entry_for_each_version_and_names_every_command() -> None:
+def test_the_changelog_has_a_short_entry_for_each_version_and_names_every_command() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     versions = re.findall(r"^## (\S+)", text, re.MULTILINE)
     assert (versions[0], len(versions)) == (__version__, len(set(versions)))

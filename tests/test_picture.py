@@ -18,26 +18,26 @@ def words(picture: str) -> list[str]:
     return ["".join(line.itertext()) for line in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_the_picture_shows_what_the_demo_shows() -> None:
+def test_the_picture_matches_the_output_of_the_demo() -> None:
     kept = words(PICTURE.read_text(encoding="utf-8"))
     assert [text_of(line) for line in kept] == [text_of(line) for line in words(svg(demo()))], (
         "make picture"
     )
 
 
-def test_the_picture_shows_every_letter() -> None:
+def test_the_picture_contains_every_character_of_the_output() -> None:
     shown = demo()
     letters = re.sub(r"\s", "", text_of(shown))
     assert re.sub(r"\s", "", text_of("\n".join(words(svg(shown))[1:]))) == letters
 
 
-def test_the_picture_needs_nothing_else() -> None:
+def test_the_picture_is_self_contained() -> None:
     text = PICTURE.read_text(encoding="utf-8")
     assert not re.search(r"<script|href|url\(|@import", text)
     assert "prefers-color-scheme:dark" in text
 
 
-def test_the_timeline_is_what_happens(tmp_path: Path) -> None:
+def test_the_timeline_matches_real_runs(tmp_path: Path) -> None:
     """Two builds, the older one late; a rollback; a build that waits; its release."""
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.4.2")})
     place = [
@@ -64,7 +64,7 @@ def test_the_timeline_is_what_happens(tmp_path: Path) -> None:
     assert ends == ["admitted", "not-newer", "admitted", "held", "admitted"]
 
 
-def test_the_bars_are_the_figures() -> None:
+def test_the_bar_chart_matches_the_figures() -> None:
     drawn = BARS.read_text(encoding="utf-8")
     assert drawn == bars(FIGURES.read_text(encoding="utf-8")), "make picture"
     assert drawn.count("<rect class=") == 1 + 2 * (
@@ -73,7 +73,7 @@ def test_the_bars_are_the_figures() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_screenshot_is_shown_somewhere_and_small(tmp_path: Path, scheme: str) -> None:
+def test_every_screenshot_is_used_and_small(tmp_path: Path, scheme: str) -> None:
     made = {f"{name}-{scheme}.png" for name in pages(tmp_path)}
     assert {path.name for path in FOLDER.glob(f"*-{scheme}.png")} == made, (
         "python -m scripts.screenshots"

@@ -36,7 +36,7 @@ READERS = {"plain_data.py", "schemas/__init__.py"}
         (b'"\xed\xa0\x80"', "decode"),
     ],
 )
-def test_what_is_not_taken(text: str | bytes, why: str) -> None:
+def test_invalid_json_is_rejected(text: str | bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parsed_json(text)
 
@@ -51,11 +51,11 @@ def test_what_is_not_taken(text: str | bytes, why: str) -> None:
         ("[1.5, 1e300, -0]", [1.5, 1e300, 0]),
     ],
 )
-def test_what_is_taken(text: str | bytes, value: Any) -> None:
+def test_valid_json_is_parsed(text: str | bytes, value: Any) -> None:
     assert parsed_json(text) == value
 
 
-def test_as_deep_as_is_taken() -> None:
+def test_json_at_the_depth_limit_is_parsed() -> None:
     value = parsed_json("[" * DEEPEST + "]" * DEEPEST)
     for _ in range(DEEPEST - 1):
         (value,) = value
@@ -63,12 +63,12 @@ def test_as_deep_as_is_taken() -> None:
 
 
 @given(st.text(alphabet='[]{}",:0a\\ud8eE-.') | st.binary(max_size=50))
-def test_nothing_else_is_raised(text: str | bytes) -> None:
+def test_any_text_is_parsed_or_raises_a_value_error(text: str | bytes) -> None:
     with suppress(ValueError):
         parsed_json(text)
 
 
-def test_the_depth_of_a_large_text_costs_no_more_than_its_size() -> None:
+def test_the_cost_of_checking_the_depth_grows_with_the_size_of_the_text() -> None:
     """Lines of this module that are run: the same for each container, however many there are."""
 
     def lines(number: int) -> int:
@@ -91,7 +91,7 @@ def test_the_depth_of_a_large_text_costs_no_more_than_its_size() -> None:
     assert lines(4000) < 12 * lines(500)
 
 
-def test_there_is_no_other_reader() -> None:
+def test_no_other_module_parses_json_directly() -> None:
     found = {
         str(path.relative_to(TASK))
         for path in TASK.rglob("*.py")

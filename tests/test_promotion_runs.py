@@ -29,7 +29,9 @@ def stages(tmp_path: Path) -> tuple[Path, Path, Path]:
     return apps, staging, production
 
 
-def test_from_one_repository_to_another(stages: tuple[Path, Path, Path]) -> None:
+def test_a_promotion_copies_the_version_from_one_repository_to_another(
+    stages: tuple[Path, Path, Path],
+) -> None:
     apps, staging, production = stages
     image_update(*arguments(apps, "--application", "web-staging", "--sequence", "7"))
     before = git(staging, "rev-parse", "main")
@@ -51,13 +53,13 @@ def test_from_one_repository_to_another(stages: tuple[Path, Path, Path]) -> None
     assert git(production, "rev-list", "--count", "main") == "2"
 
 
-def test_a_run_says_from_nobody(stages: tuple[Path, Path, Path]) -> None:
+def test_decisions_of_a_run_have_no_promotion_source(stages: tuple[Path, Path, Path]) -> None:
     apps, _, _ = stages
     decisions = image_update(*arguments(apps)).json["decisions"]
     assert [one["from"] for one in decisions] == [None, None]
 
 
-def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
+def test_variables_can_name_the_source_and_the_target(stages: tuple[Path, Path, Path]) -> None:
     apps, _, production = stages
     image_update(*arguments(apps, "--application", "web-staging"))
     env = {"IMAGE_UPDATE_PROMOTE_FROM": "*-staging", "IMAGE_UPDATE_PROMOTE_TO": "web-production"}
@@ -78,14 +80,14 @@ def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
         (["--from", "a", "--to", "b", "--sequence", "1"], "promote has no --sequence"),
     ],
 )
-def test_mistakes_are_usage_errors(
+def test_invalid_options_are_usage_errors(
     stages: tuple[Path, Path, Path], words: list[str], message: str
 ) -> None:
     result = promoted(stages[0], *words)
     assert (result.code, message in result.stderr) == (2, True), result.stderr
 
 
-def test_a_repository_that_cannot_be_read_is_reported_for_the_target(
+def test_an_unreadable_source_repository_is_reported_for_the_target(
     stages: tuple[Path, Path, Path],
 ) -> None:
     apps, staging, production = stages
@@ -96,7 +98,7 @@ def test_a_repository_that_cannot_be_read_is_reported_for_the_target(
     assert git(production, "rev-list", "--count", "main") == "1"
 
 
-def test_only_what_argo_cd_calls_healthy_continues_even_to_a_live_application(
+def test_only_healthy_versions_are_promoted_even_to_live_applications(
     tmp_path: Path,
 ) -> None:
     repo = repository(tmp_path, "staging")
@@ -120,7 +122,7 @@ def test_only_what_argo_cd_calls_healthy_continues_even_to_a_live_application(
         behind = promoted("cluster", *words)
         assert (
             behind.json["decisions"][0]["because"]
-            == "argocd/staging does not run 1.1.0: Argo CD says 1.0.0"
+            == "argocd/staging is not running 1.1.0: Argo CD shows 1.0.0"
         )
         assert behind.code == 0
         staging["status"]["summary"] = {"images": [f"{WEB}:1.1.0"]}
@@ -129,7 +131,7 @@ def test_only_what_argo_cd_calls_healthy_continues_even_to_a_live_application(
         assert f"{WEB}:1.1.0" in json.dumps(api.of(APPLICATIONS, "production"))
 
 
-def test_it_is_reported_in_text(stages: tuple[Path, Path, Path]) -> None:
+def test_a_promotion_is_reported_as_text(stages: tuple[Path, Path, Path]) -> None:
     apps, _, _ = stages
     image_update(*arguments(apps, "--application", "web-staging"))
     result = promoted(apps, "--from", "web-staging", "--to", "web-production", "--output", "text")

@@ -112,7 +112,7 @@ def sign(server: RegistryApi, pair: cosign.Keys) -> None:
     server.put("acme/web", cosign.tag_of(IMAGE.digest), cosign.signed(pair, IMAGE.digest))
 
 
-def test_what_is_proved_is_written_by_its_digest_and_reported(
+def test_a_proved_image_is_written_by_digest_and_its_proof_is_reported(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, PROVENANCE)
@@ -145,7 +145,7 @@ def test_what_is_proved_is_written_by_its_digest_and_reported(
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize("demand", [PROVENANCE, SIGNATURES])
-def test_the_proof_of_another_digest_with_the_same_tag_does_not_count(
+def test_a_proof_for_another_digest_of_the_same_tag_does_not_count(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys, command: str, demand: str
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, demand)
@@ -160,7 +160,7 @@ def test_the_proof_of_another_digest_with_the_same_tag_does_not_count(
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "scan"])
-def test_what_is_not_proved_is_refused_and_other_applications_are_not(
+def test_an_unproved_image_is_refused_only_where_a_proof_is_required(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys, command: str
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, PROVENANCE)
@@ -183,7 +183,7 @@ def test_what_is_not_proved_is_refused_and_other_applications_are_not(
     )
 
 
-def test_options_and_the_config_must_both_hold(
+def test_the_requirements_of_options_and_of_the_config_must_both_be_met(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     other = cosign.keys(tmp_path, name="other")
@@ -198,7 +198,7 @@ def test_options_and_the_config_must_both_hold(
     assert (found["rule"], "requires it" in found["because"]) == ("signature", True)
 
 
-def test_the_keys_are_those_of_the_branch_that_is_written(
+def test_the_keys_are_read_from_the_branch_that_is_written(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     other = cosign.keys(tmp_path, name="other")
@@ -217,7 +217,7 @@ def test_the_keys_are_those_of_the_branch_that_is_written(
         ({"keys/ci.pub": "x" * 70_000}, "target", "keys/ci.pub: it is larger than 64 KiB"),
     ],
 )
-def test_a_key_that_cannot_be_had_lets_nothing_through(
+def test_an_unusable_key_admits_no_image(
     tmp_path: Path,
     server: RegistryApi,
     pair: cosign.Keys,
@@ -236,7 +236,7 @@ def test_a_key_that_cannot_be_had_lets_nothing_through(
     assert words in listed.stdout
 
 
-def test_promote_and_release_prove_again(
+def test_promote_and_release_check_the_proof_again(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, PROVENANCE)
@@ -253,7 +253,7 @@ def test_promote_and_release_prove_again(
     assert (found["verdict"], found["proof"]) == ("update", PROOF)
 
 
-def test_a_rollback_of_what_is_not_proved_is_written_with_a_warning(
+def test_a_rollback_to_an_unproved_image_is_written_with_a_warning(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, PROVENANCE)
@@ -280,7 +280,7 @@ def test_a_rollback_of_what_is_not_proved_is_written_with_a_warning(
     assert scene.call("rollback", "b", "--to", "1.0.0", "--registry-check", "never").code == 0
 
 
-def test_an_identity_without_the_package_is_a_usage_error_that_names_the_extra(
+def test_an_identity_without_the_sigstore_package_is_a_usage_error_with_a_hint(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     (tmp_path / "without" / "sigstore").mkdir(parents=True)
@@ -302,7 +302,7 @@ def test_an_identity_without_the_package_is_a_usage_error_that_names_the_extra(
     assert "argocd-image-update[sigstore]" in at_once.stderr
 
 
-def test_identities_of_a_sigstore_of_ones_own(
+def test_identities_of_a_private_sigstore_instance_are_verified(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     pytest.importorskip("sigstore")
@@ -338,7 +338,7 @@ def test_identities_of_a_sigstore_of_ones_own(
     assert scene.of("run", *root)["verdict"] == "update"
 
 
-def test_what_the_config_of_somebodys_branch_wants_counts_as_well(
+def test_requirements_in_the_config_of_the_target_branch_apply_as_well(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name, pair)

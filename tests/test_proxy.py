@@ -28,25 +28,29 @@ def url(proxy: Proxy, login: str = LOGIN) -> str:
 
 
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
-def test_a_variable_names_it(ground: Ground, web: Nginx, proxy: Proxy, name: str) -> None:
+def test_a_proxy_variable_is_respected(ground: Ground, web: Nginx, proxy: Proxy, name: str) -> None:
     result = ground.by_https(web, env={name: url(proxy)})
     assert (result.code, ground.landed()) == (0, True), result.stderr
     assert set(proxy.seen) == {f"CONNECT localhost:{web.tls}"}
 
 
-def test_plain_http(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+def test_plain_http_goes_through_the_proxy(ground: Ground, web: Nginx, proxy: Proxy) -> None:
     result = ground.by_http(web.plain, env={"http_proxy": url(proxy)})
     assert (result.code, ground.landed()) == (0, True), result.stderr
     assert any(one.endswith("/git-receive-pack") for one in proxy.seen)
 
 
-def test_the_users_git_configuration_names_it(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+def test_the_proxy_from_the_git_configuration_of_the_user_is_used(
+    ground: Ground, web: Nginx, proxy: Proxy
+) -> None:
     (ground.folder / ".gitconfig").write_text(f"[http]\n\tproxy = {url(proxy)}\n")
     result = ground.by_https(web)
     assert (result.code, ground.landed(), bool(proxy.seen)) == (0, True, True), result.stderr
 
 
-def test_variables_of_git_name_it(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+def test_the_proxy_from_git_config_variables_is_used(
+    ground: Ground, web: Nginx, proxy: Proxy
+) -> None:
     pairs = {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "http.proxy",
@@ -56,7 +60,7 @@ def test_variables_of_git_name_it(ground: Ground, web: Nginx, proxy: Proxy) -> N
     assert (result.code, ground.landed(), bool(proxy.seen)) == (0, True, True), result.stderr
 
 
-def test_not_for_this_host(ground: Ground, web: Nginx, proxy: Proxy) -> None:
+def test_a_host_in_no_proxy_is_reached_directly(ground: Ground, web: Nginx, proxy: Proxy) -> None:
     result = ground.by_https(web, env={"HTTPS_PROXY": url(proxy), "NO_PROXY": "localhost"})
     assert (result.code, ground.landed(), proxy.seen) == (0, True, []), result.stderr
 
@@ -69,7 +73,7 @@ def test_not_for_this_host(ground: Ground, web: Nginx, proxy: Proxy) -> None:
         ("bob:pr0xy-wrong", 0, 4, "credentials", "the proxy did not accept the login"),
     ],
 )
-def test_it_refuses(
+def test_a_refusal_by_the_proxy_is_reported_without_its_password(
     ground: Ground,
     web: Nginx,
     proxy: Proxy,
@@ -123,7 +127,7 @@ def hides(text: str) -> None:
         ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
     ],
 )
-def test_it_cannot_be_used(
+def test_an_unusable_proxy_is_reported_without_its_password(
     ground: Ground, web: Nginx, where: str, given: str, code: int, told: str
 ) -> None:
     given = given.format(free_port())

@@ -33,7 +33,7 @@ def told(repo: Path) -> list[str]:
     return (repo / "options").read_text().splitlines()
 
 
-def test_the_server_gets_them_with_a_change_and_not_with_a_memory(tmp_path: Path) -> None:
+def test_push_options_are_sent_with_changes_but_not_with_the_memory_branch(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path)
     options = ("--push-option", "ci.skip", "--push-option", "topic=image updates")
     assert run_or_hold(apps, *options)[0] == 0
@@ -42,7 +42,7 @@ def test_the_server_gets_them_with_a_change_and_not_with_a_memory(tmp_path: Path
     assert told(repo)[3:] == ["push"]
 
 
-def test_the_config_names_them_and_an_option_wins(tmp_path: Path) -> None:
+def test_push_options_on_the_command_line_win_over_the_config(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path)
     commit(repo, {".image-update/config": "version: 1\npushOptions: [ci.skip]\n"})
     assert run_or_hold(apps)[0] == 0
@@ -50,7 +50,9 @@ def test_the_config_names_them_and_an_option_wins(tmp_path: Path) -> None:
     assert told(repo) == ["push", "ci.skip", "push", "mine"]
 
 
-def test_a_server_without_them_gets_the_push_and_the_log_says_so_once(tmp_path: Path) -> None:
+def test_a_server_without_push_options_gets_the_push_and_one_warning_is_logged(
+    tmp_path: Path,
+) -> None:
     repo, apps = scene(tmp_path, takes=False)
     code, log = run_or_hold(apps, "--push-option", "ci.skip")
     assert code == 0
@@ -68,7 +70,7 @@ def test_a_server_without_them_gets_the_push_and_the_log_says_so_once(tmp_path: 
         ),
     ],
 )
-def test_what_cannot_be_sent_is_a_usage_error(
+def test_invalid_push_options_are_usage_errors(
     tmp_path: Path, more: tuple[str, ...], words: str
 ) -> None:
     _, apps = scene(tmp_path)

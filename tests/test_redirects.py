@@ -56,7 +56,7 @@ def landed(repo: Path) -> bool:
 
 
 @pytest.mark.parametrize("end", ["old.git", "old"])
-def test_argo_cds_bearer_token_stays_with_its_server(
+def test_the_bearer_token_of_argo_cd_is_not_sent_to_another_server(
     tmp_path: Path, repo: Path, other: GitServer, api: KubernetesApi, end: str
 ) -> None:
     with git_server(tmp_path) as server:
@@ -79,7 +79,7 @@ def test_argo_cds_bearer_token_stays_with_its_server(
         f'[http "SERVER/old.git"]\n\textraHeader = PRIVATE-TOKEN: {TOKEN}\n',
     ],
 )
-def test_a_header_of_the_users_configuration_does_so_too(
+def test_headers_from_the_git_configuration_are_not_sent_to_another_server(
     tmp_path: Path, repo: Path, other: GitServer, config: str
 ) -> None:
     with git_server(tmp_path) as server:
@@ -95,7 +95,9 @@ def test_a_header_of_the_users_configuration_does_so_too(
     assert not landed(repo)
 
 
-def test_a_header_of_a_variable_does_so_too(tmp_path: Path, repo: Path, other: GitServer) -> None:
+def test_headers_from_git_config_variables_are_not_sent_to_another_server(
+    tmp_path: Path, repo: Path, other: GitServer
+) -> None:
     pairs = {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "http.extraHeader",
@@ -107,7 +109,7 @@ def test_a_header_of_a_variable_does_so_too(tmp_path: Path, repo: Path, other: G
     assert (result.code, other.headers, landed(repo)) == (4, [], False), result.stderr
 
 
-def test_without_a_header_another_server_is_followed_without_the_login(
+def test_a_redirect_to_another_server_is_followed_without_the_login(
     tmp_path: Path, repo: Path, other: GitServer
 ) -> None:
     (tmp_path / "password").write_text(TOKEN)
@@ -122,7 +124,7 @@ def test_without_a_header_another_server_is_followed_without_the_login(
 
 @pytest.mark.parametrize("fields", [{"bearerToken": TOKEN}, {"username": "u", "password": TOKEN}])
 @pytest.mark.parametrize("kind", ["repository", "repo-creds"])
-def test_a_renamed_repository_is_found_on_its_own_server(
+def test_a_renamed_repository_is_found_on_the_same_server(
     tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, fields: dict[str, str]
 ) -> None:
     with git_server(tmp_path) as server:
@@ -142,9 +144,7 @@ def test_a_renamed_repository_is_found_on_its_own_server(
     assert TOKEN not in result.stdout + result.stderr
 
 
-def test_a_header_of_the_configuration_finds_a_renamed_repository(
-    tmp_path: Path, repo: Path
-) -> None:
+def test_a_renamed_repository_is_found_with_a_configured_header(tmp_path: Path, repo: Path) -> None:
     with git_server(tmp_path) as server:
         server.moved["/old"], server.bearer = "/new", TOKEN
         config = f'[http "{server.url}"]\n\textraHeader = Authorization: Bearer {TOKEN}\n'
@@ -155,7 +155,9 @@ def test_a_header_of_the_configuration_finds_a_renamed_repository(
 @pytest.mark.parametrize(
     ("moved", "said"), [("/old/x", "in circles"), ("/login?", "which git does not follow")]
 )
-def test_redirects_that_lead_nowhere(tmp_path: Path, repo: Path, moved: str, said: str) -> None:
+def test_redirects_that_lead_nowhere_are_errors(
+    tmp_path: Path, repo: Path, moved: str, said: str
+) -> None:
     with git_server(repo.parent) as server:
         server.moved["/old"] = moved
         config = f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n"
@@ -165,7 +167,7 @@ def test_redirects_that_lead_nowhere(tmp_path: Path, repo: Path, moved: str, sai
 
 
 @pytest.mark.parametrize("config", ["", f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n"])
-def test_https_is_never_left_for_plain_http(
+def test_git_never_follows_a_redirect_from_https_to_plain_http(
     tmp_path: Path, repo: Path, other: GitServer, config: str
 ) -> None:
     found, key = certificate(tmp_path)
@@ -178,7 +180,7 @@ def test_https_is_never_left_for_plain_http(
     assert ("redirects from https to plain http" if not config else ELSEWHERE) in result.stderr
 
 
-def test_an_application_of_https_that_is_rewritten_to_http(
+def test_an_https_url_may_be_rewritten_to_http_by_the_git_configuration(
     tmp_path: Path, repo: Path, other: GitServer
 ) -> None:
     config = f'[url "{other.url}"]\n\tinsteadOf = https://git.example.com/\n'
@@ -186,7 +188,9 @@ def test_an_application_of_https_that_is_rewritten_to_http(
     assert (result.code, landed(repo)) == (0, True), result.stderr
 
 
-def test_services_never_leave_https_for_plain_http(tmp_path: Path, other: GitServer) -> None:
+def test_services_are_never_redirected_from_https_to_plain_http(
+    tmp_path: Path, other: GitServer
+) -> None:
     """Registries, forges, Argo CD and Kubernetes, which one door reaches."""
     found, key = certificate(tmp_path)
     with git_server(tmp_path, (found, key)) as server:

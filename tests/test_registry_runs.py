@@ -88,7 +88,7 @@ NEWEST = {"update_strategy": "newest-build"}
         ),  # when what Git says was created is not known
     ],
 )
-def test_requests_are_counted(
+def test_each_combination_of_settings_makes_the_expected_number_of_requests(
     tmp_path: Path,
     server: RegistryApi,
     annotations: dict[str, str],
@@ -105,7 +105,9 @@ def test_requests_are_counted(
         assert BOTH.digest in scene.text
 
 
-def test_newest_build_with_an_identity_asks_nothing(tmp_path: Path, server: RegistryApi) -> None:
+def test_newest_build_makes_no_requests_if_builds_have_a_sequence(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     scene = Scene(tmp_path, server.name, **NEWEST)
     assert decision(scene.run("--sequence", "1", version=":b-1")) == ("update", "admitted")
     assert decision(scene.run("--sequence", "2", version=":b-2")) == ("update", "admitted")
@@ -113,7 +115,9 @@ def test_newest_build_with_an_identity_asks_nothing(tmp_path: Path, server: Regi
     assert server.seen == []
 
 
-def test_newest_build_by_the_dates_of_the_registry(tmp_path: Path, server: RegistryApi) -> None:
+def test_newest_build_compares_the_dates_in_the_registry(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     scene = Scene(tmp_path, server.name, "b-2", **NEWEST)
     for number in (1, 2, 3):
         server.put("acme/web", f"b-{number}", image(created=DAY.format(number), seed=str(number)))
@@ -129,7 +133,7 @@ def test_newest_build_by_the_dates_of_the_registry(tmp_path: Path, server: Regis
     assert decision(scene.run(version=":b-1")) == ("refuse", "superseded")
 
 
-def test_pin_digest_by_annotation_and_option(tmp_path: Path, server: RegistryApi) -> None:
+def test_the_pin_digest_annotation_writes_the_digest(tmp_path: Path, server: RegistryApi) -> None:
     scene = Scene(tmp_path, server.name, **{"web.pin_digest": "true"})
     assert decision(scene.run()) == ("update", "admitted")
     assert f"digest: {BOTH.digest}" in scene.text
@@ -164,7 +168,7 @@ def test_pin_digest_by_annotation_and_option(tmp_path: Path, server: RegistryApi
         ),
     ],
 )
-def test_what_the_registry_says_decides(
+def test_the_answer_of_the_registry_decides_about_the_update(
     tmp_path: Path,
     server: RegistryApi,
     annotations: dict[str, str],
@@ -191,7 +195,7 @@ def test_what_the_registry_says_decides(
         ("never", DIGEST, 3, ("error", "registry")),
     ],
 )
-def test_a_registry_that_is_not_there(
+def test_an_unreachable_registry_is_an_error_only_if_its_answer_is_needed(
     tmp_path: Path, check: str, annotations: dict[str, str], code: int, expected: tuple[str, str]
 ) -> None:
     scene = Scene(tmp_path, "127.0.0.1:1", **annotations)
@@ -211,7 +215,7 @@ TEMPLATE = (
     ("template", "asked", "message"),
     [(TEMPLATE, True, "acme/web from there"), ("{{ .AppName }} moves\n", False, "a moves")],
 )
-def test_labels_are_asked_for_where_the_message_shows_them(
+def test_labels_are_requested_only_if_the_commit_message_shows_them(
     tmp_path: Path, server: RegistryApi, template: str, asked: bool, message: str
 ) -> None:
     server.put("acme/web", "1.1.0", image(labels={"org.example.source": "there"}))
@@ -223,7 +227,7 @@ def test_labels_are_asked_for_where_the_message_shows_them(
 
 
 @pytest.mark.measured
-def test_labels_that_cannot_be_had_stop_nothing(tmp_path: Path, server: RegistryApi) -> None:
+def test_missing_labels_do_not_stop_the_update(tmp_path: Path, server: RegistryApi) -> None:
     server.faults["/1.1.0"] = lambda _: (500, {}, b"")
     (tmp_path / "template").write_text(
         "{{ range .AppChanges }}{{ .Image }} {{ .Labels.source }}{{ end }}\n"
@@ -251,7 +255,9 @@ def config(folder: Path, host: str, login: str) -> str:
 
 @pytest.mark.parametrize("challenge", ["basic", "bearer"])
 @pytest.mark.parametrize("by", ["config", "option", "env", "ext"])
-def test_logins(tmp_path: Path, server: RegistryApi, challenge: str, by: str) -> None:
+def test_each_way_to_log_in_to_the_registry_works_without_leaking_the_password(
+    tmp_path: Path, server: RegistryApi, challenge: str, by: str
+) -> None:
     server.users["ci"] = SECRET
     server.challenge = 'Basic realm="registry"'
     if challenge == "bearer":
@@ -292,7 +298,7 @@ def test_logins(tmp_path: Path, server: RegistryApi, challenge: str, by: str) ->
         ("secret:other/login#field", "namespace"),
     ],
 )
-def test_what_an_annotation_may_not_name(
+def test_a_pull_secret_annotation_cannot_use_sources_that_are_not_allowed(
     tmp_path: Path, server: RegistryApi, secret: str, words: str
 ) -> None:
     scene = Scene(tmp_path, server.name, **DIGEST, **{"web.pull_secret": secret})
@@ -302,7 +308,9 @@ def test_what_an_annotation_may_not_name(
     assert server.seen == []
 
 
-def test_a_login_is_for_the_registry_that_it_names(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_login_is_sent_only_to_the_registry_that_it_names(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     scene = Scene(tmp_path, server.name, **DIGEST)
     env = {"IMAGE_UPDATE_REGISTRY_PASSWORD": SECRET, "IMAGE_UPDATE_REGISTRY_USERNAME": "ci"}
     alone = scene.run(env=env)
@@ -315,7 +323,7 @@ def test_a_login_is_for_the_registry_that_it_names(tmp_path: Path, server: Regis
     assert SECRET not in shown(scene, refused)
 
 
-def test_a_redirect_does_not_take_the_login_along(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_redirect_does_not_carry_the_registry_login(tmp_path: Path, server: RegistryApi) -> None:
     server.users["ci"] = SECRET
     server.challenge = 'Basic realm="registry"'
     with registry_api("localhost") as other:
@@ -332,7 +340,7 @@ def test_a_redirect_does_not_take_the_login_along(tmp_path: Path, server: Regist
     assert SECRET not in shown(scene, result)
 
 
-def test_registries_conf_says_where_an_image_is(tmp_path: Path, server: RegistryApi) -> None:
+def test_registries_conf_maps_an_image_to_its_registry(tmp_path: Path, server: RegistryApi) -> None:
     (tmp_path / "registries.conf").write_text(
         f"registries:\n- {{name: x, api_url: '{server.url}', prefix: reg.example}}\n"
     )
@@ -347,7 +355,7 @@ def test_registries_conf_says_where_an_image_is(tmp_path: Path, server: Registry
 
 @pytest.mark.servers
 @pytest.mark.xdist_group("registry")
-def test_a_real_registry(tmp_path: Path) -> None:
+def test_updates_and_scans_work_with_a_real_registry(tmp_path: Path) -> None:
     with open_registry(tmp_path) as real:
         for number in (1, 2):
             content: Content = image(created=DAY.format(number), seed=str(number))
@@ -374,7 +382,7 @@ def test_a_real_registry(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.xdist_group("registry")
-def test_a_real_registry_with_a_password(tmp_path: Path) -> None:
+def test_a_real_registry_with_a_password_works_only_with_the_login(tmp_path: Path) -> None:
     with password_registry(tmp_path) as real:
         push(real.url, "acme/web", "1.1.0", BOTH, auth=(USER, PASSWORD))
         scene = Scene(tmp_path, real.name, **DIGEST)
@@ -387,7 +395,7 @@ def test_a_real_registry_with_a_password(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.xdist_group("registry")
-def test_a_real_registry_over_tls(tmp_path: Path) -> None:
+def test_a_real_registry_over_tls_works_only_with_its_ca(tmp_path: Path) -> None:
     with tls_registry(tmp_path) as real:
         push(real.url, "acme/web", "1.1.0", BOTH, verify=str(real.ca))
         scene = Scene(tmp_path, real.name, **DIGEST)

@@ -51,7 +51,7 @@ def test_the_applications_of_a_chart_in_git_are_updated_in_one_commit(repo: Path
     assert [one["application"] for one in result.json["decisions"]] == ["argocd/shop", "argocd/web"]
 
 
-def test_a_chart_that_cannot_be_rendered_is_one_finding_of_lint(tmp_path: Path) -> None:
+def test_a_chart_that_fails_to_render_is_a_single_lint_finding(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "helm").write_text("#!/bin/sh\necho 'Error: no' >&2\nexit 1\n")
     (tmp_path / "bin" / "helm").chmod(0o755)
@@ -71,7 +71,7 @@ def test_a_chart_that_cannot_be_rendered_is_one_finding_of_lint(tmp_path: Path) 
     assert "web" in str(others[0]["application"])
 
 
-def test_a_chart_that_is_not_rendered_is_a_warning_that_says_how(repo: Path) -> None:
+def test_an_unrendered_chart_is_a_warning_with_a_hint(repo: Path) -> None:
     result = image_update(*arguments(f"{repo}//chart?ref=main"))
     assert (result.code, result.json["decisions"]) == (0, [])
     (warning,) = [one for one in result.json["errors"] if "Helm chart" in one["message"]]
@@ -84,7 +84,7 @@ def test_a_chart_that_is_not_rendered_is_a_warning_that_says_how(repo: Path) -> 
 
 
 @pytest.mark.measured
-def test_applications_below_a_parent_are_updated_through_the_url_that_the_step_reaches(
+def test_applications_below_a_parent_are_updated_through_the_rewritten_url(
     tmp_path: Path,
 ) -> None:
     url = "https://git.example.com/repo.git"

@@ -33,7 +33,7 @@ def tag(repo: Path, name: str = "a") -> str:
 
 
 @pytest.mark.measured
-def test_a_freeze_holds_an_event_back_and_the_first_run_after_it_writes_it(tmp_path: Path) -> None:
+def test_a_freeze_defers_an_event_until_the_first_run_after_it(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     commit(repo, {CONFIG: NOW})
     result = run_for(tmp_path, repo, "a", "b", more=("--sequence", "1"))
@@ -66,7 +66,7 @@ def test_a_freeze_holds_an_event_back_and_the_first_run_after_it_writes_it(tmp_p
     assert tag(repo) == "1.1.0"
 
 
-def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written(
+def test_a_broken_config_is_an_error_for_every_application_and_blocks_all_writes(
     tmp_path: Path,
 ) -> None:
     repo, other = repository(tmp_path, "a", "b"), repository(tmp_path, "c", name="other.git")
@@ -102,7 +102,7 @@ def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written
     }
 
 
-def test_the_config_words_the_commit_and_what_is_given_wins(tmp_path: Path) -> None:
+def test_the_config_sets_the_commit_message_but_options_win(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     config = (
         "version: 1\ncommit:\n  authorName: Deploy Bot\n  authorEmail: bot@example.com\n"
@@ -116,7 +116,7 @@ def test_the_config_words_the_commit_and_what_is_given_wins(tmp_path: Path) -> N
     assert "\nTeam: platform\nSigned-off-by: Deploy Bot <given@example.com>" in message
 
 
-def test_the_config_is_read_in_the_fetch_of_the_other_files(tmp_path: Path) -> None:
+def test_reading_the_config_needs_no_extra_fetch(tmp_path: Path) -> None:
     """In a repository that is so large that its files are fetched one by one."""
     repo = repository(tmp_path, "a")
     commit(repo, {f"filler/{number}": f"{number}" for number in range(2000)})
@@ -164,7 +164,7 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     )
 
 
-def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
+def test_lint_reports_all_mistakes_in_the_config_with_their_lines(tmp_path: Path) -> None:
     """A rule that cannot be read does not hide that another one matches nothing, or that a template is missing."""
     git(tmp_path, "init", "--quiet", "work")
     git(tmp_path / "work", "remote", "add", "origin", "https://git.example/x")
@@ -205,7 +205,7 @@ def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
         ("{{.AppName", "line 1"),
     ],
 )
-def test_lint_reads_the_template_of_the_config(
+def test_lint_checks_the_commit_template_named_in_the_config(
     tmp_path: Path, template: str | None, words: str
 ) -> None:
     """A template that stops each run is an error, with the line of its key."""
@@ -225,7 +225,7 @@ def test_lint_reads_the_template_of_the_config(
     assert words in found["message"]
 
 
-def test_lint_warns_of_a_rule_that_matches_no_application(tmp_path: Path) -> None:
+def test_lint_warns_about_a_rule_that_matches_no_application(tmp_path: Path) -> None:
     """A mistyped glob switches a review off, and nothing else would say so."""
     repo = repository(tmp_path, "a")
     git(tmp_path, "clone", "--quiet", str(repo), "work")

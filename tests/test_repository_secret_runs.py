@@ -48,7 +48,7 @@ def landed(repo: Path, result: Result) -> None:
 
 
 @pytest.mark.parametrize(("kind", "ours", "theirs"), ENDS)
-def test_a_bearer_token(
+def test_a_bearer_token_from_a_repository_secret_is_used(
     tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours: str, theirs: str
 ) -> None:
     with git_server(tmp_path) as server:
@@ -58,7 +58,7 @@ def test_a_bearer_token(
 
 
 @pytest.mark.parametrize(("kind", "ours", "theirs"), IN_GIT)
-def test_a_client_certificate_and_an_unchecked_server(
+def test_a_client_certificate_works_with_an_insecure_server(
     tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours: str, theirs: str
 ) -> None:
     found, key = certificate(tmp_path)
@@ -72,7 +72,7 @@ def test_a_client_certificate_and_an_unchecked_server(
         landed(repo, in_cluster(tmp_path, api, f"{server.url}{theirs}"))
 
 
-def test_a_server_is_checked_where_the_secret_is_silent(
+def test_the_server_certificate_is_checked_unless_the_secret_disables_it(
     tmp_path: Path, repo: Path, api: KubernetesApi
 ) -> None:
     with git_server(tmp_path, certificate(tmp_path)) as server:
@@ -85,7 +85,7 @@ def test_a_server_is_checked_where_the_secret_is_silent(
 
 
 @pytest.mark.parametrize(("kind", "ours", "theirs"), IN_GIT)
-def test_a_proxy(
+def test_the_proxy_from_a_repository_secret_is_used(
     tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours: str, theirs: str
 ) -> None:
     with git_server(tmp_path) as server, http_proxy(f"bob:{TOKEN}") as proxy:
@@ -98,7 +98,7 @@ def test_a_proxy(
 @pytest.mark.parametrize(
     ("said", "used"), [("127.0.0.1,other.example.com", False), ("other.example.com", True)]
 )
-def test_servers_that_need_no_proxy(
+def test_the_no_proxy_list_of_the_secret_is_respected(
     tmp_path: Path,
     repo: Path,
     api: KubernetesApi,
@@ -145,7 +145,7 @@ def named(name: str, namespace: str, **data: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("own", [OWN, {"bearerToken": "s3cret-mine"}], ids=["password", "bearer"])
 @pytest.mark.parametrize("accepted", [True, False])
-def test_an_unchecked_server_gets_no_login_of_the_platform(
+def test_an_unverified_server_gets_no_platform_login(
     tmp_path: Path, api: KubernetesApi, own: dict[str, str], accepted: bool
 ) -> None:
     """Whoever chooses the proxy and has no certificate checked, reads along."""
@@ -187,7 +187,7 @@ def test_an_unchecked_server_gets_no_login_of_the_platform(
     assert [one for one in told if PLATFORM in one] == []
 
 
-def test_a_secret_that_is_not_read_is_named_once(tmp_path: Path) -> None:
+def test_an_ignored_secret_is_named_once(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     secret = "git:secret:argocd/git-creds"
     apps = manifest(
@@ -203,6 +203,6 @@ def test_a_secret_that_is_not_read_is_named_once(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_is_reported_if_no_secret_is_named(tmp_path: Path) -> None:
+def test_no_warning_is_logged_if_no_secret_is_named(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("a", repository(tmp_path, "a"), write_back_method="git"))
     assert "--applications cluster" not in image_update(*arguments(apps)).stderr

@@ -18,7 +18,7 @@ from support.runs import application, arguments, manifest, repository, start
     ("command", "revision", "requests"),
     [("run", "main", 5), ("run", "HEAD", 7), ("plan", "main", 3), ("plan", "HEAD", 5)],
 )
-def test_the_branch_is_fetched_once(
+def test_each_command_makes_the_expected_number_of_requests(
     tmp_path: Path, command: str, revision: str, requests: int
 ) -> None:
     repo = repository(tmp_path, "a", "b")

@@ -29,7 +29,7 @@ def failing(times: int) -> Callable[[], str]:
 
 
 @pytest.mark.parametrize(("times", "slept"), [(0, []), (1, [0.5]), (2, [0.5, 2.0])])
-def test_an_error_may_pass(times: int, slept: list[float], naps: list[float]) -> None:
+def test_a_transient_error_is_retried(times: int, slept: list[float], naps: list[float]) -> None:
     assert again(failing(times), (0.5, 2.0), OSError) == "answer"
     assert naps == slept
 
@@ -40,13 +40,13 @@ def test_the_last_error_is_raised() -> None:
 
 
 @pytest.mark.parametrize("deadline", [0.0, 1.0])
-def test_no_pause_ends_after_the_deadline(deadline: float, naps: list[float]) -> None:
+def test_no_pause_extends_beyond_the_deadline(deadline: float, naps: list[float]) -> None:
     with pytest.raises(OSError, match="0" if deadline < 0.5 else "1"):
         again(failing(9), (0.5, 2.0), OSError, deadline=deadline)
     assert naps == [0.5][: deadline >= 0.5]
 
 
-def test_an_error_that_does_not_pass_is_raised_at_once(naps: list[float]) -> None:
+def test_a_permanent_error_is_raised_at_once(naps: list[float]) -> None:
     with pytest.raises(OSError, match="0"):
         again(failing(1), (0.5,), OSError, lambda error: error.args != (0,))
     with pytest.raises(ZeroDivisionError):
@@ -58,7 +58,7 @@ def test_an_error_that_does_not_pass_is_raised_at_once(naps: list[float]) -> Non
     ("pauses", "answer", "slept"),
     [((), 1, []), ((0.5,), 2, [0.5]), ((0.5, 0.5, 0.5), 3, [0.5, 0.5])],
 )
-def test_until_an_answer_is_good(
+def test_repeats_until_the_answer_is_good(
     pauses: tuple[float, ...], answer: int, slept: list[float], naps: list[float]
 ) -> None:
     answers = iter([1, 2, 3, 4])
@@ -71,7 +71,9 @@ def test_the_last_pause_ends_at_the_deadline(naps: list[float]) -> None:
     assert naps == [5.0]
 
 
-def test_a_signal_ends_it(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
+def test_a_signal_skips_the_remaining_pauses(
+    monkeypatch: pytest.MonkeyPatch, naps: list[float]
+) -> None:
     monkeypatch.setattr("task.shutdown.code", lambda: 143)
     assert until(lambda _: False, 1, lambda: 2, (30.0,)) == 1
     assert naps == []
@@ -117,7 +119,9 @@ ENDS: list[tuple[list[Answer], list[Answer], Answer]] = [
 
 
 @pytest.mark.parametrize(("sent", "seen", "end"), ENDS)
-def test_how_it_ends(sent: list[Answer], seen: list[Answer], end: Answer) -> None:
+def test_each_combination_of_sending_and_checking_has_a_defined_outcome(
+    sent: list[Answer], seen: list[Answer], end: Answer
+) -> None:
     send, look = giving(sent), giving(seen)
     if isinstance(end, str):
         assert send_once(send, look, "whether it arrived") == end
@@ -131,7 +135,7 @@ def test_how_it_ends(sent: list[Answer], seen: list[Answer], end: Answer) -> Non
 
 
 @pytest.mark.parametrize(("sent", "seen"), [([LOST], [BLIND]), ([LOST, RACE], ["", BLIND])])
-def test_an_end_that_cannot_be_seen_is_called_unknown(
+def test_an_outcome_that_cannot_be_checked_is_reported_as_unknown(
     sent: list[Answer], seen: list[Answer]
 ) -> None:
     with pytest.raises(UnreachableError) as caught:
@@ -142,7 +146,7 @@ def test_an_end_that_cannot_be_seen_is_called_unknown(
     )
 
 
-def test_a_signal_ends_the_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_stops_the_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.shutdown.code", lambda: 143)
     with pytest.raises(UnreachableError) as caught:
         send_once(giving([LOST]), giving([""]), "whether it arrived")

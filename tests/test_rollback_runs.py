@@ -35,13 +35,13 @@ def scene(folder: Path, *texts: str) -> tuple[Path, Path]:
     return repo, manifest(folder, application("a", repo))
 
 
-def test_after_a_revert_the_previous_version_is_what_was_reverted(tmp_path: Path) -> None:
+def test_after_a_revert_the_previous_version_is_the_reverted_version(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path, text("1.1.0"), text("1.2.0"), text("1.1.0"))
     roll_back(apps)
     assert value(repo) == "1.2.0"
 
 
-def test_commits_that_leave_the_value_are_passed_over(tmp_path: Path) -> None:
+def test_commits_that_do_not_change_the_version_are_skipped(tmp_path: Path) -> None:
     repo, apps = scene(
         tmp_path,
         text("1.1.0"),
@@ -55,7 +55,7 @@ def test_commits_that_leave_the_value_are_passed_over(tmp_path: Path) -> None:
     assert show(repo, "main", target("a")).startswith("# two\n")
 
 
-def test_a_merge_is_one_step(tmp_path: Path) -> None:
+def test_a_merge_counts_as_one_step(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path, text("1.1.0"))
     git(repo, "branch", "side", "main")
     for tag in ("1.1.5", "1.2.0"):
@@ -70,7 +70,7 @@ def test_a_merge_is_one_step(tmp_path: Path) -> None:
     assert value(repo) == "1.1.0"
 
 
-def test_a_squashed_request_is_one_step(tmp_path: Path) -> None:
+def test_a_squashed_pull_request_counts_as_one_step(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path, text("1.1.0"), text("1.4.0"))
     roll_back(apps)
     assert value(repo) == "1.1.0"
@@ -85,13 +85,13 @@ def test_a_renamed_file_keeps_its_history(tmp_path: Path) -> None:
     assert value(repo) == "1.1.0"
 
 
-def test_a_text_that_was_broken_is_passed_over(tmp_path: Path) -> None:
+def test_a_broken_file_in_the_history_is_skipped(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path, text("1.1.0"), "images: [broken\n", text("1.2.0"))
     roll_back(apps)
     assert value(repo) == "1.1.0"
 
 
-def test_a_head_branch_that_was_forced_has_no_history_of_its_own(tmp_path: Path) -> None:
+def test_a_force_pushed_head_branch_uses_the_history_of_the_base(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo, git_branch="main:updates"))
     for tag in ("1.1.0", "1.2.0"):
@@ -104,7 +104,7 @@ def test_a_head_branch_that_was_forced_has_no_history_of_its_own(tmp_path: Path)
     assert git(repo, "rev-list", "--count", "main..updates") == "1"
 
 
-def test_a_shallow_server_ends_where_it_ends(tmp_path: Path) -> None:
+def test_a_shallow_history_limits_how_far_back_a_rollback_goes(tmp_path: Path) -> None:
     full, _ = scene(tmp_path, text("1.1.0"), text("1.2.0"), text("1.3.0"))
     shallow = tmp_path / "shallow.git"
     git(tmp_path, "clone", "--quiet", "--bare", "--depth", "2", f"file://{full}", str(shallow))
@@ -117,7 +117,7 @@ def test_a_shallow_server_ends_where_it_ends(tmp_path: Path) -> None:
     assert found["rule"] == "target"
 
 
-def test_digests_come_back_with_their_tags(tmp_path: Path) -> None:
+def test_digests_are_restored_together_with_their_tags(tmp_path: Path) -> None:
     old = f"images:\n- name: ghcr.io/acme/web\n  newTag: 1.1.0\n  digest: {DIGEST}\n"
     repo, apps = scene(tmp_path, old, old.replace("1.1.0", "1.2.0").replace("a" * 64, "b" * 64))
     roll_back(apps)
@@ -125,7 +125,7 @@ def test_digests_come_back_with_their_tags(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", ["1.1.0", "9.9.9"])
-def test_a_tag_need_not_be_in_the_history(tmp_path: Path, to: str) -> None:
+def test_a_rollback_tag_need_not_be_in_the_history(tmp_path: Path, to: str) -> None:
     repo, apps = scene(tmp_path, text("1.1.0"), text("1.2.0"))
     roll_back(apps, to)
     assert value(repo) == to
@@ -192,7 +192,7 @@ def test_an_unknown_tag_is_neither_written_nor_held(
     assert len(oci_registry.seen) == 1, oci_registry.asked
 
 
-def test_an_unknown_tag_is_written_with_unknown_tag(
+def test_an_unknown_tag_is_written_if_the_unknown_tag_option_is_set(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     scene = Scene(tmp_path, oci_registry.name, "1.5.0")
@@ -201,7 +201,9 @@ def test_an_unknown_tag_is_written_with_unknown_tag(
     assert oci_registry.seen == []
 
 
-def test_a_tag_of_the_history_is_not_asked_for(tmp_path: Path, oci_registry: RegistryApi) -> None:
+def test_a_tag_in_the_history_needs_no_registry_request(
+    tmp_path: Path, oci_registry: RegistryApi
+) -> None:
     scene = Scene(tmp_path, oci_registry.name, "1.4.2", "1.5.0")
     assert only(scene.back("1.4.2"))["verdict"] == "update"
     assert "newTag: 1.4.2\n" in scene.now
@@ -209,7 +211,9 @@ def test_a_tag_of_the_history_is_not_asked_for(tmp_path: Path, oci_registry: Reg
     assert oci_registry.seen == []
 
 
-def test_a_tag_of_the_registry_is_asked_for_once(tmp_path: Path, oci_registry: RegistryApi) -> None:
+def test_a_tag_outside_the_history_needs_one_registry_request(
+    tmp_path: Path, oci_registry: RegistryApi
+) -> None:
     oci_registry.put("acme/web", "1.3.0", image())
     scene = Scene(tmp_path, oci_registry.name, "1.5.0", apps="ab")
     result = scene.back("1.3.0", "b")
@@ -221,19 +225,17 @@ def test_a_tag_of_the_registry_is_asked_for_once(tmp_path: Path, oci_registry: R
 @pytest.mark.parametrize(
     ("check", "words"), [("never", "--registry-check never"), ("auto", "127.0.0.1:9")]
 )
-def test_a_registry_that_does_not_answer_is_a_warning(
-    tmp_path: Path, check: str, words: str
-) -> None:
+def test_an_unreachable_registry_is_a_warning(tmp_path: Path, check: str, words: str) -> None:
     scene = Scene(tmp_path, "127.0.0.1:9", "1.3.1", "1.5.0")
     result = scene.back("1.3.0", check=check)
     assert only(result)["verdict"] == "update"
-    said = "rolled back from 1.5.0; not checked: 1.3.0 may not exist; "
+    said = "rolled back from 1.5.0; not checked: 1.3.0 might not exist; "
     assert said in only(result)["because"]
     assert said in git(scene.repo, "log", "-1", "--format=%B", "main")
     (warning,) = result.json["errors"]
     assert warning["severity"] == "warning"
     assert (
-        f"{scene.named}:1.3.0: nobody has checked that 1.3.0 exists: Git's history does not have it, and "
+        f"{scene.named}:1.3.0: 1.3.0 might not exist: it is not in Git's history, and "
         in warning["message"]
     )
     assert warning["hint"] == "did you mean 1.3.1? this file's history has 1.3.1, 1.0.0"
@@ -241,13 +243,13 @@ def test_a_registry_that_does_not_answer_is_a_warning(
     assert "newTag: 1.3.0\n" in scene.now
 
 
-def test_a_registry_that_does_not_answer_is_an_error_if_it_must_be_asked(tmp_path: Path) -> None:
+def test_an_unreachable_registry_is_an_error_if_the_check_is_required(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "127.0.0.1:9", "1.5.0")
     scene.back("1.3.0", check="always", code=75)
     assert "newTag: 1.5.0\n" in scene.now
 
 
-def test_a_tag_comes_back_with_the_digest_that_it_had(
+def test_a_tag_in_the_history_is_restored_with_its_digest(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     scene = Scene(
@@ -258,7 +260,9 @@ def test_a_tag_comes_back_with_the_digest_that_it_had(
     assert oci_registry.seen == []
 
 
-def test_a_pinned_target_stays_pinned(tmp_path: Path, oci_registry: RegistryApi) -> None:
+def test_a_pinned_image_stays_pinned_after_a_rollback(
+    tmp_path: Path, oci_registry: RegistryApi
+) -> None:
     digest = oci_registry.put("acme/web", "1.3.0", image())
     scene = Scene(tmp_path, oci_registry.name, f"1.5.0@{DIGEST}")
     scene.back("1.3.0")
@@ -266,7 +270,7 @@ def test_a_pinned_target_stays_pinned(tmp_path: Path, oci_registry: RegistryApi)
     assert len(oci_registry.seen) == 1, oci_registry.asked
 
 
-def test_only_the_last_fifty_versions_are_looked_at(
+def test_only_the_last_fifty_versions_are_searched(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     scene = Scene(
@@ -278,7 +282,7 @@ def test_only_the_last_fifty_versions_are_looked_at(
     assert len(oci_registry.seen) == 1
 
 
-def test_a_tag_that_only_one_of_several_images_has_is_an_error_of_the_others(
+def test_a_tag_that_only_one_of_several_images_has_is_an_error_for_the_others(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     """Without --alias the tag is meant for every image of the Application."""

@@ -70,7 +70,7 @@ def verdicts(result: Result) -> dict[str, tuple[str, str]]:
     return {one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]}
 
 
-def test_two_thousand_tags_are_one_list_and_no_manifest(
+def test_two_thousand_tags_need_one_list_request_and_no_manifest(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     one = image()
@@ -94,7 +94,7 @@ def test_two_thousand_tags_are_one_list_and_no_manifest(
     assert (again.code, again.json["status"], again.json["commits"]) == (0, "unchanged", [])
 
 
-def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(
+def test_newest_build_requests_each_date_only_once(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     for number in (3, 1, 2):
@@ -123,7 +123,7 @@ def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(
     ]
 
 
-def test_ties_go_to_the_greatest_text_and_a_tag_without_a_date_is_oldest(
+def test_newest_build_breaks_ties_by_name_and_sorts_undated_tags_first(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     for tag, created in (("b", DAY.format(1)), ("c", DAY.format(1)), ("d", None)):
@@ -148,7 +148,7 @@ def test_a_newer_build_that_the_rules_no_longer_admit_is_replaced(
     assert oci_registry.asked == ["GET /v2/acme/web/tags/list"]
 
 
-def test_the_digest_of_one_tag_is_one_head_and_no_list(
+def test_the_digest_of_a_tag_needs_one_head_request_and_no_list(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     digest = oci_registry.put("acme/web", "live", image())
@@ -161,7 +161,7 @@ def test_the_digest_of_one_tag_is_one_head_and_no_list(
 
 
 @pytest.mark.measured
-def test_platforms_are_walked_down_to_the_first_that_matches(
+def test_the_newest_version_for_the_platform_is_chosen(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     both = index([image("linux/amd64"), image("linux/arm64")])
@@ -180,7 +180,7 @@ def test_platforms_are_walked_down_to_the_first_that_matches(
     assert scene.value("b") == "1.0.0"
 
 
-def test_a_failing_registry_fails_only_its_own_entries(
+def test_a_failing_registry_affects_only_its_own_entries(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.0.0", image())
@@ -203,7 +203,7 @@ def test_a_failing_registry_fails_only_its_own_entries(
     assert scene.scan().code == 3
 
 
-def test_a_date_that_cannot_be_had_is_never_another_choice(
+def test_a_missing_date_is_an_error_and_no_other_tag_is_chosen(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "a", image(created=DAY.format(1), seed="a"))
@@ -230,7 +230,7 @@ def test_a_date_that_cannot_be_had_is_never_another_choice(
         ),
     ],
 )
-def test_no_tag_that_the_rules_admit(
+def test_a_scan_explains_why_no_tag_is_admitted(
     tmp_path: Path,
     oci_registry: RegistryApi,
     tags: list[str],
@@ -247,7 +247,7 @@ def test_no_tag_that_the_rules_admit(
     assert words in result.json["decisions"][0]["because"]
 
 
-def test_what_git_says_is_not_downgraded(tmp_path: Path, oci_registry: RegistryApi) -> None:
+def test_the_version_in_git_is_not_downgraded(tmp_path: Path, oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/web", "1.0.0", image())
     scene = Scene(tmp_path, oci_registry)
     scene.add("a", "1.2.0")
@@ -255,7 +255,7 @@ def test_what_git_says_is_not_downgraded(tmp_path: Path, oci_registry: RegistryA
     assert verdicts(scene.scan("--allow-downgrade")) == {"argocd/a": ("update", "admitted")}
 
 
-def test_a_hold_defers_what_is_found_and_release_applies_it(
+def test_a_hold_defers_the_found_version_and_release_applies_it(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.0.0", image())
@@ -274,7 +274,7 @@ def test_a_hold_defers_what_is_found_and_release_applies_it(
     assert scene.value("a") == "1.1.0"
 
 
-def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, oci_registry: RegistryApi) -> None:
+def test_a_rolled_back_version_does_not_return(tmp_path: Path, oci_registry: RegistryApi) -> None:
     for number in (1, 2):
         oci_registry.put(
             "acme/web", f"main-{number}", image(created=DAY.format(number), seed=str(number))
@@ -291,7 +291,7 @@ def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, oci_registry: R
     assert scene.value("a") == "main-3"
 
 
-def test_a_broken_entry_is_an_error_and_the_others_continue(
+def test_a_broken_entry_is_an_error_and_the_other_entries_are_updated(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.0.0", image())
@@ -304,7 +304,9 @@ def test_a_broken_entry_is_an_error_and_the_others_continue(
 
 
 @pytest.mark.measured
-def test_the_job_that_scans_is_not_the_build(tmp_path: Path, oci_registry: RegistryApi) -> None:
+def test_details_of_the_scanning_job_are_not_recorded_as_the_build(
+    tmp_path: Path, oci_registry: RegistryApi
+) -> None:
     oci_registry.put("acme/web", "main-2", image(created=DAY.format(2)))
     oci_registry.put("acme/web", "main-1", image(created=DAY.format(1), seed="1"))
     scene = Scene(tmp_path, oci_registry)
@@ -322,7 +324,7 @@ def test_the_job_that_scans_is_not_the_build(tmp_path: Path, oci_registry: Regis
     assert "https://github.com/acme/config/actions/runs/9" in message
 
 
-def test_only_what_lands_in_the_repository_is_asked_about(
+def test_the_registry_is_not_queried_for_excluded_repositories(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.0.0", image())
@@ -344,7 +346,7 @@ def test_only_what_lands_in_the_repository_is_asked_about(
         (["--registry-check", "never"], "scan cannot work without the registries"),
     ],
 )
-def test_an_event_is_not_for_scan(
+def test_scan_rejects_options_for_events(
     tmp_path: Path, oci_registry: RegistryApi, more: list[str], words: str
 ) -> None:
     result = Scene(tmp_path, oci_registry).scan(*more)
@@ -352,7 +354,7 @@ def test_an_event_is_not_for_scan(
     assert words in result.stderr
 
 
-def test_one_registry_is_asked_eight_questions_at_once(
+def test_a_registry_gets_at_most_eight_requests_at_once(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     for number in range(40):
@@ -368,7 +370,7 @@ LOGIN = "s3cret-of-the-cluster"
 
 
 @pytest.mark.measured
-def test_applications_of_a_cluster_with_their_own_logins(
+def test_applications_of_a_cluster_are_scanned_with_their_own_logins(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.2.0", image())
@@ -425,7 +427,9 @@ def date(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def test_the_picks_of_image_updater(tmp_path: Path, oci_registry: RegistryApi) -> None:
+def test_a_scan_picks_the_same_tags_as_image_updater(
+    tmp_path: Path, oci_registry: RegistryApi
+) -> None:
     """All of them in one scan: a repository and an Application for each."""
     cases = [
         case
@@ -493,7 +497,7 @@ def registry(given: Mapping[str, Any], questions: Collection[Question]) -> dict[
 @pytest.mark.parametrize(
     "case", [case for case in FLOWS if case["id"] not in OURS], ids=lambda case: case["id"]
 )
-def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
+def test_an_update_writes_the_same_files_as_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
     metadata = {
@@ -542,7 +546,7 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     assert changed == wanted, (found, prepared.settled)
 
 
-def test_a_registry_that_never_ends_costs_its_own_application_only(
+def test_an_endless_tag_list_affects_only_its_own_application(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     scene = Scene(tmp_path, oci_registry)

@@ -53,7 +53,7 @@ ONE: dict[str, Any] = {
     ],
     ids=json.dumps,
 )
-def test_what_is_written_finds_what_the_schema_finds(document: Any) -> None:
+def test_the_reduced_schema_finds_the_same_errors_as_the_original(document: Any) -> None:
     facts = json.loads(schemas.rendered({"one": ONE, "other": {**ONE, "type": "array"}}))
     found = jsonschema.Draft7Validator({"$ref": "#/schemas/one", **facts}).iter_errors(document)
     expected = jsonschema.Draft7Validator(ONE).iter_errors(document)
@@ -62,21 +62,21 @@ def test_what_is_written_finds_what_the_schema_finds(document: Any) -> None:
     }
 
 
-def test_a_type_of_several_schemas_is_written_once_and_without_descriptions() -> None:
+def test_a_type_shared_by_several_schemas_is_stored_once_and_without_descriptions() -> None:
     text = schemas.rendered({"one": ONE, "other": {**ONE, "type": "array"}})
     assert text.count('"minLength"') == 1
     assert "left out" not in text
     assert "a value, no schema" in text
 
 
-def test_an_unknown_kind_of_a_known_group_is_reported() -> None:
+def test_an_unknown_kind_in_a_known_api_group_is_reported() -> None:
     assert schema_of({"apiVersion": "tekton.dev/v1", "kind": "Task"}) == "tekton-task-v1"
     assert schema_of({"apiVersion": "triggers.tekton.dev/v1beta1", "kind": "EventListener"}) == ""
     with pytest.raises(ValueError, match="not enough values"):
         schema_of({"apiVersion": "tekton.dev/v1", "kind": "Tusk"})
 
 
-def test_a_misspelt_field_is_found_at_its_place() -> None:
+def test_a_misspelt_field_is_reported_with_its_path() -> None:
     workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "a"}}
     assert (
         problems(schema_of(workflow), {**workflow, "spec": {"entrypoint": "a", "templates": []}})
@@ -94,6 +94,6 @@ if os.environ.get(
     "SCHEMAS_DIR"
 ):  # an extra for those who have the schemas, nothing that a clone lacks
 
-    def test_the_committed_facts_are_those_of_the_schemas() -> None:
+    def test_the_committed_schemas_match_the_original_schemas() -> None:
         made = schemas.rendered(schemas.gathered(Path(os.environ["SCHEMAS_DIR"])))
         assert host_schemas.FACTS.read_text(encoding="utf-8") == made, "python -m scripts.schemas"

@@ -42,18 +42,18 @@ def promises() -> list[str]:
 @pytest.mark.parametrize(
     "text", promises(), ids=lambda text: " ".join(re.findall(r"\w+", text)[:6])
 )
-def test_a_promise_names_what_holds_it(text: str) -> None:
+def test_each_promise_names_its_tests_in_a_footnote(text: str) -> None:
     assert re.search(r"\[\^[\w-]+\]", text), f"name the test that holds it in a footnote: {text}"
 
 
-def test_every_footnote_is_of_a_promise() -> None:
+def test_every_footnote_belongs_to_a_promise() -> None:
     notes = [name for name, _ in NOTE.findall(PAGE)]
     assert len(set(notes)) == len(notes)
     assert set(notes) == set(re.findall(r"\[\^([\w-]+)\](?!:)", PAGE))
 
 
 @pytest.mark.parametrize(("name", "text"), NOTE.findall(PAGE))
-def test_what_holds_a_promise_is_there(name: str, text: str) -> None:
+def test_every_test_named_in_a_footnote_exists(name: str, text: str) -> None:
     named = TEST.findall(text)
     assert named, name
     missing = [test for path, test in named if f"def {test}(" not in _text(ROOT / path)]
@@ -69,7 +69,7 @@ def _text(path: Path) -> str:
 OPEN = {"signing-key", "ssh-host-key", "git-credentials-url", "registry-credentials-for"}
 
 
-def test_no_option_takes_a_secret() -> None:
+def test_no_option_accepts_a_secret_value() -> None:
     """An argument is in the list of processes, and in the log of whatever started the step."""
     words = ("password", "token", "secret", "key", "credential")
     about = {name for name in map(name_of, all_options()) if any(word in name for word in words)}
@@ -87,7 +87,7 @@ class Other:
     password: Secret
 
 
-def test_a_secret_prints_as_stars() -> None:
+def test_a_secret_is_printed_as_asterisks() -> None:
     secret = Secret("s3cret")
     shown = [
         str(secret),
@@ -118,7 +118,7 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
 @pytest.mark.parametrize("broken", [True, False])
-def test_logins_in_urls_are_shown_nowhere(
+def test_logins_in_urls_are_never_shown(
     tmp_path: Path, call: tuple[str, ...], broken: bool
 ) -> None:
     """Messages quote annotations, and an Application's owner may have written a password into any of them."""

@@ -72,7 +72,7 @@ class Scene:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_run_is_stopped_while_it_pushes(
+def test_a_signal_during_a_push_stops_the_run(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     scene = Scene(tmp_path)
@@ -84,7 +84,7 @@ def test_a_run_is_stopped_while_it_pushes(
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
-def test_a_run_is_stopped_while_it_waits_for_its_first_fetch(tmp_path: Path, trap: str) -> None:
+def test_a_signal_during_the_first_fetch_stops_the_run(tmp_path: Path, trap: str) -> None:
     """That fetch is in a thread of its own."""
     scene = Scene(tmp_path)
     slow = tmp_path / "upload-pack-hook"
@@ -125,7 +125,7 @@ def test_a_second_signal_does_not_stop_the_clean_up(tmp_path: Path) -> None:
     scene.check(running, 143)
 
 
-def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
+def test_two_simultaneous_signals_count_as_one(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     running = scene.start()
     running.send_signal(signal.SIGTERM)
@@ -135,7 +135,7 @@ def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
     scene.check(running, running.returncode)
 
 
-def test_a_server_that_ignores_sigterm_does_not_hold_us_up(tmp_path: Path) -> None:
+def test_a_hook_that_ignores_sigterm_does_not_delay_the_exit(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     hook(
         scene.repo,
@@ -156,7 +156,7 @@ def unshare() -> list[str]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_as_the_first_process_of_a_container(
+def test_signals_work_for_the_first_process_of_a_container(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     scene = Scene(tmp_path, *unshare())
@@ -166,7 +166,7 @@ def test_as_the_first_process_of_a_container(
     scene.check(running, code)
 
 
-def test_what_landed_in_other_repositories_is_reported(tmp_path: Path) -> None:
+def test_a_stopped_run_reports_commits_that_landed_in_other_repositories(tmp_path: Path) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcd"]
     marker, scratch = tmp_path / "hanging", tmp_path / "scratch"
     scratch.mkdir()
@@ -189,7 +189,7 @@ def test_what_landed_in_other_repositories_is_reported(tmp_path: Path) -> None:
     assert show(repos[0], "main", target("a")).count("1.1.0") == 1
 
 
-def test_while_waiting_for_a_contended_branch(tmp_path: Path) -> None:
+def test_a_signal_stops_the_wait_for_a_contended_branch(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     pushes = tmp_path / "pushes"
     moves = (
@@ -204,7 +204,7 @@ def test_while_waiting_for_a_contended_branch(tmp_path: Path) -> None:
     assert running.returncode == 143
 
 
-def test_while_reading_applications_from_standard_input(tmp_path: Path) -> None:
+def test_a_signal_stops_reading_applications_from_standard_input(tmp_path: Path) -> None:
     results = tmp_path / "results"
     read, write = os.pipe()
     args = ["run", "--image", f"{WEB}:1", "--applications", "-", "--results-dir", str(results)]
@@ -250,7 +250,7 @@ def begin(scene_folder: Path, repo: Path, *, blocked: bool) -> "subprocess.Popen
 
 
 @pytest.mark.parametrize("number", MOMENTS)
-def test_a_signal_that_was_there_before_anybody_listened(
+def test_a_signal_pending_before_the_handlers_are_installed_is_handled(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     (tmp_path / "scratch").mkdir()
@@ -264,7 +264,7 @@ def test_a_signal_that_was_there_before_anybody_listened(
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
-def test_an_import_is_not_broken_off() -> None:
+def test_a_signal_does_not_interrupt_an_import() -> None:
     """What callbacks in there raise, Python prints and forgets; the next thing to be started is not."""
     during = "os.kill(os.getpid(), signal.SIGTERM)\nfor _ in range(9): pass\nprint('imported')"
     code = f"""
@@ -282,7 +282,9 @@ except shutdown.StoppedError as error:
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-def test_a_signal_at_any_moment(tmp_path: Path, blocked: bool) -> None:
+def test_a_signal_at_any_moment_leaves_results_and_no_temporary_files(
+    tmp_path: Path, blocked: bool
+) -> None:
     """Told with results and nothing left behind; or it came too late; or before there was a program to hear it."""
     codes = Counter[int]()
     whole = 0.0  # seconds that a run takes which nobody stops: the first one
@@ -362,7 +364,7 @@ MOMENTS_AFTER_THE_PUSH = [
 
 
 @pytest.mark.parametrize(("kind", "what"), MOMENTS_AFTER_THE_PUSH)
-def test_a_signal_after_the_push_loses_nothing(tmp_path: Path, kind: str, what: str) -> None:
+def test_a_signal_after_the_push_loses_no_results(tmp_path: Path, kind: str, what: str) -> None:
     """What has landed is reported once, and nothing says afterwards that the run failed."""
     repo = repository(tmp_path, "a")
     apps, results, metrics = (

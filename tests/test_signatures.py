@@ -70,7 +70,7 @@ def sign(server: RegistryApi, pair: cosign.Keys) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "scan"])
-def test_what_is_signed_is_written_by_its_digest(
+def test_a_signed_image_is_written_by_its_digest(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys, command: str
 ) -> None:
     sign(server, pair)
@@ -86,7 +86,7 @@ def test_what_is_signed_is_written_by_its_digest(
     ] == []  # nothing is written, so nothing is checked
 
 
-def test_the_digest_that_was_given_is_what_is_checked(
+def test_the_signature_is_checked_for_the_given_digest(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     sign(server, pair)
@@ -100,7 +100,7 @@ def test_the_digest_that_was_given_is_what_is_checked(
     )
 
 
-def test_what_is_not_signed_is_refused_and_nothing_is_written(
+def test_an_unsigned_image_is_refused_and_not_written(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name)
@@ -113,14 +113,16 @@ def test_what_is_not_signed_is_refused_and_nothing_is_written(
     assert git(scene.repo, "rev-parse", "main") == tip
 
 
-def test_another_key(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_a_signature_by_another_key_is_refused(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     sign(server, cosign.keys(tmp_path, name="other"))
     result = Scene(tmp_path, server.name).call("--verify", pair.public)
     assert decision(result) == ("refuse", "signature")
     assert "not by the key" in result.json["decisions"][0]["because"]
 
 
-def test_what_cannot_be_checked_is_an_error(
+def test_a_signature_that_cannot_be_checked_is_an_error(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     server.faults[".sig"] = lambda _: (503, {}, b"")
@@ -132,7 +134,9 @@ def test_what_cannot_be_checked_is_an_error(
     assert "newTag: 1.0.0" in scene.text
 
 
-def test_a_signature_is_waited_for(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_a_run_waits_for_a_late_signature(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     scene = Scene(tmp_path, server.name)
 
     def sign_late() -> None:
@@ -150,7 +154,7 @@ def test_a_signature_is_waited_for(tmp_path: Path, server: RegistryApi, pair: co
 
 
 @pytest.mark.measured
-def test_a_rollback_is_checked_as_well(
+def test_a_rollback_checks_the_signature_as_well(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name)
@@ -161,7 +165,7 @@ def test_a_rollback_is_checked_as_well(
     assert f"digest: {IMAGE.digest}" in scene.text
 
 
-def test_a_live_application_is_patched_with_what_is_signed(
+def test_a_live_application_is_patched_only_with_a_signed_image(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     named = f"{server.name}/acme/web"
@@ -184,7 +188,7 @@ def test_a_live_application_is_patched_with_what_is_signed(
     assert patched == [f"{named}:1.1.0@{IMAGE.digest}"]
 
 
-def test_what_was_deferred_is_checked_on_release(
+def test_a_deferred_image_is_checked_on_release(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name)
@@ -215,7 +219,9 @@ def test_what_was_deferred_is_checked_on_release(
         (["--verify", "k", "--verify-timeout", "soon"], "number of seconds"),
     ],
 )
-def test_usage(tmp_path: Path, server: RegistryApi, more: list[str], words: str) -> None:
+def test_invalid_verify_options_are_usage_errors(
+    tmp_path: Path, server: RegistryApi, more: list[str], words: str
+) -> None:
     result = Scene(tmp_path, server.name).call(*more)
     assert result.code == 2
     assert words in result.stderr
@@ -253,7 +259,7 @@ def key_secret(
 
 
 @pytest.mark.parametrize("source", ["cluster", "files"])
-def test_an_image_is_signed_by_the_key_that_its_resource_names(
+def test_the_signature_must_match_the_key_named_by_the_image_updater_resource(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys, source: str
 ) -> None:
     other = cosign.keys(tmp_path, name="other")
@@ -288,7 +294,7 @@ def test_an_image_is_signed_by_the_key_that_its_resource_names(
         (key_secret("hello", kind="cluster"), 3, "annotation", "belongs to Argo CD itself"),
     ],
 )
-def test_a_key_that_cannot_be_had_lets_nothing_through(
+def test_a_key_that_cannot_be_read_admits_no_image(
     tmp_path: Path,
     server: RegistryApi,
     pair: cosign.Keys,
@@ -308,7 +314,7 @@ def test_a_key_that_cannot_be_had_lets_nothing_through(
     assert "newTag: 1.0.0" in scene.text
 
 
-def test_without_a_cluster_the_key_is_unknown(
+def test_without_a_cluster_the_key_cannot_be_read(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     sign(server, pair)
@@ -320,7 +326,9 @@ def test_without_a_cluster_the_key_is_unknown(
 @pytest.mark.servers
 @pytest.mark.xdist_group("registry")
 @pytest.mark.parametrize("form", ["tag", "bundle"])
-def test_a_real_registry(tmp_path: Path, pair: cosign.Keys, form: str) -> None:
+def test_signatures_in_a_real_registry_are_verified(
+    tmp_path: Path, pair: cosign.Keys, form: str
+) -> None:
     with open_registry(tmp_path) as real:
         push(real.url, "acme/web", "1.1.0", IMAGE)
         scene = Scene(tmp_path, real.name)

@@ -33,7 +33,7 @@ QUESTIONS = {
     "migrate": "from-image-updater.html",
     "ecr": "how-to/private-registries.html",
     "harbor": "how-to/private-registries.html",
-    "webhook": "how-to/one-trigger.html#the-webhook-of-your-registry",
+    "webhook": "how-to/one-trigger.html#your-registrys-webhook",
     "timestamp": "ordering.html#a-timestamp-in-the-tag",
     "two pipelines": "ordering.html#two-pipelines",
     "notification": "observability.html#events-and-notifications",
@@ -84,7 +84,7 @@ def page() -> Iterator[Page]:
         yield started
 
 
-def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
+def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text(
         "# Here\n\n[there](there.md#part), [below](#below)\n"
@@ -104,7 +104,7 @@ def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
     assert "2 issues" in done.stdout + done.stderr
 
 
-def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
     pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
     loaded = re.compile(
         r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>"
@@ -115,7 +115,7 @@ def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
     assert {name: found for name, text in pages.items() if (found := asked.findall(text))} == {}
 
 
-def test_every_picture_and_every_entry_of_the_menu_is_there(site: Path) -> None:
+def test_every_image_and_menu_entry_leads_to_a_file(site: Path) -> None:
     """The builder checks links between pages, but not these."""
     missing = [
         (path.name, name)
@@ -128,7 +128,7 @@ def test_every_picture_and_every_entry_of_the_menu_is_there(site: Path) -> None:
 
 
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS.items())
-def test_the_search_finds_the_answer_first(
+def test_the_search_shows_the_expected_answer_first(
     page: Page, address: str, question: str, answer: str
 ) -> None:
     page.open(f"{address}index.html")
@@ -152,7 +152,9 @@ def test_no_page_is_wider_than_a_phone(page: Page, address: str, name: str) -> N
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_is_as_dark_as_its_reader_wants(page: Page, address: str, scheme: str) -> None:
+def test_each_page_follows_the_color_scheme_of_the_reader(
+    page: Page, address: str, scheme: str
+) -> None:
     page.reader(1280, 900, scheme)
     page.open(f"{address}index.html")
     page.until(

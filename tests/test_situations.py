@@ -345,7 +345,9 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_what_people_see(name: str, tmp_path: Path, stack: ExitStack) -> None:
+def test_the_output_of_each_situation_matches_the_saved_file(
+    name: str, tmp_path: Path, stack: ExitStack
+) -> None:
     play, names = SITUATIONS[name]
     stage = Stage(tmp_path, stack, names)
     play(stage)
@@ -357,11 +359,11 @@ def test_what_people_see(name: str, tmp_path: Path, stack: ExitStack) -> None:
     assert shown == path.read_text(encoding="utf-8")
 
 
-def test_every_file_is_of_a_situation() -> None:
+def test_every_saved_file_belongs_to_a_situation() -> None:
     assert {path.stem for path in FILES.iterdir()} == set(SITUATIONS)
 
 
-def test_one_line_of_the_log_says_everything() -> None:
+def test_a_single_log_line_summarizes_each_run() -> None:
     """In 2,000 lines of other steps, one line is enough: the image, the numbers, what failed, and who acts."""
     for path in FILES.iterdir():
         for log in LOG.findall(path.read_text(encoding="utf-8")):

@@ -88,7 +88,7 @@ def keys(found: Any) -> list[str]:
     return [one["application"] for one in found["images"]]
 
 
-def test_what_git_says_what_holds_it_and_what_came_before(scene: Scene) -> None:
+def test_status_shows_the_version_in_git_its_hold_and_its_history(scene: Scene) -> None:
     found = scene.status()
     a, b, c = found["images"]
     assert found["errors"] == []
@@ -127,7 +127,7 @@ def test_what_git_says_what_holds_it_and_what_came_before(scene: Scene) -> None:
     assert [one["hold"]["scope"] for one in scene.status("c")["images"]] == ["image"]
 
 
-def test_text_table_and_page_say_the_same(scene: Scene) -> None:
+def test_the_text_the_table_and_the_page_show_the_same(scene: Scene) -> None:
     with untouched(scene.repo):
         brief = scene.call("status").stdout
         text = scene.call("status", "*").stdout
@@ -152,7 +152,7 @@ def test_text_table_and_page_say_the_same(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "words", ["FOLDER/page.html", "FOLDER/page", "--html=page", "page.html", "./page"]
 )
-def test_the_page_goes_to_the_file(
+def test_the_html_page_is_written_to_the_given_file(
     scene: Scene, tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -176,26 +176,26 @@ def test_the_page_goes_to_the_file(
         (["a", "b", "--application", "b"], ["argocd/b"], 3),
     ],
 )
-def test_names_within_those_of_the_option(
+def test_the_application_option_limits_which_names_are_found(
     scene: Scene, words: list[str], shown: list[str], code: int
 ) -> None:
     found = scene.status(*words, code=code)
     assert keys(found) == shown
     told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
-    hint = "widen --application, --namespace, --project or --selector: it leaves out an Application of that name"
-    assert told == ([("no Application is called 'a'", hint)] if code else [])
+    hint = "check --application, --namespace, --project or --selector: an Application with that name is excluded"
+    assert told == ([("there is no Application named 'a'", hint)] if code else [])
 
 
-def test_applications_by_name_and_glob(scene: Scene) -> None:
+def test_applications_are_selected_by_name_and_glob(scene: Scene) -> None:
     assert keys(scene.status("a")) == keys(scene.status("argocd/a")) == ["argocd/a"]
     assert keys(scene.status("[bc]")) == ["argocd/b", "argocd/c"]
     found = scene.status("a", "z", code=3)
     assert keys(found) == ["argocd/a"]
-    assert [one["message"] for one in found["errors"]] == ["no Application is called 'z'"]
+    assert [one["message"] for one in found["errors"]] == ["there is no Application named 'z'"]
     assert [one["severity"] for one in scene.status("z*")["errors"]] == ["warning"]
 
 
-def test_a_wrong_annotation_is_an_error_and_the_others_are_shown(tmp_path: Path) -> None:
+def test_an_invalid_annotation_is_an_error_and_the_other_images_are_shown(tmp_path: Path) -> None:
     scene = Scene(tmp_path, b={"update_strategy": "semver", "web.allow_tags": "regexp:("})
     found = scene.status(code=3)
     assert keys(found) == ["argocd/a", "argocd/c"]
@@ -209,7 +209,7 @@ def test_a_wrong_annotation_is_an_error_and_the_others_are_shown(tmp_path: Path)
     assert scene.status("a")["errors"] == []
 
 
-def test_what_cannot_be_read_stops_nobody_else(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_hide_other_applications(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     commit(scene.repo, {target("a"): "images: [", STATE: "files: ["})
     found = scene.status(code=3)
@@ -221,7 +221,7 @@ def test_what_cannot_be_read_stops_nobody_else(tmp_path: Path) -> None:
     assert [one["current"]["tag"] for one in found["images"]] == [None, "1.0.0", "1.0.0"]
 
 
-def test_a_freeze_is_a_hold_of_its_own_scope(scene: Scene) -> None:
+def test_a_freeze_is_shown_as_a_hold_with_its_own_scope(scene: Scene) -> None:
     freeze = "{schedule: '0 0 * * *', duration: 25h, reason: no deployments, match: {paths: ['apps/[ab]/**']}}"
     commit(scene.repo, {".image-update/config": f"version: 1\nfreezes: [{freeze}]\n"})
     a, b, c = (one["hold"] for one in scene.status("--image", f"{WEB}:1.3.0")["images"])
@@ -234,7 +234,7 @@ def test_a_freeze_is_a_hold_of_its_own_scope(scene: Scene) -> None:
     assert [one["current"]["tag"] for one in found["images"]] == ["1.1.0", "1.0.0", "1.0.0"]
 
 
-def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_repository_is_an_error_for_its_application(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     nowhere = manifest(tmp_path, application("x", tmp_path / "none.git"), name="more.json")
     found = image_update("status", "--applications", nowhere, *scene.given, "--output", "json")
@@ -248,7 +248,7 @@ def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tag", ["1.1.0", "1.3.0", "0.9.0", "latest"])
-def test_what_would_happen_to_an_image_is_what_plan_decides(scene: Scene, tag: str) -> None:
+def test_the_predicted_decision_for_an_image_matches_plan(scene: Scene, tag: str) -> None:
     planned = scene.do("plan", "--image", f"{WEB}:{tag}")["decisions"]
     would = [one["would"] for one in scene.status("--image", f"{WEB}:{tag}")["images"]]
     assert would == [
@@ -259,14 +259,14 @@ def test_what_would_happen_to_an_image_is_what_plan_decides(scene: Scene, tag: s
     )
 
 
-def test_an_image_that_nobody_tracks(scene: Scene) -> None:
+def test_an_untracked_image_gets_a_suggestion(scene: Scene) -> None:
     found = scene.status("--image", "ghcr.io/acme/wbe:1.0.0")
     assert found["images"] == []
     assert [one["hint"] for one in found["errors"]] == [f"did you mean {WEB}?"]
     assert scene.call("status", "--image", WEB).code == 2  # neither a tag nor a digest
 
 
-def test_mistakes_on_the_command_line(scene: Scene) -> None:
+def test_invalid_options_are_usage_errors(scene: Scene) -> None:
     for words in (["--builds", "51"], ["--builds", "-1"], ["--builds", "x"]):
         found = scene.call("status", *words)
         assert (found.code, "a whole number from 0 to 50" in found.stderr) == (2, True)
@@ -280,7 +280,7 @@ def test_mistakes_on_the_command_line(scene: Scene) -> None:
     )
 
 
-def test_the_sample_writes_the_page_again_and_again(tmp_path: Path) -> None:
+def test_the_sample_deployment_rewrites_the_page_periodically(tmp_path: Path) -> None:
     sample = ROOT / "examples/kubernetes/status-page.yaml"
     deployment, service = yaml.safe_load_all(sample.read_text(encoding="utf-8"))
     spec = deployment["spec"]["template"]["spec"]
@@ -316,12 +316,14 @@ def test_the_sample_writes_the_page_again_and_again(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_gate_that_makes_no_sense(given: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_invalid_fail_on_options_are_usage_errors(
+    given: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
     found = image_update("status", "--applications", tmp_path, *given)
     assert (found.code, message in found.stderr) == (2, True), found.stderr
 
 
-def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
+def test_the_newest_tag_that_the_rules_admit_is_shown(tmp_path: Path) -> None:
     with registry_api() as server:
         built = image()
         for tag in ("1.0.0", "1.4.0", "2.0.0"):
@@ -384,7 +386,7 @@ def lists_of(server: RegistryApi) -> int:
     return sum(1 for one in server.asked if one.endswith("/tags/list"))
 
 
-def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
+def test_the_running_image_is_read_from_argo_cd(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web", "live")
     commit(repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     with argocd_server() as server:
@@ -419,7 +421,7 @@ def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
     assert [one["would"]["verdict"] for one in (live, web)] == ["update", "update"]
 
 
-def test_what_runs_as_the_cluster_says_and_nothing_but_reading(tmp_path: Path) -> None:
+def test_the_running_image_is_read_from_the_cluster_with_read_requests_only(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web", "other")
     with running() as api:
         api.add(
@@ -445,7 +447,7 @@ def test_what_runs_as_the_cluster_says_and_nothing_but_reading(tmp_path: Path) -
     assert [one["live"] for one in found.json["images"]] == [[{"tag": "1.0.0", "digest": None}]] * 2
 
 
-def test_a_live_application_from_a_file_is_unknown(tmp_path: Path) -> None:
+def test_the_version_of_a_live_application_from_a_file_is_unknown(tmp_path: Path) -> None:
     given = ("--applications", manifest(tmp_path, live_app("live")), "--output", "json")
     found = image_update("status", *given)
     assert found.code == 0
@@ -456,7 +458,7 @@ def test_a_live_application_from_a_file_is_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.servers
-def test_what_waits_in_an_open_pull_request(tmp_path: Path) -> None:
+def test_an_update_in_an_open_pull_request_is_shown(tmp_path: Path) -> None:
     with serving(GitHub()) as server:
         scene = RequestScene(tmp_path, server)
         scene.event(f"{WEB}:1.1.0")
@@ -491,7 +493,9 @@ def test_what_waits_in_an_open_pull_request(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 @pytest.mark.parametrize("tag", ["1.0.5", "1.2.0"])
-def test_what_waits_on_a_head_branch_counts_as_in_a_plan(tmp_path: Path, tag: str) -> None:
+def test_the_predicted_decision_considers_an_update_on_the_head_branch(
+    tmp_path: Path, tag: str
+) -> None:
     with serving(GitHub()) as server:
         scene = RequestScene(tmp_path, server)
         scene.event(f"{WEB}:1.1.0")
@@ -500,7 +504,7 @@ def test_what_waits_on_a_head_branch_counts_as_in_a_plan(tmp_path: Path, tag: st
     assert one["would"] == {name: planned[name] for name in ("verdict", "rule", "because")}
 
 
-def test_what_waits_on_a_branch_without_a_request(tmp_path: Path) -> None:
+def test_an_update_on_a_branch_without_a_pull_request_is_shown(tmp_path: Path) -> None:
     scene = Scene(tmp_path, a={"git_branch": "main:bump"})
     scene.do("run", "--image", f"{WEB}:1.1.0")
     rows = {one["application"]: one["pull_request"] for one in scene.status()["images"]}
@@ -509,15 +513,15 @@ def test_what_waits_on_a_branch_without_a_request(tmp_path: Path) -> None:
     assert "1.1.0 on the branch bump" in scene.call("status", "a").stdout
 
 
-def test_a_hold_of_another_application_on_the_same_key(tmp_path: Path) -> None:
+def test_a_hold_by_another_application_on_the_same_file_is_shown(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "ab", b={"write_back_target": "kustomization:/apps/a"})
     scene.do("hold", "a", "--reason", "incident 42")
     rows = {one["application"]: one["hold"] for one in scene.status()["images"]}
-    assert rows["argocd/b"]["reason"] == "incident 42 (a hold of argocd/a)"
+    assert rows["argocd/b"]["reason"] == "incident 42 (hold on argocd/a)"
 
 
 @pytest.mark.slow
-def test_two_thousand_applications_take_one_fetch_and_one_of_the_history(tmp_path: Path) -> None:
+def test_two_thousand_applications_need_at_most_four_fetches(tmp_path: Path) -> None:
     names = [f"app-{number}" for number in range(2000)]
     repo = repository(tmp_path, *names)
     for number in range(20):

@@ -66,9 +66,8 @@ def most(folder: Path, method: str, output: str, count: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["argocd", "git"])
-@pytest.mark.parametrize("output", ["text", "json"])
-def test_two_thousand_applications_need_little_more_than_one(
+@pytest.mark.parametrize(("method", "output"), [("argocd", "text"), ("git", "json")])
+def test_two_thousand_applications_need_little_more_memory_than_one(
     tmp_path: Path, method: str, output: str
 ) -> None:
     few, many = (most(tmp_path, method, output, count) for count in (1, MANY))

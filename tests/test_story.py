@@ -52,7 +52,7 @@ def rules(result: Result) -> dict[str, str]:
     return {one["application"]: one["rule"] for one in result.json["decisions"]}
 
 
-def test_one_commit_for_all_applications_of_a_branch(tmp_path: Path) -> None:
+def test_all_applications_of_a_branch_are_updated_in_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b", "c"))
     manifest = write(tmp_path, *(application(name, repo) for name in "abc"))
     result = run("--applications", manifest)
@@ -63,7 +63,7 @@ def test_one_commit_for_all_applications_of_a_branch(tmp_path: Path) -> None:
     assert result.json["commits"][0]["tree"] == git(repo, "rev-parse", "main^{tree}")
 
 
-def test_the_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
+def test_a_second_run_makes_no_changes(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo))
     run("--applications", manifest)
@@ -77,14 +77,14 @@ def test_the_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("revision", ["HEAD", ""])
-def test_an_empty_revision_is_the_default_branch(tmp_path: Path, revision: str) -> None:
+def test_an_empty_revision_means_the_default_branch(tmp_path: Path, revision: str) -> None:
     repo = bare_repo(tmp_path, files("a"), branch="trunk")
     result = run("--applications", write(tmp_path, application("a", repo, revision=revision)))
     assert result.json["commits"][0]["branch"] == "trunk"
     assert changed_paths(repo, "trunk") == ["apps/a/.argocd-source-a.yaml"]
 
 
-def test_default_and_named_branch_are_one_commit(tmp_path: Path) -> None:
+def test_applications_that_name_the_default_branch_or_head_share_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     result = run(
         "--applications",
@@ -93,7 +93,7 @@ def test_default_and_named_branch_are_one_commit(tmp_path: Path) -> None:
     assert len(result.json["commits"]) == 1
 
 
-def test_a_repository_that_fails_fails_alone(tmp_path: Path) -> None:
+def test_a_failing_repository_does_not_affect_the_others(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
         "--applications",
@@ -104,7 +104,7 @@ def test_a_repository_that_fails_fails_alone(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_an_application_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+def test_a_failing_application_does_not_affect_the_others(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
         "--applications", write(tmp_path, application("a", repo), application("gone", repo))
@@ -113,7 +113,9 @@ def test_an_application_that_fails_leaves_the_others_alone(tmp_path: Path) -> No
     assert changed_paths(repo) == ["apps/a/.argocd-source-a.yaml"]
 
 
-def test_atomic_stops_the_whole_commit(tmp_path: Path) -> None:
+def test_the_atomic_option_cancels_the_whole_commit_if_one_application_fails(
+    tmp_path: Path,
+) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
         "--applications",
@@ -125,7 +127,7 @@ def test_atomic_stops_the_whole_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.measured
-def test_atomic_counts_a_broken_annotation_too(tmp_path: Path) -> None:
+def test_the_atomic_option_also_cancels_the_commit_for_a_broken_annotation(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     other = bare_repo(tmp_path, files("c"), name="other.git")
     broken = application("b", repo, write_back_method="svn")
@@ -138,7 +140,7 @@ def test_atomic_counts_a_broken_annotation_too(tmp_path: Path) -> None:
     assert (result.code, rules(result)) == (3, expected)
 
 
-def test_plan_knows_a_head_branch_that_holds_the_change_already(tmp_path: Path) -> None:
+def test_plan_detects_a_head_branch_that_already_has_the_change(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, git_branch="main:upd"))
     run("--applications", manifest)
@@ -169,7 +171,7 @@ def test_a_url_with_a_login_is_still_rewritten(tmp_path: Path) -> None:
     assert "s3cret" not in result.stdout + result.stderr + git(repo, "log", "--format=%B", "main")
 
 
-def test_one_teams_typo_does_not_fail_every_pipeline(tmp_path: Path) -> None:
+def test_a_typo_in_another_application_does_not_fail_the_run(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     other = application("b", repo, image_list="x=acme/other:>", x__allow_tags="regexp:[")
     result = run("--applications", write(tmp_path, application("a", repo), other))
@@ -177,7 +179,7 @@ def test_one_teams_typo_does_not_fail_every_pipeline(tmp_path: Path) -> None:
     assert {one["severity"] for one in result.json["errors"]} == {"warning"}
 
 
-def test_an_entry_that_cannot_be_read_may_be_ours(tmp_path: Path) -> None:
+def test_an_unreadable_entry_that_may_name_the_image_is_an_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
         "--applications", write(tmp_path, application("a", repo, image_list=f"{WEB}:>=1.0"))
@@ -200,16 +202,14 @@ def test_an_entry_that_cannot_be_read_may_be_ours(tmp_path: Path) -> None:
         {"pull_request": "perhaps"},
     ],
 )
-def test_a_broken_annotation_lets_no_tag_through(
-    tmp_path: Path, annotations: dict[str, str]
-) -> None:
+def test_a_broken_annotation_admits_no_tag(tmp_path: Path, annotations: dict[str, str]) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run("--applications", write(tmp_path, application("a", repo, **annotations)))
     assert (result.code, rules(result)) == (3, {"argocd/a": "annotation"})
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
-def test_nobody_takes_the_image(tmp_path: Path) -> None:
+def test_an_untracked_image_changes_nothing(tmp_path: Path) -> None:
     result = run(
         "--applications",
         write(tmp_path, application("a", "https://git.example/none")),
@@ -218,7 +218,7 @@ def test_nobody_takes_the_image(tmp_path: Path) -> None:
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
 
 
-def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
+def test_a_rerun_reports_the_existing_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     manifest = write(tmp_path, application("a", repo), application("b", repo))
 
@@ -237,7 +237,7 @@ def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
     assert results()[:2] == ("", "false")
 
 
-def test_require_update_exits_5(tmp_path: Path) -> None:
+def test_require_update_exits_5_if_nothing_was_updated(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo))
     assert run("--applications", manifest, "--require-update").code == 0
@@ -249,7 +249,7 @@ def test_require_update_exits_5(tmp_path: Path) -> None:
     )
 
 
-def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:
+def test_require_live_refuses_images_that_are_not_running(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     live = application("b", repo)
     live["status"] = {"summary": {"images": ["ghcr.io/acme/web:1.0.0"]}}
@@ -257,7 +257,7 @@ def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:
     assert rules(result) == {"argocd/a": "not-live", "argocd/b": "admitted"}
 
 
-def test_a_refusal_needs_no_repository(tmp_path: Path) -> None:
+def test_a_refusal_does_not_access_the_repository(tmp_path: Path) -> None:
     result = run(
         "--applications",
         write(tmp_path, application("a", tmp_path / "nowhere.git", web__ignore_tags="1.*")),
@@ -265,7 +265,7 @@ def test_a_refusal_needs_no_repository(tmp_path: Path) -> None:
     assert (result.code, rules(result)) == (0, {"argocd/a": "ignore-tags"})
 
 
-def test_of_several_tags_of_one_build_the_newest_admitted_is_taken(tmp_path: Path) -> None:
+def test_the_newest_admitted_tag_of_a_build_is_chosen(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
         "--applications",
@@ -312,7 +312,7 @@ def test_pin_digest_writes_tag_and_digest(tmp_path: Path) -> None:
     assert f"{WEB}:1.1.0@{digest}" in show(repo, "main", "apps/a/.argocd-source-a.yaml")
 
 
-def test_a_head_branch_is_made_on_top_of_the_base(tmp_path: Path) -> None:
+def test_a_head_branch_is_created_on_top_of_the_base(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, git_branch="main:upd-{{ .AppName }}"))
     assert run("--applications", manifest).json["commits"][0]["head"] == "upd-a"
@@ -322,7 +322,7 @@ def test_a_head_branch_is_made_on_top_of_the_base(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main..upd-a") == "1"
 
 
-def test_a_head_branch_of_64_hexadecimal_digits(tmp_path: Path) -> None:
+def test_a_head_branch_name_of_64_hexadecimal_digits_works(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, git_branch="main:{{.SHA256}}"))
     first = run("--applications", manifest)
@@ -334,7 +334,7 @@ def test_a_head_branch_of_64_hexadecimal_digits(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", f"main..refs/heads/{head}") == "1"
 
 
-def test_a_base_that_is_a_commit_is_an_error(tmp_path: Path) -> None:
+def test_a_commit_id_as_the_base_branch_is_an_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     tip = git(repo, "rev-parse", "main")
     result = run(
@@ -343,7 +343,7 @@ def test_a_base_that_is_a_commit_is_an_error(tmp_path: Path) -> None:
     assert (result.code, rules(result)) == (3, {"argocd/a": "source"})
 
 
-def test_results_for_hosts(tmp_path: Path) -> None:
+def test_results_are_written_for_every_ci_host(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     output, summary = tmp_path / "output", tmp_path / "summary"
     env = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(summary)}
@@ -380,7 +380,7 @@ def test_results_are_written_when_the_run_fails(tmp_path: Path, args: list[str])
     assert (tmp_path / "results" / "updated").read_text() == "false"
 
 
-def test_applications_from_stdin(tmp_path: Path) -> None:
+def test_applications_are_read_from_stdin(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     stdin = json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("a", repo)]})
     result = image_update(
@@ -397,7 +397,7 @@ def test_applications_from_stdin(tmp_path: Path) -> None:
     assert ": 1 updated" in result.stdout
 
 
-def test_applications_from_git(tmp_path: Path) -> None:
+def test_applications_are_read_from_git(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifests = {
         "argo/apps/a.yaml": yaml.safe_dump(application("a", repo)),
@@ -410,7 +410,7 @@ def test_applications_from_git(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_narrowing(tmp_path: Path) -> None:
+def test_options_narrow_the_selection_of_applications(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     manifest = write(tmp_path, application("a", repo), application("b", repo))
     assert set(rules(run("--applications", manifest, "--application", "a*"))) == {"argocd/a"}
@@ -424,7 +424,7 @@ def test_narrowing(tmp_path: Path) -> None:
     )
 
 
-def test_a_broken_manifest_is_a_warning_and_the_others_count(tmp_path: Path) -> None:
+def test_a_broken_manifest_is_a_warning_and_the_others_are_used(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     folder = tmp_path / "apps"
     folder.mkdir()
@@ -477,7 +477,7 @@ def test_usage_errors_exit_2_and_name_the_option(args: list[str], words: str) ->
         ("https://git.example/a\nb", "is not a repository URL"),
     ],
 )
-def test_hostile_repository_urls(tmp_path: Path, repo: str, words: str) -> None:
+def test_hostile_repository_urls_are_rejected(tmp_path: Path, repo: str, words: str) -> None:
     manifest = write(tmp_path, application("a", repo))
     result = image_update(
         "run", "--image", f"{WEB}:1.1.0", "--applications", manifest, "--output", "json"
@@ -497,7 +497,7 @@ def test_hostile_repository_urls(tmp_path: Path, repo: str, words: str) -> None:
         ({"apps/a/.argocd-source-a.yaml": "a: &a [x]\nb: *a\n---\nc: d\n"}, "target"),
     ],
 )
-def test_a_file_that_cannot_be_edited_is_left_alone(
+def test_an_uneditable_file_is_left_unchanged(
     tmp_path: Path, content: dict[str, Content], rule: str
 ) -> None:
     repo = bare_repo(tmp_path, {**files("a", "b"), **content})
@@ -515,7 +515,7 @@ def test_a_file_that_cannot_be_edited_is_left_alone(
         ("apps/a", "--force", "source"),
     ],
 )
-def test_a_path_or_branch_that_does_not_exist(
+def test_a_missing_path_or_branch_is_an_error(
     tmp_path: Path, path: str, revision: str, rule: str
 ) -> None:
     repo = bare_repo(tmp_path, files("a"))
@@ -546,7 +546,7 @@ def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
 
 @pytest.mark.measured
 @pytest.mark.slow
-def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_sigterm_leaves_no_temporary_files(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\nsleep 100\n")
@@ -578,7 +578,7 @@ def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
     assert (tmp_path / "results" / "status").read_text() == "failed"
 
 
-def test_the_branch_moves_while_we_push(tmp_path: Path) -> None:
+def test_a_branch_that_moves_during_the_push_is_decided_again(tmp_path: Path) -> None:
     """A hook moves the branch during our first push; the second try decides again on the new tip."""
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "update"
@@ -591,7 +591,7 @@ def test_the_branch_moves_while_we_push(tmp_path: Path) -> None:
     assert git(repo, "log", "-2", "--format=%s", "main").splitlines()[1] == "other"
 
 
-def test_a_refused_push_says_what_the_server_said(tmp_path: Path) -> None:
+def test_a_refused_push_reports_the_message_of_the_server(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho 'changes need a ticket number' >&2\nexit 1\n")
@@ -602,7 +602,7 @@ def test_a_refused_push_says_what_the_server_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
+def test_a_run_gives_up_on_a_contended_branch_at_the_deadline(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "update"
     hook.write_text(MOVES_THE_BRANCH)
@@ -611,7 +611,7 @@ def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
     assert (result.code, rules(result)) == (75, {"argocd/a": "contended"})
 
 
-def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -> None:
+def test_only_the_tag_in_the_file_of_the_application_changes(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, write_back_target="kustomization"))
     text = "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.0.0'\r\n"
@@ -621,7 +621,7 @@ def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
-def test_a_failure_prints_one_json_text(tmp_path: Path, command: str) -> None:
+def test_a_failed_run_prints_a_single_json_document(tmp_path: Path, command: str) -> None:
     result = image_update(
         command,
         "--image",
@@ -635,7 +635,7 @@ def test_a_failure_prints_one_json_text(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.measured
-def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
+def test_a_failed_run_does_not_claim_that_the_image_is_untracked() -> None:
     result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
     assert (result.code, result.stdout) == (
         2,
@@ -643,7 +643,7 @@ def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
     )
 
 
-def test_an_image_that_runs_and_that_git_does_not_name_is_unchanged(tmp_path: Path) -> None:
+def test_an_image_that_runs_but_is_not_in_git_is_unchanged(tmp_path: Path) -> None:
     live = {"status": {"summary": {"images": [f"{WEB}:1.1.0"]}}}
     apps = write(tmp_path, {**application("a", bare_repo(tmp_path, files("a"))), **live})
     (decision,) = run("--applications", apps).json["decisions"]
@@ -664,7 +664,7 @@ def test_an_image_that_runs_and_that_git_does_not_name_is_unchanged(tmp_path: Pa
         {"write_back_method": "argocd"},
     ],
 )
-def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -> None:
+def test_plan_makes_the_same_decisions_as_run(tmp_path: Path, annotations: dict[str, str]) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     apps = write(
         tmp_path,
@@ -693,7 +693,7 @@ def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -
 
 
 @pytest.mark.parametrize("prefix", ["deploy.example.com", "deploy.example.com/"])
-def test_the_annotation_prefix_ends_with_a_slash_or_not(tmp_path: Path, prefix: str) -> None:
+def test_the_annotation_prefix_may_end_with_a_slash(tmp_path: Path, prefix: str) -> None:
     app = application("a", bare_repo(tmp_path, files("a")))
     app["metadata"]["annotations"] = {"deploy.example.com/image-list": WEB}
     assert rules(run("--applications", write(tmp_path, app), "--annotation-prefix", prefix)) == {

@@ -8,7 +8,7 @@ import support
 from support import Link, bare_repo, changed_paths, commit, git, show
 
 
-def test_a_bare_repository_holds_every_byte(tmp_path: Path) -> None:
+def test_a_bare_repository_stores_every_byte(tmp_path: Path) -> None:
     repo = bare_repo(
         tmp_path, {'odd "name"\n.yaml': "a: 1\r\nb", "é/x": b"\x00\xff", "link": Link("é/x")}
     )
@@ -16,7 +16,7 @@ def test_a_bare_repository_holds_every_byte(tmp_path: Path) -> None:
     assert git(repo, "ls-tree", "main", "link").startswith("120000")
 
 
-def test_commits_follow_one_another(tmp_path: Path) -> None:
+def test_each_commit_follows_the_previous_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "b": "1"})
     commit(repo, {"a": "2", "b": None}, message="Second")
     assert git(repo, "log", "--format=%s", "main") == "Second\nStart"
@@ -24,7 +24,7 @@ def test_commits_follow_one_another(tmp_path: Path) -> None:
     assert git(repo, "ls-tree", "--name-only", "main") == "a"
 
 
-def test_nothing_of_the_machine_is_left(tmp_path: Path) -> None:
+def test_no_setting_of_the_machine_reaches_the_tests(tmp_path: Path) -> None:
     known = {"IMAGE_UPDATE_REGISTRY_CHECK"}  # ours: no test asks a real registry
     of_a_host = ("GITHUB_", "CI_", "IMAGE_UPDATE_", "SSH_")
     assert not [name for name in set(os.environ) - known if name.startswith(of_a_host)]
@@ -35,7 +35,7 @@ def test_nothing_of_the_machine_is_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("in_ci", "outcome"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)]
 )
-def test_a_missing_component_fails_in_ci_only(
+def test_a_missing_program_fails_the_test_only_in_ci(
     *, in_ci: bool, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(support, "IN_CI", in_ci)

@@ -32,7 +32,9 @@ def in_config(order: str) -> str:
     ("config", "annotations"),
     [("", {"web.tag-order": BUILDS}), ("", {"tag-order": BUILDS}), (in_config(BUILDS), {})],
 )
-def test_each_place_orders_events_and_scans(config: str, annotations: dict[str, str]) -> None:
+def test_a_tag_order_in_annotations_or_the_config_applies_to_events_and_scans(
+    config: str, annotations: dict[str, str]
+) -> None:
     one = tracking(OLD, config=config, **annotations)
     assert one.event(NEW) == ("update", "admitted")
     assert one.event(OLD) == ("refuse", "not-newer")
@@ -42,7 +44,7 @@ def test_each_place_orders_events_and_scans(config: str, annotations: dict[str, 
     assert one.value == NEWEST
 
 
-def test_the_config_finds_versions_in_tags_that_are_not_versions() -> None:
+def test_a_tag_order_in_the_config_finds_versions_in_prefixed_tags() -> None:
     """The rules alone refuse such a tag without Git, so the config has to be read before they do."""
     one = tracking(
         "release-1.2.3", "semver", in_config(RELEASES), image_list="web=ghcr.io/acme/web:~1.2"
@@ -63,7 +65,7 @@ def test_an_annotation_wins_over_the_config_and_the_first_rule_over_the_top_leve
     )
 
 
-def test_an_order_of_the_config_without_versions_is_an_error_with_semver() -> None:
+def test_a_numeric_tag_order_in_the_config_is_an_error_with_semver() -> None:
     one = tracking("1.0.0", "semver", in_config("numeric"))
     one.tags = ("1.1.0",)
     assert one.event("1.1.0") == ("error", "annotation")
@@ -71,7 +73,7 @@ def test_an_order_of_the_config_without_versions_is_an_error_with_semver() -> No
     assert one.value == "1.0.0"
 
 
-def test_the_newest_of_what_waits_is_the_newest_in_the_order() -> None:
+def test_a_release_applies_the_newest_waiting_tag_in_the_order() -> None:
     one = tracking("main-b-1", **{"web.tag-order": r"regexp:^main-[0-9a-f]+-(?P<build>\d+)$"})
     one.hold("a release")
     assert one.event(NEW) == ("defer", "held")
@@ -81,7 +83,7 @@ def test_the_newest_of_what_waits_is_the_newest_in_the_order() -> None:
     assert one.value == NEWEST
 
 
-def test_a_freeze_keeps_the_newest_in_the_order() -> None:
+def test_a_freeze_keeps_the_newest_waiting_tag_in_the_order() -> None:
     freeze = (
         f"{in_config(BUILDS)}freezes:\n- {{schedule: '0 0 * * *', duration: 20h, reason: quiet}}\n"
     )
@@ -93,7 +95,7 @@ def test_a_freeze_keeps_the_newest_in_the_order() -> None:
     assert one.value == NEW
 
 
-def test_a_rollback_is_not_undone_by_what_it_replaced() -> None:
+def test_a_rollback_is_not_undone_by_the_tag_that_it_replaced() -> None:
     one = tracking(OLD, **{"web.tag-order": BUILDS})
     assert one.event(NEW, 100) == ("update", "admitted")
     one.rollback("previous", hold=False)
@@ -102,7 +104,7 @@ def test_a_rollback_is_not_undone_by_what_it_replaced() -> None:
     assert one.event(NEWEST, 101) == ("update", "admitted")
 
 
-def test_a_promotion_follows_the_order_of_the_target(tmp_path: Path) -> None:
+def test_a_promotion_follows_the_tag_order_of_the_target(tmp_path: Path) -> None:
     old, new = KUSTOMIZATION.replace("1.0.0", OLD), KUSTOMIZATION.replace("1.0.0", NEW)
     repo = bare_repo(
         tmp_path, {target("a"): new, target("b"): old, target("c"): new, target("d"): old}

@@ -48,12 +48,12 @@ HOSTILE = st.text(
         ("日本 → ok ⚠\ufe0f", "日本 → ok ⚠\ufe0f"),
     ],
 )
-def test_what_is_shown(text: str, shown: str) -> None:
+def test_special_characters_and_workflow_commands_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
 @given(HOSTILE)
-def test_nobody_obeys_it(text: str) -> None:
+def test_escaped_text_contains_no_workflow_commands(text: str) -> None:
     assert dangers(printable(text)) == []
     assert "\n" not in printable(text)
     assert printable(printable(text)) == printable(text)
@@ -63,7 +63,7 @@ def test_nobody_obeys_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [one for one in ATTACKS if "\r" not in one and "\n" not in one])
-def test_it_can_still_be_read(text: str) -> None:
+def test_escaped_text_stays_readable(text: str) -> None:
     """Nothing but backslashes and names of characters is added."""
     letters = "".join(char for char in text if char.isprintable() and char != "\ufe0f")
     rest = iter(printable(text))
@@ -74,23 +74,25 @@ def test_it_can_still_be_read(text: str) -> None:
 @given(
     st.recursive(HOSTILE, lambda one: st.lists(one) | st.dictionaries(HOSTILE, one), max_leaves=5)
 )
-def test_json_says_the_same_and_nobody_obeys_it(ascii_only: bool, value: Any) -> None:
+def test_escaped_json_keeps_its_value_and_contains_no_workflow_commands(
+    ascii_only: bool, value: Any
+) -> None:
     text = exact_json(json.dumps(value, indent=2, ensure_ascii=ascii_only))
     assert json.loads(text) == json.loads(json.dumps(value))
     assert dangers(text) == []
     text.encode()
 
 
-def test_json_without_anything_special_is_left_alone() -> None:
+def test_json_without_special_characters_is_unchanged() -> None:
     text = json.dumps({"a": ["x # y", "日本", "::x", "C#"]}, indent=2, ensure_ascii=False)
     assert exact_json(text) == text
 
 
-def test_spaces_replace_what_is_not_printable() -> None:
+def test_unprintable_characters_are_replaced_with_spaces() -> None:
     assert blanked("a\x1b[2Jb\r\nc\u202ed") == "a [2Jb  c d"
 
 
-def test_one_line() -> None:
+def test_text_is_joined_into_one_line() -> None:
     assert one_line("  a\x1b[2Jb\r\n\tc\u202ed ") == "a [2Jb c d"
 
 
@@ -122,13 +124,13 @@ def test_one_line() -> None:
         ("https://h:8443/x or me@b.example/c", "https://h:8443/x or me@b.example/c"),
     ],
 )
-def test_logins_within_a_text_are_not_shown(text: str, shown: str) -> None:
+def test_logins_in_urls_within_a_text_are_removed(text: str, shown: str) -> None:
     assert without_logins(text) == shown
 
 
 @pytest.mark.parametrize("odd", ["@", "@@", "'", '"', " ", "#", "?", ":", "'\"", "/ ", "\\"])
 @pytest.mark.parametrize("scheme", ["https://ci", "http://ci", "ssh://git"])
-def test_no_password_is_left_in_a_text(scheme: str, odd: str) -> None:
+def test_passwords_with_odd_characters_are_removed_from_a_text(scheme: str, odd: str) -> None:
     text = f"fatal: cannot read '{scheme}:s3cret{odd}hush@git.example.com/x.git/': refused (403)"
     shown = without_logins(text)
     assert "s3cret" not in shown

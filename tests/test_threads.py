@@ -24,7 +24,7 @@ def test_all_work_is_done_before_the_first_error_is_reported(at_once: int) -> No
     assert sorted(done) == list(range(10))
 
 
-def test_results_have_the_order_of_their_items() -> None:
+def test_results_are_in_the_order_of_their_items() -> None:
     def work(number: int) -> int:
         time.sleep(0.002 * (5 - number))
         return number * number
@@ -47,7 +47,7 @@ def test_threads_do_not_keep_the_process_alive() -> None:
     assert in_threads(daemon, range(4), 4) == [True] * 4
 
 
-def test_after_a_signal_nothing_new_begins_and_a_thread_that_hangs_is_left(
+def test_after_a_signal_no_work_starts_and_hanging_threads_are_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gate, begun = threading.Event(), list[int]()
@@ -72,12 +72,12 @@ def test_after_a_signal_nothing_new_begins_and_a_thread_that_hangs_is_left(
     assert sum(waited) < threads._TIDYING + 0.1  # together, not each of them
 
 
-def test_a_signal_leaves_less_than_two_seconds() -> None:
+def test_threads_have_less_than_two_seconds_to_finish_after_a_signal() -> None:
     """Git is killed while threads still have time to tidy up."""
     assert processes._PATIENCE + processes._SLICE < threads._TIDYING < 2
 
 
-def test_a_value_is_made_once_however_many_threads_want_it() -> None:
+def test_a_value_is_made_only_once_for_many_threads() -> None:
     made: list[object] = []
 
     def make() -> object:
@@ -90,7 +90,7 @@ def test_a_value_is_made_once_however_many_threads_want_it() -> None:
     assert len(made) == 1
 
 
-def test_a_value_that_waits_for_a_server_keeps_no_other_one_waiting() -> None:
+def test_a_slow_value_does_not_block_other_values() -> None:
     """One lock for all values was held during a login: every other client waited for it."""
     gate, asking = threading.Event(), threading.Event()
 
@@ -113,7 +113,7 @@ def test_a_value_that_waits_for_a_server_keeps_no_other_one_waiting() -> None:
     assert in_threads(work, range(2), 2) == ["answer", "known new"]
 
 
-def test_a_value_that_could_not_be_made_is_tried_again() -> None:
+def test_a_value_that_failed_is_made_again() -> None:
     failures = [KeyError("x")]
 
     def make() -> str:

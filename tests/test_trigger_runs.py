@@ -106,7 +106,7 @@ APPS, EVENTS = 2000, 1000
 
 
 @pytest.mark.slow
-def test_a_burst_is_one_commit_and_few_requests(tmp_path: Path) -> None:
+def test_a_burst_of_events_makes_one_commit_and_few_requests(tmp_path: Path) -> None:
     """1,000 events for 2,000 Applications on one base cost at most 10 requests to the Git server."""
     lines = (
         f"resources: []\nimages:\n- name: ghcr.io/acme/img-{number % EVENTS}\n  newTag: 1.0.0\n"

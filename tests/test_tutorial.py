@@ -24,7 +24,7 @@ README = PAGES[0]  # measured, for the demo in it
         for one in PAGES
     ],
 )
-def test_the_shell_blocks_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+def test_the_shell_blocks_print_the_output_shown_on_the_page(page: Path, tmp_path: Path) -> None:
     pairs = runnable(page.read_text())
     ends = list(printed([one.code for one, _ in pairs], tmp_path))
     assert [(one.code, code) for (one, _), (code, _) in zip(pairs, ends, strict=True) if code] == []
@@ -35,13 +35,13 @@ def test_the_shell_blocks_print_what_the_page_shows(page: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("of_git", ["1d0a3b5", "cdcebba", "1234567", "0" * 40])
-def test_every_id_that_git_may_print_is_left_out(of_git: str) -> None:
+def test_every_git_commit_id_is_replaced_with_a_placeholder(of_git: str) -> None:
     """One short id of a thousand has no digit, one of thirty no letter."""
     assert alike(f"{of_git} release web") == "ID release web"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_block_is_run_unless_the_page_says_why_not(page: Path) -> None:
+def test_every_shell_block_is_run_unless_the_page_gives_a_reason(page: Path) -> None:
     shell = [
         block
         for block in blocks(page.read_text())
@@ -51,14 +51,14 @@ def test_a_block_is_run_unless_the_page_says_why_not(page: Path) -> None:
     assert any(not block.why_not for block in shell)
 
 
-def test_make_has_the_target_that_the_readme_names() -> None:
+def test_the_makefile_has_the_target_named_in_the_readme() -> None:
     done = subprocess.run(
         ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "image-update demo" in done.stdout
 
 
-def test_a_repository_in_a_folder_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_repository_in_a_local_folder_is_refused_with_a_hint(tmp_path: Path) -> None:
     """What somebody meets who skips a line of the tutorial."""
     (tmp_path / "web.yaml").write_text(
         "apiVersion: argoproj.io/v1alpha1\nkind: Application\n"
@@ -70,7 +70,7 @@ def test_a_repository_in_a_folder_is_refused_with_the_way_out(tmp_path: Path) ->
     assert (ended.code, "--allow-protocol file" in ended.stderr) == (3, True)
 
 
-def test_the_commands_for_a_cluster_do_what_the_page_says(tmp_path: Path) -> None:
+def test_the_cluster_commands_work_as_shown_on_the_page(tmp_path: Path) -> None:
     """Against an API in this process that brings every commit to life as soon as it is told to look."""
     text = (ROOT / "docs" / "tutorial.md").read_text()
     shown = [one.code for one in blocks(text) if one.why_not == "needs a cluster"]

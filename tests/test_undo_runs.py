@@ -68,7 +68,7 @@ def warnings(result: Result) -> list[str]:
     return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
 
 
-def test_only_the_application_that_fails_goes_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_only_the_failing_application_is_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails, api=good)
     results, report = tmp_path / "results", tmp_path / "report.json"
     result = undoing(argo_cd, "--results-dir", results, "--report", report)
@@ -118,12 +118,14 @@ def test_a_paused_canary_is_left_alone(tmp_path: Path, argo_cd: ArgoCDServer) ->
 
 
 @pytest.mark.parametrize("play", [by_hand, never_synced])
-def test_what_was_never_synced_stays(tmp_path: Path, argo_cd: ArgoCDServer, play: Play) -> None:
+def test_a_change_that_was_never_synced_is_not_rolled_back(
+    tmp_path: Path, argo_cd: ArgoCDServer, play: Play
+) -> None:
     repo = played(argo_cd, tmp_path, web=play)
     result = undoing(argo_cd)
     assert result.code == 6
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
-    assert warnings(result) == ["not rolled back: no sync of this change has begun and failed"]
+    assert warnings(result) == ["not rolled back: no sync of this change has failed"]
 
 
 def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -131,9 +133,9 @@ def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: Argo
     result = undoing(argo_cd)
     assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
-    why = "the time of --wait-timeout has run out"
+    why = "--wait-timeout has run out"
     assert warnings(result) == [
-        f"{BACK}cannot tell whether the Application is healthy again: {why}"
+        f"{BACK}it is unknown whether the Application is healthy again: {why}"
     ]
 
 
@@ -144,7 +146,7 @@ def uncompared(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("play", [unseen, uncompared])
-def test_an_argo_cd_that_is_only_slow_puts_nothing_back(
+def test_a_slow_argo_cd_does_not_cause_a_rollback(
     tmp_path: Path, argo_cd: ArgoCDServer, play: Play
 ) -> None:
     repo = played(argo_cd, tmp_path, web=play)
@@ -153,7 +155,7 @@ def test_an_argo_cd_that_is_only_slow_puts_nothing_back(
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert [one["rollback"] for one in result.json["commits"]] == [False]
     (told,) = warnings(result)
-    assert told.startswith("not rolled back: cannot tell how the rollout is going: Argo CD has not")
+    assert told.startswith("not rolled back: the state of the rollout is unknown: Argo CD has not")
 
 
 def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
@@ -168,7 +170,7 @@ def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> 
     argo_cd.plays = Busy(repo, {"web": hook_fails}, [versioned(full_application("web", repo))])
 
 
-def test_a_newer_build_stays(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_newer_build_is_not_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails)
     newer = {target("web"): KUSTOMIZATION.replace("1.0.0", "1.2.0")}
     during(argo_cd, repo, lambda: commit(repo, newer, message="A newer build"))
@@ -178,10 +180,10 @@ def test_a_newer_build_stays(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     assert [one["rollback"] for one in result.json["commits"]] == [False, False]
     assert "failed:" in show(repo, "main", STATE)
     assert result.json["status"] == "failed"
-    assert "is not what Git says now: 1.2.0" in warnings(result)[0]
+    assert "Git now has 1.2.0, not 1.1.0" in warnings(result)[0]
 
 
-def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(
+def test_an_unavailable_argo_cd_does_not_cause_a_rollback(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails)
@@ -192,7 +194,7 @@ def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(
 
 
 @pytest.mark.parametrize("again", [nothing_to_sync, synced_again])
-def test_a_version_that_is_back_is_healthy_again(
+def test_the_report_confirms_that_a_restored_version_is_healthy(
     tmp_path: Path, argo_cd: ArgoCDServer, again: Play
 ) -> None:
     played(argo_cd, tmp_path, web=then(hook_fails, again))
@@ -201,7 +203,7 @@ def test_a_version_that_is_back_is_healthy_again(
     assert warnings(result) == [BACK + "the Application is healthy again"]
 
 
-def test_a_version_that_is_back_and_fails_as_well_is_an_error(
+def test_a_restored_version_that_fails_as_well_is_an_error(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = played(argo_cd, tmp_path, web=hook_fails)
@@ -209,10 +211,12 @@ def test_a_version_that_is_back_and_fails_as_well_is_an_error(
     assert (result.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (6, True)
     cause, back = (one["message"] for one in result.json["errors"] if one["severity"] == "error")
     assert "PreSync hook Job migrate" in cause
-    assert back == f"{BACK}the Application is not healthy again: {cause}"
+    assert back == f"{BACK}the Application did not become healthy again: {cause}"
 
 
-def test_a_version_that_is_not_back_in_time(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_restored_version_that_is_not_healthy_in_time_is_a_warning(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=then(hook_fails, stuck))
     result = undoing(argo_cd)
     assert result.code == 6
@@ -224,7 +228,7 @@ def test_a_version_that_is_not_back_in_time(tmp_path: Path, argo_cd: ArgoCDServe
     )
 
 
-def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(
+def test_losing_argo_cd_after_the_rollback_keeps_the_exit_code(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     def gone(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
@@ -235,10 +239,12 @@ def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(
     result = undoing(argo_cd)
     assert result.code == 6
     (told,) = warnings(result)
-    assert told.startswith(f"{BACK}cannot tell whether the Application is healthy again: ")
+    assert told.startswith(f"{BACK}it is unknown whether the Application is healthy again: ")
 
 
-def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_sigterm_after_the_rollback_still_reports_the_rollback(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     looked: list[str] = []
 
     def looking(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
@@ -259,10 +265,12 @@ def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDSe
     (told,) = (
         each["message"] for each in json.loads(out)["errors"] if each["severity"] == "warning"
     )
-    assert told == f"{BACK}cannot tell whether the Application is healthy again: stopped by SIGTERM"
+    assert (
+        told == f"{BACK}it is unknown whether the Application is healthy again: stopped by SIGTERM"
+    )
 
 
-def test_it_is_reported_in_text(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_rollback_is_reported_as_text(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=hook_fails)
     told = undoing(argo_cd, "--output", "text")
     assert told.code == 6

@@ -45,12 +45,12 @@ from task.urls import (
         ("", Url("", "", "", "", "")),
     ],
 )
-def test_parts(url: str, parts: Url) -> None:
+def test_splits_a_url_into_its_parts(url: str, parts: Url) -> None:
     assert split(url) == parts
 
 
 @given(st.text(max_size=20), st.sampled_from(["https://", "http://host/", "ssh://git@", ""]))
-def test_every_text_can_be_taken_apart(text: str, before: str) -> None:
+def test_any_text_can_be_split(text: str, before: str) -> None:
     split(before + text)
     origin(before + text)
     normal_url(before + text)
@@ -58,7 +58,7 @@ def test_every_text_can_be_taken_apart(text: str, before: str) -> None:
 
 
 @given(st.text(alphabet="abA.:@/\\?#%[]1", max_size=16))
-def test_a_login_goes_where_urllib3_goes(rest: str) -> None:
+def test_the_host_matches_urllib3_or_is_empty(rest: str) -> None:
     """Or nowhere: what urllib3 cannot read is asked by nobody."""
     try:
         theirs = parse_url(f"https://{rest}").host or ""
@@ -83,7 +83,7 @@ def test_a_login_goes_where_urllib3_goes(rest: str) -> None:
         ("https://[::1]:5000/", "https://[::1]:5000"),
     ],
 )
-def test_the_origin_is_where_the_request_goes(url: str, expected: str) -> None:
+def test_the_origin_matches_the_destination_of_a_request(url: str, expected: str) -> None:
     assert origin(url) == expected
     parsed = parse_url(url)
     port = (
@@ -102,7 +102,7 @@ def test_the_origin_is_where_the_request_goes(url: str, expected: str) -> None:
         ("https://host//p", "https://host//p"),
     ],
 )
-def test_a_log_shows_no_query(url: str, logged: str) -> None:
+def test_a_logged_url_has_no_query_and_no_login(url: str, logged: str) -> None:
     assert without_query(url) == logged
 
 
@@ -128,7 +128,7 @@ def test_a_log_shows_no_query(url: str, logged: str) -> None:
         ("/srv/a@b", "/srv/a@b"),
     ],
 )
-def test_login_is_not_shown(url: str, shown: str) -> None:
+def test_a_shown_url_has_no_login(url: str, shown: str) -> None:
     assert without_login(url) == shown
 
 
@@ -142,7 +142,7 @@ def test_login_is_not_shown(url: str, shown: str) -> None:
         ("git@host:x", ("", "")),
     ],
 )
-def test_login(url: str, login: tuple[str, str]) -> None:
+def test_reads_the_login_from_a_url(url: str, login: tuple[str, str]) -> None:
     assert login_of(url) == login
 
 
@@ -163,7 +163,7 @@ def test_login(url: str, login: tuple[str, str]) -> None:
         ("https://host:1/x", "https://host:1/x"),
     ],
 )
-def test_short_form_of_ssh(url: str, ssh: str) -> None:
+def test_the_short_form_of_an_ssh_url_is_expanded(url: str, ssh: str) -> None:
     assert as_ssh_url(url) == ssh
 
 
@@ -188,7 +188,9 @@ def test_short_form_of_ssh(url: str, ssh: str) -> None:
         ("file:///srv/repo.git", "/srv/repo", True),
     ],
 )
-def test_one_repository_has_several_spellings(one: str, other: str, same: bool) -> None:
+def test_spellings_of_one_repository_are_recognized_as_equal(
+    one: str, other: str, same: bool
+) -> None:
     assert (normal_url(one) == normal_url(other)) is same
 
 
@@ -202,7 +204,7 @@ def test_one_repository_has_several_spellings(one: str, other: str, same: bool) 
         ("host:path", "file://host:path"),
     ],
 )
-def test_normal_url(url: str, normal: str) -> None:
+def test_the_normalized_url_is_stable(url: str, normal: str) -> None:
     assert normal_url(url) == normal
 
 
@@ -217,7 +219,7 @@ def test_normal_url(url: str, normal: str) -> None:
         "host/a/b",
     ],
 )
-def test_host_and_path(url: str) -> None:
+def test_reads_host_and_path_from_every_kind_of_url(url: str) -> None:
     assert host_and_path(url) == "host/a/b"
 
 
@@ -230,7 +232,7 @@ def test_host_and_path(url: str) -> None:
         ("file://localhost/srv/x", "//localhost/srv/x"),
     ],
 )
-def test_the_folder_that_git_takes(url: str, folder: str) -> None:
+def test_a_local_url_gives_the_folder_that_git_uses(url: str, folder: str) -> None:
     assert local_folder(url) == folder
 
 
@@ -247,7 +249,7 @@ def test_the_folder_that_git_takes(url: str, folder: str) -> None:
         ("", False),
     ],
 )
-def test_loopback(host: str, here: bool) -> None:
+def test_loopback_hosts_are_recognized(host: str, here: bool) -> None:
     assert is_loopback(host) is here
 
 
@@ -266,5 +268,7 @@ def test_loopback(host: str, here: bool) -> None:
         (None, False),
     ],
 )
-def test_what_can_be_a_page(url: str | None, page: bool) -> None:
+def test_only_http_urls_of_limited_length_are_accepted_as_links(
+    url: str | None, page: bool
+) -> None:
     assert web_page(url) == (url if page else "")

@@ -207,7 +207,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("play", "cause"), BAD)
-def test_a_rollout_that_fails_is_6_with_the_cause(
+def test_a_failed_rollout_exits_6_with_the_cause(
     tmp_path: Path, argo_cd: ArgoCDServer, play: Play, cause: str
 ) -> None:
     repo = played(argo_cd, tmp_path, web=play)
@@ -226,35 +226,41 @@ def test_a_rollout_that_fails_is_6_with_the_cause(
     ]
 
 
-def test_healthy_means_that_the_image_runs(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_healthy_application_with_another_image_fails_the_wait(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     played(argo_cd, tmp_path, web=runs_another)
     result = waiting(argo_cd, "--wait-timeout", "4")
     assert (result.code, result.json["status"]) == (6, "failed")
     (error,) = result.json["errors"]
     assert error["application"] == "argocd/web"
-    said = f"synced and healthy, but {WEB} runs as 1.0.0 only, not as 1.1.0"
-    assert error["message"] == f"{said}: look at web.kustomize.image-name ({WEB})"
+    said = f"synced and healthy, but {WEB} is running only as 1.0.0, not as 1.1.0"
+    assert error["message"] == f"{said}: check web.kustomize.image-name ({WEB})"
     way_out, page, back = error["hint"].split("; ")
-    assert way_out == f"do the manifests name {WEB}?"
-    assert re.fullmatch(r"look at http://127\.0\.0\.1:\d+/applications/argocd/web", page)
-    assert back == "to go back: image-update rollback argocd/web --to previous"
+    assert way_out == f"do the manifests use {WEB}?"
+    assert re.fullmatch(r"see http://127\.0\.0\.1:\d+/applications/argocd/web", page)
+    assert back == "to roll back: image-update rollback argocd/web --to previous"
 
 
-def test_the_image_need_not_run_if_an_option_says_so(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_no_expect_image_option_accepts_another_running_image(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     played(argo_cd, tmp_path, web=runs_another)
     assert waiting(argo_cd, "--no-expect-image").code == 0
 
 
-def test_an_image_that_does_not_run_is_a_warning(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_an_image_without_running_pods_is_a_warning(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=runs_nothing)
     result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated")
     (warning,) = result.json["errors"]
     assert (warning["application"], warning["severity"]) == ("argocd/web", "warning")
-    assert warning["message"].startswith(f"{WEB}:1.1.0 does not run in it: it may have no replicas")
+    assert warning["message"].startswith(f"{WEB}:1.1.0 is not running: it may have no replicas")
 
 
-def test_an_image_that_a_later_commit_replaced(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_an_image_replaced_by_a_later_commit_is_reported(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=good)
 
     class Newer(Played):
@@ -278,29 +284,33 @@ def test_an_image_that_a_later_commit_replaced(tmp_path: Path, argo_cd: ArgoCDSe
     result = waiting(argo_cd, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
     assert [one["message"] for one in result.json["errors"]] == [
-        f"{WEB} was set to 1.2.0 meanwhile, instead of 1.1.0"
+        f"{WEB} has since been set to 1.2.0 instead of 1.1.0"
     ]
 
 
-def test_a_time_out_says_who_was_not_ready(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_timeout_names_the_application_that_is_not_ready(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     played(argo_cd, tmp_path, web=stuck, api=good)
     result = waiting(argo_cd, "--wait-timeout", "6")
     assert result.code == 6
     (error,) = result.json["errors"]
     assert (error["application"], error["rule"]) == ("argocd/web", "rollout")
     assert error["message"].startswith("not synced and healthy after 6 s: the sync is running")
-    assert "1 of 2 Applications are not rolled out" in result.stderr
+    assert "1 of 2 Applications did not roll out" in result.stderr
 
 
 @pytest.mark.parametrize("length", [2, 5])
-def test_no_moment_before_the_end_is_a_success(
+def test_an_unfinished_rollout_is_never_a_success(
     tmp_path: Path, argo_cd: ArgoCDServer, length: int
 ) -> None:
     played(argo_cd, tmp_path, web=lambda one, tip: rollout(one, tip)[:length])
     assert waiting(argo_cd, "--wait-timeout", "3").code == 6
 
 
-def test_what_is_there_already_is_waited_for_as_well(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_run_waits_for_an_unchanged_version_as_well(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     played(argo_cd, tmp_path, web=good)
     assert run("--no-refresh", env=env(argo_cd)).code == 0
     assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
@@ -309,21 +319,25 @@ def test_what_is_there_already_is_waited_for_as_well(tmp_path: Path, argo_cd: Ar
     assert "synced-and-healthy" in result.stderr
 
 
-def test_an_unchanged_run_fails_with_its_rollout(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_an_unchanged_run_fails_if_its_rollout_fails(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=hook_fails)
     assert run(env=env(argo_cd)).code == 0
     result = waiting(argo_cd)
     assert (result.code, rules(result)) == (6, {"argocd/web": "same"})
 
 
-def test_without_refresh_argo_cd_looks_on_its_own(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_wait_without_refresh_sends_no_refresh_requests(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     played(argo_cd, tmp_path, web=good)
     result = waiting(argo_cd, "--no-refresh")
     assert result.code == 0, result.stderr
     assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
 
 
-def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_rollout_of_a_later_commit_that_contains_ours_is_a_success(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=good)
 
     class Moved(Played):
@@ -339,7 +353,9 @@ def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, argo_cd: ArgoCDSe
 
 
 @pytest.mark.measured
-def test_a_commit_without_ours_never_counts(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_rollout_of_a_commit_without_ours_is_never_a_success(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = repository(tmp_path, "web")
     before = git(repo, "rev-parse", "main")
     one = versioned(full_application("web", repo))
@@ -349,16 +365,14 @@ def test_a_commit_without_ours_never_counts(tmp_path: Path, argo_cd: ArgoCDServe
     assert before[:12] in result.stderr
 
 
-def test_nothing_is_waited_for_where_nothing_was_asked(
-    tmp_path: Path, argo_cd: ArgoCDServer
-) -> None:
+def test_a_run_for_an_untracked_image_does_not_wait(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=stuck)
     result = waiting(argo_cd, image="ghcr.io/acme/unknown:1.0.0")
     assert (result.code, result.json["status"]) == (0, "unchanged")
 
 
 @pytest.mark.measured
-def test_a_head_branch_is_not_waited_for(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_run_does_not_wait_for_a_head_branch(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     argo_cd.plays = Played(
         repo, {"web": stuck}, [versioned(full_application("web", repo, git_branch="main:updates"))]
@@ -373,7 +387,7 @@ def test_a_head_branch_is_not_waited_for(tmp_path: Path, argo_cd: ArgoCDServer) 
     assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
 
 
-def test_a_repository_that_no_source_is_of_is_not_waited_for(
+def test_a_run_does_not_wait_for_a_repository_that_is_not_a_source(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -386,7 +400,7 @@ def test_a_repository_that_no_source_is_of_is_not_waited_for(
     assert "none of its sources is in" in result.json["errors"][0]["message"]
 
 
-def test_a_patched_application_is_waited_for(argo_cd: ArgoCDServer) -> None:
+def test_a_run_waits_for_a_patched_application(argo_cd: ArgoCDServer) -> None:
     one = versioned(live_app("web"))
     before = old(one)
     before["status"] |= one["status"]
@@ -413,7 +427,7 @@ def test_a_patched_application_is_waited_for(argo_cd: ArgoCDServer) -> None:
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
 
 
-def test_a_patch_that_its_owner_takes_back_is_6(argo_cd: ArgoCDServer) -> None:
+def test_a_patch_reverted_by_its_owner_exits_6(argo_cd: ArgoCDServer) -> None:
     """The ApplicationSet writes the old spec again, and the pods of the patch still run for a moment."""
     one = versioned(live_app("web"))
     owner = {
@@ -452,11 +466,13 @@ def test_a_patch_that_its_owner_takes_back_is_6(argo_cd: ArgoCDServer) -> None:
     assert (result.code, result.json["status"]) == (6, "failed"), result.stderr
     (warning, error) = sorted(result.json["errors"], key=lambda found: found["severity"] == "error")
     assert warning["message"].startswith("ApplicationSet gen reverts the patch")
-    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen reverted the patch"
+    gone = f"the live Application no longer uses {WEB}:1.1.0: ApplicationSet gen reverted the patch"
     assert error["message"] == gone
 
 
-def test_files_need_to_know_whom_to_ask(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_waiting_for_applications_from_files_requires_an_argo_cd_server(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=good)
     apps = tmp_path / "apps.json"
     apps.write_text(json.dumps(full_application("web", repo)))
@@ -475,7 +491,9 @@ def test_files_need_to_know_whom_to_ask(tmp_path: Path, argo_cd: ArgoCDServer) -
     assert waiting(argo_cd, "--applications", apps).code == 0
 
 
-def test_a_server_that_goes_down_is_temporary(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_server_that_goes_down_is_a_temporary_failure(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=stuck)
 
     class Down(Played):
@@ -490,7 +508,7 @@ def test_a_server_that_goes_down_is_temporary(tmp_path: Path, argo_cd: ArgoCDSer
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
 
 
-def test_an_image_that_cannot_be_pulled(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     def starting(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
         done = operated(revision=tip)
         return [
@@ -515,7 +533,9 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, argo_cd: ArgoCDServer) -
     assert "the image cannot be pulled: Pod web-1" in result.json["errors"][0]["message"]
 
 
-def test_sigterm_while_waiting_tells_what_landed(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_sigterm_during_the_wait_reports_the_landed_commit(
+    tmp_path: Path, argo_cd: ArgoCDServer
+) -> None:
     repo = played(argo_cd, tmp_path, web=stuck)
     apps = manifest(tmp_path, full_application("web", repo))
     results = tmp_path / "results"
@@ -554,7 +574,9 @@ class Controller:
 
 
 @pytest.mark.parametrize(("play", "code"), [(good, 0), (hook_fails, 6)])
-def test_a_cluster_without_argo_cds_api(tmp_path: Path, play: Play, code: int) -> None:
+def test_a_run_waits_for_the_rollout_through_the_cluster_without_the_argo_cd_api(
+    tmp_path: Path, play: Play, code: int
+) -> None:
     repo = repository(tmp_path, "web")
     with running() as api:
         api.add(APPLICATIONS, old(full_application("web", repo)))
@@ -621,21 +643,21 @@ def rolled_out(argo_cd: ArgoCDServer, folder: Path, play: Play) -> Path:
 
 
 @pytest.mark.measured
-def test_the_command_waits(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_wait_command_waits_for_a_revision(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = rolled_out(argo_cd, tmp_path, good)
     result = wait(argo_cd, "web", "--revision", git(repo, "rev-parse", "main"))
     assert result.code == 0, result.stderr
     assert result.stdout.startswith("argocd/web: synced-and-healthy")
 
 
-def test_the_command_fails_with_the_cause(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_wait_command_fails_with_the_cause(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = rolled_out(argo_cd, tmp_path, hook_fails)
     result = wait(argo_cd, "argocd/web", "--revision", git(repo, "rev-parse", "main")[:12])
     assert result.code == 6
     assert "backoff limit" in result.stderr
 
 
-def test_the_command_accepts_a_later_commit(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_wait_command_accepts_a_later_commit(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = rolled_out(argo_cd, tmp_path, good)
     wanted = git(repo, "rev-parse", "main")
     commit(repo, {"other": "x"})
@@ -658,14 +680,16 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "said"), WRONG)
-def test_usage_of_the_command(argo_cd: ArgoCDServer, words: tuple[str, ...], said: str) -> None:
+def test_invalid_options_of_the_wait_command_are_usage_errors(
+    argo_cd: ArgoCDServer, words: tuple[str, ...], said: str
+) -> None:
     result = wait(argo_cd, *words)
     assert result.code == 2
     assert said in result.stderr
     assert argo_cd.seen == []
 
 
-def test_the_command_needs_an_argo_cd(tmp_path: Path) -> None:
+def test_the_wait_command_needs_an_argo_cd(tmp_path: Path) -> None:
     result = image_update("wait", "web", "--revision", "a" * 40, env={"HOME": str(tmp_path)})
     assert result.code == 2
     assert "which Argo CD" in result.stderr

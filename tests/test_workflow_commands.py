@@ -92,7 +92,9 @@ def unheard(result: Result, env: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "lint"])
 @pytest.mark.parametrize("turn", range(len(FORMS)))
-def test_no_hostile_application_is_obeyed(tmp_path: Path, command: str, turn: int) -> None:
+def test_texts_of_a_hostile_application_are_not_executed_as_commands(
+    tmp_path: Path, command: str, turn: int
+) -> None:
     output, log, env = FORMS[turn]
     apps, summary = hostile(tmp_path, turn), tmp_path / "summary"
     given: list[str | Path] = [
@@ -124,7 +126,7 @@ def test_no_hostile_application_is_obeyed(tmp_path: Path, command: str, turn: in
 
 
 @pytest.mark.parametrize(("output", "log", "env"), FORMS[2:4])
-def test_no_message_of_a_server_is_obeyed(
+def test_messages_of_a_git_server_are_not_executed_as_commands(
     tmp_path: Path, output: str, log: str, env: Mapping[str, str]
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -138,7 +140,7 @@ def test_no_message_of_a_server_is_obeyed(
 
 
 @pytest.mark.parametrize("text", ["::add-mask::x", "\u00a0::x::", "a ##[x]", "a\n::error::b"])
-def test_no_option_is_obeyed(text: str) -> None:
+def test_option_values_are_not_executed_as_commands(text: str) -> None:
     for given in (
         ["run", "--image", text, "--applications", "x"],
         ["plan", f"--{text}"],

@@ -54,7 +54,9 @@ def checkout(folder: Path, config: str) -> Path:
         pytest.param(HOSTILE, id="hostile"),
     ],
 )
-def test_the_git_configuration_of_the_folder_is_not_used(tmp_path: Path, config: str) -> None:
+def test_the_git_configuration_of_the_working_folder_is_ignored(
+    tmp_path: Path, config: str
+) -> None:
     repo, marker, hooks = repository(tmp_path, "a"), tmp_path / "marker", tmp_path / "hooks"
     hooks.mkdir()
     for name in ("pre-push", "reference-transaction", "post-update"):
@@ -75,7 +77,7 @@ def test_the_git_configuration_of_the_folder_is_not_used(tmp_path: Path, config:
     assert not marker.exists()
 
 
-def test_a_git_file_that_leads_nowhere(tmp_path: Path) -> None:
+def test_a_dangling_git_file_in_the_working_folder_is_ignored(tmp_path: Path) -> None:
     repo, work = repository(tmp_path, "a"), tmp_path / "work"
     work.mkdir()
     (work / ".git").write_text("gitdir: /nonexistent\n")
@@ -96,7 +98,7 @@ spec: {values: {image: {repository: ghcr.io/acme/web, tag: 1.0.0}}}
 """
 
 
-def test_where_the_work_tree_is_what_is_read_a_broken_configuration_is_a_warning(
+def test_a_broken_configuration_of_a_work_tree_that_is_read_is_a_warning(
     tmp_path: Path,
 ) -> None:
     """Flux HelmReleases belong to the `origin` of the work tree they are in. The Applications next to them continue."""

@@ -35,7 +35,7 @@ def override(tag: str) -> str:
     ],
 )
 @pytest.mark.parametrize("tag", ["1.0.0", "1.1.0"])
-def test_the_other_spelling_of_the_override_file_is_used_with_a_warning(
+def test_the_other_name_of_the_override_file_is_used_with_a_warning(
     tmp_path: Path, namespace: str, there: str, expected: str, tag: str
 ) -> None:
     repo = bare_repo(tmp_path, {**BASE, f"apps/a/{there}": override(tag)})
@@ -50,7 +50,7 @@ def test_the_other_spelling_of_the_override_file_is_used_with_a_warning(
     assert f"warning: {namespace}/a: {warning['message']}" in result.stderr
 
 
-def test_the_right_spelling_has_no_warning(tmp_path: Path) -> None:
+def test_the_expected_name_of_the_override_file_causes_no_warning(tmp_path: Path) -> None:
     both = {
         "apps/a/.argocd-source-a.yaml": override("1.0.0"),
         "apps/a/.argocd-source-argocd_a.yaml": override("0.9.0"),
@@ -60,7 +60,7 @@ def test_the_right_spelling_has_no_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [".", "./", "", "/"])
-def test_the_root_of_the_repository_as_path(tmp_path: Path, path: str) -> None:
+def test_the_path_may_be_the_root_of_the_repository(tmp_path: Path, path: str) -> None:
     repo = bare_repo(tmp_path, {"kustomization.yaml": KUSTOMIZATION})
     result = call(tmp_path, overridden("a", repo, path=path))
     assert (ends(result), result.json["commits"][0]["files"]) == (
@@ -70,7 +70,7 @@ def test_the_root_of_the_repository_as_path(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["./apps/a", "apps/a/", "apps/./a", "/apps//a"])
-def test_spellings_of_one_path(tmp_path: Path, path: str) -> None:
+def test_different_spellings_of_a_path_lead_to_the_same_file(tmp_path: Path, path: str) -> None:
     result = call(tmp_path, overridden("a", bare_repo(tmp_path, BASE), path=path))
     assert result.json["commits"][0]["files"] == ["apps/a/.argocd-source-a.yaml"]
 
@@ -84,7 +84,7 @@ def test_spellings_of_one_path(tmp_path: Path, path: str) -> None:
         ({"other": "text"}, "'apps/x' does not exist"),
     ],
 )
-def test_a_path_that_is_not_a_folder_says_what_it_is(
+def test_an_error_about_a_path_explains_why_it_is_not_a_folder(
     tmp_path: Path, content: dict[str, Content], words: str
 ) -> None:
     result = call(tmp_path, overridden("x", bare_repo(tmp_path, content)))
@@ -92,13 +92,13 @@ def test_a_path_that_is_not_a_folder_says_what_it_is(
     assert words in result.json["errors"][0]["message"]
 
 
-def test_an_error_of_a_file_names_it(tmp_path: Path) -> None:
+def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {**BASE, "apps/a/.argocd-source-a.yaml": "- a list\n"})
     result = call(tmp_path, overridden("a", repo))
     assert "apps/a/.argocd-source-a.yaml" in result.json["errors"][0]["message"]
 
 
-def test_two_entries_of_one_image_are_two_updates_of_one_file(tmp_path: Path) -> None:
+def test_two_entries_for_one_image_update_the_same_file(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
     result = call(tmp_path, overridden("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1"))
     assert ends(result) == [("update", "admitted")] * 2
@@ -110,7 +110,7 @@ def test_two_entries_of_one_image_are_two_updates_of_one_file(tmp_path: Path) ->
     )
 
 
-def test_two_applications_that_share_a_file_are_both_updated_by_one_commit(tmp_path: Path) -> None:
+def test_two_applications_that_share_a_file_are_updated_in_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {**BASE, "base/kustomization.yaml": KUSTOMIZATION})
     target = {"write_back_target": "kustomization:/base"}
     result = call(tmp_path, overridden("a", repo, **target), overridden("b", repo, **target))
@@ -118,7 +118,7 @@ def test_two_applications_that_share_a_file_are_both_updated_by_one_commit(tmp_p
     assert result.json["commits"][0]["applications"] == ["argocd/a", "argocd/b"]
 
 
-def test_one_target_named_twice_is_one_decision(tmp_path: Path) -> None:
+def test_a_target_named_twice_gives_one_decision(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
     result = call(
         tmp_path, overridden("a", repo, write_back_target="kustomization, kustomization:.")
@@ -126,7 +126,7 @@ def test_one_target_named_twice_is_one_decision(tmp_path: Path) -> None:
     assert ends(result) == [("update", "admitted")]
 
 
-def test_the_executable_bit_stays(tmp_path: Path) -> None:
+def test_the_executable_bit_is_kept(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
     work = tmp_path / "work"
     git(tmp_path, "clone", "--quiet", str(repo), str(work))
@@ -138,7 +138,7 @@ def test_the_executable_bit_stays(tmp_path: Path) -> None:
     assert "newTag: 1.1.0" in show(repo, "main", "apps/a/kustomization.yaml")
 
 
-def test_an_alias_bomb_is_a_target_error(tmp_path: Path) -> None:
+def test_a_yaml_alias_bomb_is_a_target_error(tmp_path: Path) -> None:
     bomb = "a0: &a0 [x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
     )
@@ -167,7 +167,7 @@ def warnings(result: Result) -> list[str]:
         ("side.car", ""),
     ],
 )
-def test_a_misspelt_key_is_a_warning_once(tmp_path: Path, key: str, near: str) -> None:
+def test_a_misspelt_helm_key_is_warned_about_once(tmp_path: Path, key: str, near: str) -> None:
     values = (
         "image: {repository: x, tag: 1.0.0}\nweb:\n  image:\n    tag: 1.0.0\nside: {cars: {a: b}}\n"
     )
@@ -177,7 +177,7 @@ def test_a_misspelt_key_is_a_warning_once(tmp_path: Path, key: str, near: str) -
     for more in (["--dry-run"], []):
         result = image_update(*arguments(apps, *more))
         assert result.code == 0
-        said = f"{key} is not in apps/a/values.yaml, and is added to it; the file has {near}"
+        said = f"{key} is not in apps/a/values.yaml, so it is added; the file has {near}"
         assert warnings(result) == ([said] if near else [])
     assert warnings(image_update(*arguments(apps))) == []  # the key is there now
 
@@ -192,7 +192,7 @@ def test_a_misspelt_key_is_a_warning_once(tmp_path: Path, key: str, near: str) -
         ("prod.yaml", ["../prod.yaml"], True),
     ],
 )
-def test_a_values_file_that_nobody_reads_is_not_created(
+def test_a_values_file_that_no_source_reads_is_not_created(
     tmp_path: Path, file: str, value_files: list[str], refused: bool
 ) -> None:
     repo = bare_repo(tmp_path, {"apps/a/Chart.yaml": "name: a\n"})
@@ -230,7 +230,7 @@ def applications(repo: Path, case: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("command", ["run", "plan"])
 @pytest.mark.parametrize("case", ["one Application", "two Applications"])
-def test_the_second_image_is_an_error_and_does_not_replace_the_first(
+def test_a_second_image_for_the_same_value_is_an_error_and_is_not_written(
     tmp_path: Path, case: str, command: str
 ) -> None:
     repo = bare_repo(tmp_path, {"apps/a/Chart.yaml": "name: a\n", VALUES: "image:\n  tag: 1.0.0\n"})

@@ -17,7 +17,7 @@ def data(text: str) -> list[object]:
     return [document.data for document in documents(text)]
 
 
-def test_scalars_stay_the_text_they_are() -> None:
+def test_yaml_scalars_keep_their_text() -> None:
     text = APP + "a: 1.10\nb: 'true'\nc: true\nd: ~\ne: 0123\nf: !!str 5\ng: |\n  x\n"
     assert data(text) == [
         {
@@ -34,13 +34,13 @@ def test_scalars_stay_the_text_they_are() -> None:
     ]
 
 
-def test_documents_that_cannot_concern_us_are_not_even_read() -> None:
+def test_unrelated_documents_are_not_parsed() -> None:
     assert data("a: [\n---\n" + APP + "---\nb: {\n") == [
         {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
     ]
 
 
-def test_a_broken_document_does_not_hide_its_neighbours() -> None:
+def test_a_broken_document_does_not_hide_its_neighbors() -> None:
     found = list(documents(APP + "---\n" + APP + "x: [\n---\n" + APP))
     assert [bool(one.problem) for one in found] == [False, True, False]
 
@@ -56,11 +56,11 @@ def test_a_broken_document_does_not_hide_its_neighbours() -> None:
         ("\n\n", 3),
     ],
 )
-def test_the_line_of_a_document_is_known(before: str, line: int) -> None:
+def test_each_document_has_its_line_number(before: str, line: int) -> None:
     assert [one.line for one in documents(before + APP)] == [line]
 
 
-def test_directives_and_byte_order_marks_are_read() -> None:
+def test_yaml_directives_and_byte_order_marks_are_accepted() -> None:
     assert data("\ufeff%YAML 1.1\n---\n" + APP)[0] == {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -70,7 +70,7 @@ def test_directives_and_byte_order_marks_are_read() -> None:
 @pytest.mark.parametrize(
     "between", ["---\n\ufeff", "--- \r\n\ufeff", "---\n# c\n\n\ufeff", "---\n\ufeff# c\n"]
 )
-def test_two_files_with_a_byte_order_mark_that_were_put_together(between: str) -> None:
+def test_concatenated_files_with_byte_order_marks_are_read(between: str) -> None:
     """kubectl (1.32) reads both."""
     assert (
         data(APP + between + APP)
@@ -78,18 +78,18 @@ def test_two_files_with_a_byte_order_mark_that_were_put_together(between: str) -
     )
 
 
-def test_a_block_scalar_may_hold_what_looks_like_a_document() -> None:
+def test_a_block_scalar_may_contain_a_document_separator() -> None:
     text = APP + "x: |\n  ---\n  argoproj.io\ny: 1\n"
     assert data(text)[0]["y"] == "1"  # type: ignore[index]
 
 
-def test_json_is_read_as_json() -> None:
+def test_json_documents_are_read() -> None:
     assert data(json.dumps({"apiVersion": "argoproj.io/v1", "n": 1})) == [
         {"apiVersion": "argoproj.io/v1", "n": 1}
     ]
 
 
-def test_flow_mappings_with_urls() -> None:
+def test_flow_mappings_may_contain_urls() -> None:
     assert data(
         "apiVersion: argoproj.io/v1alpha1\nsource: {repoURL: https://git.example:8443/x, path: a}\n"
     ) == [
@@ -100,7 +100,7 @@ def test_flow_mappings_with_urls() -> None:
     ]
 
 
-def test_an_alias_bomb_costs_no_more_than_its_text() -> None:
+def test_a_yaml_alias_bomb_is_read_in_linear_time() -> None:
     lines = ["a0: &a0 [x, x]"] + [
         f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60)
     ]
@@ -125,7 +125,7 @@ def test_an_alias_bomb_costs_no_more_than_its_text() -> None:
         ("{a: <<, b: [<<]}", {"a": "<<", "b": ["<<"]}),
     ],
 )
-def test_merge_keys_are_followed_as_kubectl_does(text: str, read: object) -> None:
+def test_merge_keys_are_resolved_as_in_kubectl(text: str, read: object) -> None:
     anchors = "one: &one {a: '1', b: '1'}\ntwo: &two {a: '2', c: '2'}\n"
     assert data(f"{APP}{anchors}read: {text}\n")[0]["read"] == read  # type: ignore[index]
 
@@ -136,7 +136,7 @@ def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
     assert "takes a mapping" in found.problem
 
 
-def test_merge_keys_cost_no_more_than_the_text() -> None:
+def test_excessive_merge_keys_are_rejected_in_bounded_time() -> None:
     """Each of many merge keys brings many keys, or what another one has brought. Like Go, none brings itself."""
     wide = (
         "big: &big {"
@@ -158,7 +158,7 @@ def test_merge_keys_cost_no_more_than_the_text() -> None:
     "text",
     ["[" * 5000, "{a: " * 5000, "- " * 5000 + "x", "".join(f"{'  ' * n}a:\n" for n in range(400))],
 )
-def test_nesting_that_no_person_writes_is_a_problem(text: str) -> None:
+def test_excessive_nesting_is_a_problem(text: str) -> None:
     assert [
         bool(one.problem)
         for one in documents(APP + "x:\n" + "\n".join("  " + line for line in text.split("\n")))
@@ -174,7 +174,7 @@ def test_nesting_that_no_person_writes_is_a_problem(text: str) -> None:
         ),
     )
 )
-def test_strings_are_read_back(value: object) -> None:
+def test_parsing_dumped_strings_returns_the_same_strings(value: object) -> None:
     text = yaml.safe_dump(
         {"apiVersion": "argoproj.io/v1", "value": value}, allow_unicode=True, default_style='"'
     )

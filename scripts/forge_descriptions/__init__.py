@@ -1,7 +1,6 @@
-"""Writes `tests/data/forges/*.json`: the requests that we make, from the forges' own descriptions.
+"""Write `tests/data/forges/*.json`: the requests that we make, from the forges' own API descriptions.
 
-Run `PACKAGES=folder python -m scripts.forge_descriptions [forge…]`, with the packages in `SOURCES` unpacked in that
-folder, each in a folder with its own name. A file has the operations that we use, the parameters of their queries and
-the schemas of their bodies. `github.graphql` has what we use of GitHub's GraphQL schema. Descriptions and examples are
-left out.
+Run `PACKAGES=folder python -m scripts.forge_descriptions [forge…]`, with each package in `SOURCES` unpacked into its
+own subfolder. Each file has the operations that we use, with their query parameters and body schemas. `github.graphql`
+has the parts of GitHub's GraphQL schema that we use. Descriptions and examples are left out.
 """

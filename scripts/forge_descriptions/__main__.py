@@ -24,19 +24,19 @@ _CLOUD = "/repositories/{workspace}/{repo_slug}"
 
 
 class Source(NamedTuple):
-    """A package, and how it is read."""
+    """A package and the function that reads it."""
 
-    package: str  # its name in the registry, and its version
+    package: str  # registry name and version
     folder: str  # below PACKAGES
-    about: str  # its origin and its licence
+    about: str  # origin and license
     read: Callable[[Path], Operations]
 
 
 def main() -> None:
-    """Write the files of the named forges, or of all forges."""
+    """Write the files for the given forges, or for all forges."""
     packages = os.environ.get("PACKAGES")
     if not packages:
-        sys.exit("set PACKAGES to the folder that holds the unpacked packages")
+        sys.exit("set PACKAGES to the folder with the unpacked packages")
     for forge in sys.argv[1:] or SOURCES:
         source = SOURCES[forge]
         folder = Path(packages, source.folder)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def operation(query: Mapping[str, Schema], request: Schema | None = None) -> dict[str, Any]:
-    """Return one operation, in the form of the files."""
+    """Return one operation in the file format."""
     parameters = [
         {"in": "query", "name": name, "schema": schema} for name, schema in sorted(query.items())
     ]
@@ -62,15 +62,15 @@ def operation(query: Mapping[str, Schema], request: Schema | None = None) -> dic
 
 
 def _match(pattern: str, text: str, flags: int = 0) -> re.Match[str]:
-    """Return the first match in the package. Raises `ValueError` if a newer version of it is different."""
+    """Return the first match in the package. Raises `ValueError` if a newer version of the package does not match."""
     found = re.search(pattern, text, flags)
     if found is None:
-        raise ValueError(f"the package has no {pattern}")
+        raise ValueError(f"no match in the package: {pattern}")
     return found
 
 
 def gitea(folder: Path) -> Operations:
-    """Read a client that OpenAPI Generator made from Gitea's own description."""
+    """Read a client that OpenAPI Generator generated from Gitea's API description."""
     used = (
         "repo_get", "repo_get_branch", "repo_list_pull_requests", "repo_create_pull_request", "repo_get_pull_request",
         "repo_edit_pull_request", "repo_get_pull_request_by_base_head", "repo_merge_pull_request",
@@ -147,7 +147,7 @@ def _of_python(text: str, folder: Path) -> Schema:
 
 
 def gitlab(folder: Path) -> Operations:
-    """Read GitLab's own client for Go: methods, paths, and the fields of their options."""
+    """Read GitLab's own Go client: methods, paths, and option fields."""
     used = {
         "ListProjectMergeRequests": "merge_requests", "GetMergeRequest": "merge_requests",
         "CreateMergeRequest": "merge_requests", "UpdateMergeRequest": "merge_requests",
@@ -174,7 +174,7 @@ def gitlab(folder: Path) -> Operations:
 
 
 def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
-    """Return the fields of a struct, by their names in a tag."""
+    """Return the fields of a struct by their tag names."""
     match = _match(rf"^type {struct} struct \{{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)
     fields: dict[str, Schema] = (
         {"page": {"type": "integer"}, "per_page": {"type": "integer"}} if tag == "url" else {}
@@ -190,7 +190,7 @@ def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
 
 
 def bitbucket(folder: Path) -> Operations:
-    """Read declarations that openapi-typescript made from Bitbucket Cloud's own description."""
+    """Read declarations that openapi-typescript generated from Bitbucket Cloud's API description."""
     used = (
         f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
         f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/decline",
@@ -205,7 +205,7 @@ def bitbucket(folder: Path) -> Operations:
     for (
         name,
         one,
-    ) in found.items():  # "filtering and sorting", "pagination": described once, for all lists
+    ) in found.items():  # "filtering and sorting" and "pagination" are described once for all lists
         if name.startswith("GET") and not name.endswith("}"):
             more = {key: {"type": "string"} for key in ("q", "sort", "fields")} | {
                 "page": {"type": "integer"}, "pagelen": {"type": "integer"}}  # fmt: skip
@@ -214,7 +214,7 @@ def bitbucket(folder: Path) -> Operations:
 
 
 def data_center(folder: Path) -> Operations:
-    """Read declarations that openapi-typescript made from Bitbucket Data Center's own description."""
+    """Read declarations that openapi-typescript generated from Bitbucket Data Center's API description."""
     used = (
         f"GET {_CENTER}/pull-requests", f"POST {_CENTER}/pull-requests",
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}",
@@ -254,7 +254,7 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
         request = closed(body, named) if body else None
         if (
             request and "/comments" in wanted
-        ):  # otherwise, each one would have the request, its commits and its repositories
+        ):  # otherwise, each comment would contain the request with its commits and repositories
             kept = {
                 name: one
                 for name, one in request["properties"].items()
@@ -266,7 +266,7 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
 
 
 def azure(folder: Path) -> Operations:
-    """Read Microsoft's own client for extensions: routes, queries, and the declared types of bodies."""
+    """Read Microsoft's own client for extensions: routes, queries, and declared body types."""
     files = ("Git/Git.d.ts", "Core/Core.d.ts", "WebApi/WebApi.d.ts")
     declared = [Declarations((folder / name).read_text()) for name in files]
     used = {
@@ -287,7 +287,7 @@ def azure(folder: Path) -> Operations:
         route = _match(r'routeTemplate: "([^"]+)"', match[0])
         values = _match(r"routeValues: \{(.*?)\}", match[0], re.DOTALL)
         given = re.findall(r"(\w+):", values[1])
-        # Parts without a value are left out of the route.
+        # Parts without a value are omitted from the route.
         parts = [
             part
             for part in route[1].split("/")
@@ -305,7 +305,7 @@ def azure(folder: Path) -> Operations:
         found[f"{verb} /{'/'.join(parts)}"] = operation(
             parameters, closed({"$ref": body}, named) if body else None
         )
-    # Microsoft's client for Python has some more, without their routes. These are from learn.microsoft.com.
+    # Microsoft's Python client has more operations, but without routes. The routes are from learn.microsoft.com.
     python = folder.parent / "azure_devops/azure/devops/v7_1"
     for file, function, path in (
         (
@@ -331,7 +331,7 @@ def azure(folder: Path) -> Operations:
 
 
 def github(folder: Path) -> Operations:
-    """Read GitHub's own description, with the answers, because those of the stand-in are compared with them."""
+    """Read GitHub's OpenAPI description, including responses, which the mock's responses are compared with."""
     used = (
         "GET /repos/{owner}/{repo}/git/ref/{ref}",
         "POST /repos/{owner}/{repo}/git/refs", "DELETE /repos/{owner}/{repo}/git/refs/{ref}",
@@ -366,7 +366,7 @@ def github(folder: Path) -> Operations:
 
 
 def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
-    """Return the schemas that these operations use, and examples of GitHub's answers."""
+    """Return the schemas that these operations use, and example responses from GitHub."""
     components = json.loads((folder / "generated/api.github.com.json").read_text())["components"]
     schemas: dict[str, Schema] = {}
     left = {*re.findall(r"#/schemas/([\w-]+)", json.dumps(operations))}
@@ -392,7 +392,7 @@ _OF_A_QUEUE = {
 
 
 def _graphql(source: Path, target: Path) -> None:
-    """Write GitHub's GraphQL schema, with the fields that we read in its answers, and all fields of what we send."""
+    """Write GitHub's GraphQL schema with the response fields that we read and all fields of our requests."""
     asked = {
         "Mutation": ["createCommitOnBranch", "updateRefs", "enablePullRequestAutoMerge", "enqueuePullRequest"],
         "CreateCommitOnBranchPayload": ["commit"], "Commit": ["oid"], "Query": ["repository"],
@@ -442,21 +442,21 @@ def _graphql(source: Path, target: Path) -> None:
         left += members + re.findall(
             r"\w+", " ".join(line.partition(":")[2] + line.partition("(")[2] for line in lines)
         )
-    about = "# npm package @octokit/graphql-schema 15.26.1: what is used of GitHub's own GraphQL schema; MIT, Octokit\n"
+    about = "# npm package @octokit/graphql-schema 15.26.1: the used parts of GitHub's GraphQL schema; MIT, Octokit\n"
     target.write_text(
         about + "\n" + "\n".join(found[name] for name in sorted(found)), encoding="utf-8"
     )
 
 
 def _referred(whole: Any, one: Any) -> Any:
-    """Return what a reference in the description refers to."""
+    """Return the target of a reference in the description."""
     for name in one["$ref"].split("/")[1:] if "$ref" in one else []:
         whole = whole[name]
     return whole if "$ref" in one else one
 
 
 def _reduced(schema: Any) -> Any:
-    """Return the parts that a validator applies. OpenAPI's `nullable` is written as in JSON Schema."""
+    """Return the parts that a validator applies. OpenAPI's `nullable` is converted to JSON Schema."""
     if isinstance(schema, list):
         return [_reduced(one) for one in schema]
     if not isinstance(schema, dict):
@@ -495,27 +495,27 @@ _UNUSED = frozenset(
 SOURCES: Mapping[str, Source] = {
     "github": Source(
         "npm package @octokit/openapi 23.0.2", "octokit-openapi",
-        "GitHub's own description (generated/api.github.com.json); MIT, Octokit contributors and GitHub", github,
+        "GitHub's OpenAPI description (generated/api.github.com.json); MIT, Octokit contributors and GitHub", github,
     ),
     "gitea": Source(
         "PyPI package gitea-async-sdk 1.26.2", "gitea_async_sdk/gitea_async",
-        "generated from Gitea 1.26.2's own description (swagger.v1.json); Apache-2.0", gitea,
+        "generated from Gitea 1.26.2's API description (swagger.v1.json); Apache-2.0", gitea,
     ),
     "gitlab": Source(
         "Go module gitlab.com/gitlab-org/api/client-go v1.46.0", "client-go",
-        "GitLab's own client: the fields of its options; Apache-2.0", gitlab,
+        "the option fields of GitLab's own client; Apache-2.0", gitlab,
     ),
     "bitbucket": Source(
         "npm package @coderabbitai/bitbucket 1.1.4", "coderabbitai-bitbucket",
-        "declarations generated from Bitbucket Cloud's own description; Apache-2.0", bitbucket,
+        "declarations generated from Bitbucket Cloud's API description; Apache-2.0", bitbucket,
     ),
     "bitbucket-server": Source(
         "npm package @coderabbitai/bitbucket 1.1.4", "coderabbitai-bitbucket",
-        "declarations generated from Bitbucket Data Center's own description; Apache-2.0", data_center,
+        "declarations generated from Bitbucket Data Center's API description; Apache-2.0", data_center,
     ),
     "azure": Source(
         "npm package azure-devops-extension-api 5.276.0", "azure-devops-extension-api",
-        "Microsoft's own client: routes, queries and types; MIT", azure,
+        "the routes, queries, and types of Microsoft's own client; MIT", azure,
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Turns TypeScript's type declarations into JSON Schema, as far as generated declarations of an API need it."""
+"""Convert TypeScript type declarations to JSON Schema, as far as generated API declarations require."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PLAIN = {
     "string": {"type": "string"}, "number": {"type": "number"}, "boolean": {"type": "boolean"},
     "Date": {"type": "string"}, "null": {"type": "null"},
 }  # fmt: skip
-_DEPTH = 5  # levels of a body; we send nothing deeper
+_DEPTH = 5  # body levels. We do not send anything deeper
 
 
 class Declarations:
-    """One file. Its interfaces are parsed when they are needed."""
+    """A file with interfaces that are parsed on demand."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def interface(self, name: str) -> Schema:
-        """Return the type in `interface NAME`, or the empty schema if it is an enumeration, or missing."""
+        """Return the type in `interface NAME`, or an empty schema if it is an enumeration or missing."""
         match = re.search(
             rf"^export interface {re.escape(name)}\b[^{{]*(?=\{{)", self._text, re.MULTILINE
         )
@@ -53,17 +53,17 @@ class _Reader:
             if match["word"]:
                 self._word = match["word"]
                 return word
-        raise ValueError(f"not understood: {self._text[self._at : self._at + 60]!r}")
+        raise ValueError(f"cannot parse: {self._text[self._at : self._at + 60]!r}")
 
     def _expect(self, word: str) -> None:
         if self._word != word:
             raise ValueError(
-                f"{word} was expected before {self._text[self._at - 20 : self._at + 60]!r}"
+                f"expected {word} before {self._text[self._at - 20 : self._at + 60]!r}"
             )
         self._next()
 
     def type(self) -> Schema:
-        """Parse a type. A union has all its sides."""
+        """Parse a type. A union contains all its members."""
         if self._word == "|":
             self._next()
         sides = [self._intersection()]
@@ -149,7 +149,7 @@ class _Reader:
 
 
 def closed(schema: Schema, named: Any, depth: int = _DEPTH, seen: tuple[str, ...] = ()) -> Schema:
-    """Return the schema with its references expanded. `named` returns the schema with a name."""
+    """Return the schema with its references expanded. `named` looks up a schema by name."""
     if ref := schema.get("$ref"):
         return {} if ref in seen or not depth else closed(named(ref), named, depth, (*seen, ref))
     if not depth:

@@ -1,1 +1,1 @@
-"""What follows when something has landed: rollouts, deployments, comments."""
+"""Follow-up on landed commits: rollouts, deployments, and comments."""

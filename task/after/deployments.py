@@ -1,4 +1,4 @@
-"""`--deployments`: the forge of the source repository shows where its build is deployed,
+"""`--deployments`: show in the source repository's forge where its build is deployed,
 and how the rollout ended.
 
 A failure here is only a warning, because the image is in Git and Argo CD deploys it anyway.
@@ -18,7 +18,7 @@ from task.landing.ports import World
 from task.model import Problem, Tracker
 from task.text import without_logins
 
-MOST = 50  # environments of one run; each costs three requests, and forges limit writes per hour
+MOST = 50  # environments per run; each costs three requests, and forges limit writes per hour
 CONTEXT = "image-update"
 WORDS: Mapping[DeploymentState, str] = {
     "failure": "failed", "success": "synced and healthy", "in_progress": "in progress", "queued": "queued",
@@ -26,7 +26,7 @@ WORDS: Mapping[DeploymentState, str] = {
 
 
 class ShownDeployments:
-    """The deployments of one run, one for each Application that was written."""
+    """One run's deployments: one for each Application that was written."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ShownDeployments:
         world: World,
         everyone: Iterable[Tracker],
     ) -> None:
-        """`everyone`: the Applications among which an environment's name must be unique."""
+        """`everyone`: all Applications. An environment's name must be unique among them."""
         self._source = source
         self._run = job.requests.run
         self._world = world
@@ -46,36 +46,38 @@ class ShownDeployments:
         self._ended: dict[str, Deployment] = {}
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        # true once the forge refuses or does not answer: it gets no more requests
+        # whether the forge refused or did not answer; if so, it gets no more requests
         self._over = False
 
     def begin(self, landed: Sequence[LandedApplication]) -> None:
-        """Show what has landed as in progress,
-        or as queued if the run does not wait for the end.
-        """
-        state: DeploymentState = "in_progress" if self._source.waits else "queued"
-        said = "Argo CD deploys it" if self._source.waits else "written to Git for Argo CD"
-        there = by_application(
+        """Show the landed Applications as in progress, or as queued if the run does not wait."""
+        state: DeploymentState = "in_progress" if self._source.waits_for_rollouts else "queued"
+        said = (
+            "Argo CD is deploying it"
+            if self._source.waits_for_rollouts
+            else "written to Git for Argo CD"
+        )
+        arrived = by_application(
             item for item in landed if item.written and item.arrives and not item.request
         )
-        for key, of in list(there.items())[:MOST]:
+        for key, of in list(arrived.items())[:MOST]:
             wanted = self._deployment(of, state, said)
             if self._begins(wanted):
                 self._begun[key] = wanted
-        if len(there) > MOST:
+        if len(arrived) > MOST:
             self._warn(
                 "usage",
-                f"deployments are shown for {MOST} of {len(there)} Applications",
+                f"deployments are shown for only {MOST} of {len(arrived)} Applications",
                 "",
             )
         self._sum_up()
 
     def end(self, landed: Sequence[LandedApplication], followed: Followed) -> tuple[Problem, ...]:
-        """Show how the rollouts ended, and return the warnings about showing them."""
-        if not self._source.waits:
+        """Show how the rollouts ended, and return any warnings."""
+        if not self._source.waits_for_rollouts:
             self.begin(landed)
         elif not shutdown.code():  # a later run may end the deployments
-            self._over = False  # the wait took minutes, so the forge may answer again
+            self._over = False  # minutes have passed, so the forge may answer again
             self._end(
                 landed,
                 {rollout_end.application: rollout_end for rollout_end in followed.ends},
@@ -87,7 +89,7 @@ class ShownDeployments:
 
     def _end(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:
         for key, of in list(by_application(landed).items())[: 2 * MOST]:
-            if key not in ends:  # the end is unknown; a later run may end the deployment
+            if key not in ends:  # the outcome is unknown; a later run may end the deployment
                 continue
             wanted = self._deployment(
                 of,
@@ -102,18 +104,18 @@ class ShownDeployments:
         return self._tried(lambda forge: forge.begin(wanted))
 
     def _ends(self, key: str, wanted: Deployment, *, written: bool) -> bool:
-        """Show an end, and tell whether that worked.
+        """Show that a deployment ended, and return whether that worked.
 
-        What is not `written` needs an earlier run that began it.
+        If it was not `written` by this run, an earlier run must have begun it.
         """
         if key in self._begun:
             return self._tried(lambda forge: forge.end(wanted, begun=True))
-        # the request was merged meanwhile, or the forge was down before
+        # the request has been merged since, or the forge was down before
         if written and len(self._begun) < MOST:
             return self._begins(wanted)
-        found = list[bool]()
-        self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
-        return any(found)
+        answers = list[bool]()
+        self._tried(lambda forge: answers.append(forge.end(wanted, begun=False)))
+        return any(answers)
 
     def _deployment(
         self,
@@ -140,17 +142,17 @@ class ShownDeployments:
     def _sum_up(self) -> None:
         """Set one status for the commit.
 
-        A run that does not wait sets none, because it would be pending forever.
+        A run that does not wait does not set it, because it would stay pending forever.
         """
         shown = {**self._begun, **self._ended}
-        if shown and self._source.waits:
+        if shown and self._source.waits_for_rollouts:
             status = summary(tuple(shown.values()), self._source.commit, self._run)
             self._tried(lambda forge: forge.sum_up(status))
 
     def _tried(self, work: Callable[[Deployments], object]) -> bool:
-        """Do the work, and tell whether it succeeded.
+        """Do the work, and return whether it succeeded.
 
-        A refusal of one deployment does not stop the others.
+        If the forge refuses one deployment, the others are still shown.
         """
         if self._over:
             return False
@@ -168,7 +170,7 @@ class ShownDeployments:
 
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
-    """Return the commit's status: failed if one deployment failed, a success if all succeeded."""
+    """Return the commit's status: failure if one deployment failed, success if all succeeded."""
     names = sorted(deployment.environment for deployment in shown)
     context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     states = Counter(deployment.state for deployment in shown)
@@ -185,8 +187,8 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:
-    """Return what landed for each Application, in order."""
-    found: dict[str, list[LandedApplication]] = {}
+    """Group what landed by Application, in order."""
+    groups: dict[str, list[LandedApplication]] = {}
     for item in landed:
-        found.setdefault(item.application.key, []).append(item)
-    return found
+        groups.setdefault(item.application.key, []).append(item)
+    return groups

@@ -1,8 +1,9 @@
-"""Checks whether the written images run once their Application is synced and healthy,
-and says where to look if not.
+"""Checks whether the written images are running once their Application is synced and healthy,
+and says where to look if they are not.
 
-Synced and healthy means that Argo CD applied what is in Git, but not that the image runs. If no
-template reads a Helm key, or Kustomize misreads an entry, the old image stays, and is healthy.
+Synced and healthy means that Argo CD applied what is in Git, not that the image is running. If no
+template reads a Helm key, or Kustomize misreads an entry, the old image keeps running and is
+healthy.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ from task.plain_data import elements, mapping, text
 from task.text import and_more
 from task.threads import once
 
-_KEEP = "write write-back-method: git, or let the owner ignore the field"
+_KEEP = "set write-back-method: git, or have the owner ignore the field"
 Repositories = Callable[[str, Subscription | None], Repository]
 
 
 @dataclass(frozen=True)
 class Expected:
-    """One image that must run."""
+    """An image that should be running."""
 
     image: Image
-    key: str  # where to look if it does not run: "web.helm.image-tag (image.tag)"
-    hint: str = ""  # what to look for
+    key: str  # where to look if it is not running: "web.helm.image-tag (image.tag)"
+    hint: str = ""  # what to look for there
     revision: str = ""  # the commit that has the image; "" for a live Application
-    digest: str = ""  # of the build, even if only its tag was written; "" if unknown
-    replaced: str = ""  # another name for the image in the manifests
-    # What the target says at a later revision, or the live Application now. None if unknown.
-    now: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
+    digest: str = ""  # the build's, even if only its tag was written; "" if unknown
+    replaced: str = ""  # the image's other name in the manifests
+    # The image in the target at a later revision, or in the live Application. None if unknown.
+    current: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
 
 
 def expected(landed: Sequence[LandedApplication], repository: Repositories) -> list[Expected]:
-    """Return the images of one Application that were written, or were there before."""
-    found = []
+    """Return one Application's images that were written, or were already in Git."""
+    images = []
     for item in landed:
         for decision in item.decisions:
             sub = decision.subscription
@@ -56,7 +57,7 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
                 continue
             key, hint = _place(decision)
             replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
-            found.append(
+            images.append(
                 Expected(
                     image=image,
                     key=key,
@@ -64,19 +65,19 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
                     revision=item.commit,
                     digest=decision.built,
                     replaced=replaced.identity if replaced else "",
-                    now=(
+                    current=(
                         _at_the_tip(decision, repository)
                         if item.commit
                         else partial(_live, decision)
                     ),
                 )
             )
-    return found
+    return images
 
 
 def _place(decision: Decision) -> tuple[str, str]:
-    """Return where to look if the image does not run, and what for: the annotation with its key,
-    or the file.
+    """Return where to look if the image is not running (the annotation with its key, or the file),
+    and what to look for.
     """
     sub = decision.subscription
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
@@ -84,22 +85,22 @@ def _place(decision: Decision) -> tuple[str, str]:
         case "helm":
             key = sub.keys.spec or sub.keys.tag or "image.tag"
             name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
-            return f"{alias}{name} ({key})", f"does a template of the chart read {key}?"
+            return f"{alias}{name} ({key})", f"does a chart template read {key}?"
         case "kustomize":
             name = sub.keys.kustomize_name or sub.entry.image.name
             both = decision.candidate.digest and decision.candidate.tag
             more = " Kustomize before 5 misreads tag@digest" if both else ""
-            return f"{alias}kustomize.image-name ({name})", f"do the manifests name {name}?{more}"
+            return f"{alias}kustomize.image-name ({name})", f"do the manifests use {name}?{more}"
         case "plugin":
             key = sub.keys.spec or sub.keys.tag or "its variables"
             name = "plugin.image-spec" if sub.keys.spec else "plugin.image-tag"
             return f"{alias}{name} ({key})", f"does the plugin read {key}?"
         case _:
-            return decision.current.file or "what was written", "does the Application deploy it?"
+            return decision.current.file or "the written file", "does the Application deploy it?"
 
 
 def _tool(decision: Decision) -> str:
-    """Return what makes the Application's manifests of the value that was written, or ""."""
+    """Return the tool that renders the manifests from the written value, or ""."""
     if decision.kind == "live":
         source = decision.subscription.source
         section = source.kind or source.section
@@ -115,8 +116,8 @@ def _tool(decision: Decision) -> str:
 
 
 def _live(decision: Decision, item: Mapping[str, Any]) -> Image | None:
-    found = _live_reading(decision, item)
-    return _image(decision, found) if found else None
+    reading = _live_reading(decision, item)
+    return _image(decision, reading) if reading else None
 
 
 def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None:
@@ -130,14 +131,14 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 
 
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
-    """Return a failure if a live Application has again what it had before the patch of this run.
+    """Return a failure if a live Application is back at its version from before this run's patch.
 
-    Its pods still run the new image for a while, so they say nothing. Another version is no
-    failure, because a later run wrote it.
+    Its pods keep running the new image for a while, so they cannot show this. A third version is
+    not a failure, because a later run wrote it.
     """
     for decision in decisions:
-        now = _live_reading(decision, item) if decision.verdict == "update" else None
-        if now and (now.tag, now.digest) in (
+        reading = _live_reading(decision, item) if decision.verdict == "update" else None
+        if reading and (reading.tag, reading.digest) in (
             ("", ""),
             (decision.current.tag, decision.current.digest),
         ):
@@ -147,7 +148,7 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
                 else "the owner of the Application, such as a parent"
             )
             because = (
-                f"the live Application no longer has {decision.candidate.reference}: {owner}"
+                f"the live Application no longer uses {decision.candidate.reference}: {owner}"
                 " reverted the patch"
             )
             compared = text(item, "status", "reconciledAt")
@@ -159,17 +160,17 @@ def _at_the_tip(
     decision: Decision,
     repository: Repositories,
 ) -> Callable[[Mapping[str, Any]], Image | None]:
-    """Return what the branch has now.
+    """Return a function that returns the image on the branch.
 
-    It is read once, because a later commit is the reason for the question.
+    The branch is read once. The function is only called if there is a later commit.
     """
 
     @once
     def said() -> Image | None:
         sub = decision.subscription
         try:
-            with closing(repository(sub.repo, sub)) as found:
-                snapshot = found.snapshot(decision.branch, target_places(sub))
+            with closing(repository(sub.repo, sub)) as opened:
+                snapshot = opened.snapshot(decision.branch, target_places(sub))
             kind = resolve(sub, snapshot)
             return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
         except TaskError:
@@ -178,25 +179,25 @@ def _at_the_tip(
     return lambda _item: said()
 
 
-def _image(decision: Decision, now: Reading) -> Image | None:
-    """Return the image of a reading, or None if it has none."""
+def _image(decision: Decision, reading: Reading) -> Image | None:
+    """Return the image of a reading, or None if the reading is empty."""
     image = decision.candidate
     return (
-        Image(image.name, image.registry, image.repository, now.tag, now.digest)
-        if now.tag or now.digest
+        Image(image.name, image.registry, image.repository, reading.tag, reading.digest)
+        if reading.tag or reading.digest
         else None
     )
 
 
-def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
-    """Return a successful rollout again, as failed if an image runs only in other versions.
+def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
+    """Mark a successful rollout as failed if only other versions of an image are running.
 
-    That must last for a minute, because an operator whose resource has no health in Argo CD may
-    just be replacing the pods. An image that does not run at all is a warning: there may be no
-    replicas, or no job that is due.
+    This must last for a minute, because an operator whose resource has no health in Argo CD may
+    still be replacing the pods. An image that is not running at all is only a warning: there may be
+    no replicas, or no job may be due.
     """
-    if found.state != "synced-and-healthy":
-        return found
+    if rollout.state != "synced-and-healthy":
+        return rollout
     texts = elements(item, "status", "summary", "images")
     live = [image for text in texts if (image := live_image(str(text)))]
     warnings = []
@@ -208,11 +209,11 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
         if meanwhile := _set_meanwhile(wish, item):
             warnings.append(meanwhile)
         elif not others:
-            why = "it may have no replicas, or no job that is due; if it should run,"
-            warnings.append(f"{wish.image.reference} does not run in it: {why} look at {wish.key}")
+            why = "it may have no replicas, or no job may be due; if it should be running,"
+            warnings.append(f"{wish.image.reference} is not running: {why} check {wish.key}")
         else:
             return replace(
-                found,
+                rollout,
                 state="failed",
                 because=_runs_as(wish, wanted, others),
                 hint=wish.hint,
@@ -220,32 +221,32 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
                 slow=True,
                 stale=True,
             )
-    return replace(found, warning="; ".join(warnings))
+    return replace(rollout, warning="; ".join(warnings))
 
 
 def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
-    """Return the version that somebody has set since, in a sentence, or ""."""
+    """Return a sentence about the version that somebody has set since, or ""."""
     if expected.revision in revisions_of(mapping(item, "status", "sync")):
         return ""
     image = expected.image
-    now = expected.now(item)
-    if now is None or (now.tag, now.digest) == (image.tag, image.digest):
+    current = expected.current(item)
+    if current is None or (current.tag, current.digest) == (image.tag, image.digest):
         return ""
-    return f"{image.name} was set to {now.version} meanwhile, instead of {image.version}"
+    return f"{image.name} has since been set to {current.version} instead of {image.version}"
 
 
 def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:
-    """Return in which versions an image runs, and in which it should."""
+    """Return a sentence about the versions of an image that are running, and the expected one."""
     versions = list(dict.fromkeys(other.version or "no tag" for other in others))
     image = wanted if any(other.tag == wanted.tag for other in others) else expected.image
     return (
-        f"synced and healthy, but {image.name} runs as {and_more(versions)} only, "
-        f"not as {image.version}: look at {expected.key}"
+        f"synced and healthy, but {image.name} is running only as {and_more(versions)}, "
+        f"not as {image.version}: check {expected.key}"
     )
 
 
 def same(wanted: Image, running: Image) -> bool:
-    """Tell whether a running image is the wanted one. If both have a digest, it decides."""
+    """Return whether a running image is the wanted one. If both have a digest, digests decide."""
     if wanted.identity != running.identity:
         return False
     if wanted.digest and running.digest:

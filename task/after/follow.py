@@ -1,5 +1,5 @@
-"""After the push: Events on the Applications, a refresh,
-and waiting for the merge and the rollout.
+"""Follows a push: creates Events, refreshes Applications,
+and waits for the merge and the rollout.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from task.templates.change import Change
 from task.urls import normal_url, without_login
 
 _FIRST_PAUSE = 0.5
-_LONGEST_PAUSE = 10.0  # seconds between two looks at a pull request
-_LEAST = 1.0  # seconds that have to be left for another wait
+_LONGEST_PAUSE = 10.0  # seconds between two checks of a pull request
+_LEAST = 1.0  # seconds that must be left for another wait
 COMPONENT = "ArgocdImageUpdater"
 REASON = "ImagesUpdated"
 _PREFIX = "argocd-image-updater.image-"
 _LONGEST_NAME = 253
-_LONGEST_MESSAGE = 1024  # bytes; the API server refuses longer ones
+_LONGEST_MESSAGE = 1024  # bytes; the API server rejects longer messages
 
 
 class ReachedArgo(Protocol):
-    """Argo CD, or its cluster, as this run reaches it."""
+    """Argo CD or its cluster, as this run can reach it."""
 
     environ: Mapping[str, str]
     log: Log
-    kind: str  # where Applications were read: "cluster", "argocd", or "" for elsewhere
-    api: Callable[[], ApplicationApi]  # reads, patches and refreshes single Applications
-    # the same for a wait, in which each request is repeated anyway
+    kind: str  # the source of the Applications: "cluster", "argocd", or "" for anything else
+    api: Callable[[], ApplicationApi]  # reads, patches, and refreshes single Applications
+    # the same for a wait, which repeats each request anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
 
@@ -55,7 +55,7 @@ class ReachedArgo(Protocol):
 
 
 class Follow:
-    """What happens in Argo CD once everything has landed."""
+    """The steps in Argo CD once everything has landed."""
 
     def __init__(
         self,
@@ -74,19 +74,19 @@ class Follow:
         self._problems: list[Problem] = []
         self._failures: list[Failure] = []
         self._ends: dict[str, RolloutEnd] = {}
-        self._late = 0.0  # when the time for rollouts is over
+        self._late = 0.0  # when the time for rollouts runs out
 
     def __call__(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh and wait. Every failure is a separate problem, because what has landed stays."""
+        """Refresh and wait. Report each failure as a problem, because what has landed stays."""
         self._problems = []
         self._failures = []
         self._ends = {}
-        there = [item for item in landed if not item.request and item.arrives]
-        written = [item for item in there if item.written]
+        arrived = [item for item in landed if not item.request and item.arrives]
+        written = [item for item in arrived if item.written]
         if self._given.kubernetes_events and self._argo.kind == "cluster":
             self._guarded(lambda: self._events(written), "warning")
         if self._given.wait:
-            self._follow_requests(landed, there, written)
+            self._follow_requests(landed, arrived, written)
         elif self._given.refresh and self._argo.kind:
             self._guarded(lambda: self._refresh(written), "warning")
         return Followed(
@@ -96,54 +96,53 @@ class Follow:
         )
 
     def back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh what was rolled back, and see within the time
-        that is left whether it is healthy again.
+        """Refresh the rolled-back Applications, and report which ones recover in the time left.
 
-        Nothing here is an error: the exit code says how the update ended.
+        Failures are not errors here: the exit code is about the update.
         """
         self._problems = []
-        there = [item for item in landed if item.arrives and self._follows(item)]
+        arrived = [item for item in landed if item.arrives and self._follows(item)]
         left = self._late - time.monotonic()
-        # the wait itself refreshes the Applications that it waits for
+        # the wait itself refreshes the Applications it waits for
         if self._given.refresh and (left < _LEAST or self._given.refresh_parents):
-            self._guarded(lambda: self._refresh(there), "warning")
-        recoveries = self._recoveries(there, left) if there else ()
+            self._guarded(lambda: self._refresh(arrived), "warning")
+        recoveries = self._recoveries(arrived, left) if arrived else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
 
     def _recoveries(
         self,
-        there: Sequence[LandedApplication],
+        arrived: Sequence[LandedApplication],
         left: float,
     ) -> tuple[RolloutEnd, ...]:
-        applications = _by_application(there)
-        # An Application may have sources of several repositories, and the command waits for one
+        applications = _by_application(arrived)
+        # An Application may have sources in several repositories, but the command waits for one
         # commit.
         waits = {
             key: f"image-update wait {key} --revision {of[0].commit}"
             for key, of in applications.items()
         }
         if left < _LEAST:
-            why = "the time of --wait-timeout has run out"
+            why = "--wait-timeout has run out"
             return tuple(RolloutEnd(key, "unknown", why, hint) for key, hint in waits.items())
-        self._argo.log("info", "waiting until what was rolled back is healthy again")
+        self._argo.log("info", "waiting for the rolled-back Applications to recover")
         try:
             rows, errors = self._watched(applications, left)
         except TaskError as error:
             return tuple(
                 RolloutEnd(key, "unknown", str(error), hint) for key, hint in waits.items()
             )
-        found = []
+        rollout_ends = []
         for row in rows:
             key = row.application
             if failed := errors.get(key):
-                found.append(RolloutEnd(key, "unknown", bare(failed, key), waits[key]))
+                rollout_ends.append(RolloutEnd(key, "unknown", bare(failed, key), waits[key]))
             elif row.state == "synced-and-healthy":
-                found.append(RolloutEnd(key, "healthy", row.warning))
+                rollout_ends.append(RolloutEnd(key, "healthy", row.warning))
             elif row.state in ("timed-out", "paused"):
-                found.append(RolloutEnd(key, "late", row.because, waits[key]))
+                rollout_ends.append(RolloutEnd(key, "late", row.because, waits[key]))
             else:
-                found.append(RolloutEnd(key, "failed", told(row), row.hint))
-        return tuple(found)
+                rollout_ends.append(RolloutEnd(key, "failed", told(row), row.hint))
+        return tuple(rollout_ends)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
         try:
@@ -179,7 +178,7 @@ class Follow:
         )
 
     def _parents(self, landed: Sequence[LandedApplication]) -> list[tuple[str, str]]:
-        """Return the parents of the Applications that were written (app of apps),
+        """Return the parents of the written Applications (app of apps),
         if they are to be refreshed.
         """
         if not self._given.refresh_parents:
@@ -195,23 +194,23 @@ class Follow:
     def _follow_requests(
         self,
         landed: Sequence[LandedApplication],
-        there: Sequence[LandedApplication],
+        arrived: Sequence[LandedApplication],
         written: Sequence[LandedApplication],
     ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts."""
         requested = [item for item in landed if item.request]
-        # the wait itself refreshes the Applications that it waits for
+        # the wait itself refreshes the Applications it waits for
         if self._given.refresh and (requested or self._given.refresh_parents):
             self._guarded(lambda: self._refresh(written), "warning")
         end = time.monotonic() + self._given.wait_timeout
         merged, unmerged = _once_merged(requested, self._forge, end, self._argo.log)
         for error in unmerged:
             self._tell(error, "error")
-        awaited = [item for item in (*there, *merged) if self._follows(item)]
+        awaited = [item for item in (*arrived, *merged) if self._follows(item)]
         for item in landed:
-            if item not in there and not item.request:
+            if item not in arrived and not item.request:
                 head = next(decision.head for decision in item.decisions if decision.head)
-                self._untold(item, f"nothing is rolled out until {head} is merged")
+                self._untold(item, f"nothing rolls out until {head} is merged")
         if awaited:
             self._guarded(lambda: self._follow_rollouts(awaited), "error")
         self._end_unmerged(requested, merged)
@@ -221,7 +220,7 @@ class Follow:
         requested: Iterable[LandedApplication],
         merged: Iterable[LandedApplication],
     ) -> None:
-        """Let the rollout of an Application fail if only a part of it has landed."""
+        """Mark an Application's rollout as failed if only a part of it has landed."""
         there_now = {(item.application.key, item.repo) for item in merged}
         for item in requested:
             key = item.application.key
@@ -229,7 +228,7 @@ class Follow:
                 self._ends[key] = RolloutEnd(key, "failed", "its pull request is not merged")
 
     def _follows(self, landed: LandedApplication) -> bool:
-        """Tell whether a source of the Application is from the repository that was written."""
+        """Return whether the Application has a source in the repository that was written."""
         url = normal_url(landed.repo)
         if not landed.commit or any(
             normal_url(source.repo) == url for source in landed.application.sources
@@ -239,8 +238,8 @@ class Follow:
         return False
 
     def _untold(self, landed: LandedApplication, why: str) -> None:
-        hint = "wait for what deploys it: image-update wait APP --revision SHA"
-        self._problems.append(warning(landed.application.key, f"not waited for: {why}", hint))
+        hint = "wait for the Application that deploys it: image-update wait APP --revision SHA"
+        self._problems.append(warning(landed.application.key, f"not waiting for it: {why}", hint))
 
     def _watched(
         self,
@@ -273,7 +272,7 @@ class Follow:
             if error := errors.get(key):
                 self._problems.append(Problem(error.saying(bare(error, key)), application=key))
             elif row.state in ROLLED_OUT:
-                # nobody knows yet how that ends, so a deployment stays in progress
+                # the outcome of a paused rollout is unknown, so its deployment stays in progress
                 if row.state != "paused":
                     self._ends[key] = RolloutEnd(key, "healthy", row.because)
                 if row.warning:
@@ -289,21 +288,21 @@ class Follow:
                     self._problems.append(not_undone(key, _why_not_undone(row)))
         bad = sum(row.state not in ROLLED_OUT for row in rows)
         if bad and len(rows) > 1:
-            self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
+            self._argo.log("error", f"{bad} of {len(rows)} Applications did not roll out")
 
     def _way_out(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
-        """Return what to do about a failed rollout: its page, and the command to go back."""
+        """Return the hint for a failed rollout: its page, and the command to roll back."""
         page = self._argo.page(landed[0].application)
-        parts = [row.hint, f"look at {page}" if page else ""]
+        parts = [row.hint, f"see {page}" if page else ""]
         failed = row.begun and row.state in ("failed", "timed-out")
         by_hand = self._settings.on_failure != "rollback"
         if failed and by_hand and all(item.commit for item in landed):
-            parts.append(f"to go back: image-update rollback {row.application} --to previous")
+            parts.append(f"to roll back: image-update rollback {row.application} --to previous")
         return "; ".join(filter(None, parts))
 
     def _judge(self, landed: LandedApplication) -> Judge:
-        """Accept an Application that is synced with the commit or a later one,
-        or with the patched spec without Git.
+        """Accept an Application that is synced to this commit or a later one,
+        or, without Git, to the patched spec.
         """
         if not landed.commit:
             patched = judge_of(lambda _any: True, spec=True)
@@ -313,28 +312,29 @@ class Follow:
         sub = landed.decisions[0].subscription
         return judge_of(
             holding(
-                lambda found: self._descends(sub, landed.repo, found, landed.commit), landed.commit
+                lambda revision: self._descends(sub, landed.repo, revision, landed.commit),
+                landed.commit,
             ),
             landed.repo,
         )
 
 
 def _why_not_undone(row: RolloutState) -> str:
-    """Return why a rollout that did not succeed is not a reason to go back."""
+    """Return why a rollout that did not succeed is not a reason to roll back."""
     if row.begun and row.state == "timed-out":
-        return "cannot tell how the rollout is going: Argo CD has not looked since its sync began"
-    return "no sync of this change has begun and failed"
+        return "the state of the rollout is unknown: Argo CD has not refreshed since the sync began"
+    return "no sync of this change has failed"
 
 
 def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
-    """Accept a rollout only if these images run, too."""
+    """Accept a rollout only if these images are running as well."""
     return lambda item, since, details: expecting(judge(item, since, details), item, images)
 
 
 def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[LandedApplication]]:
     """Return each Application once.
 
-    If something was written in a repository, only that counts there.
+    If something was written to a repository, leave out the items there that were not written.
     """
     return {
         key: [
@@ -352,13 +352,12 @@ def _once_merged(
     end: float,
     log: Log,
 ) -> tuple[list[LandedApplication], list[TaskError]]:
-    """Return what landed once its pull requests are merged,
-    and the reasons why others were not merged.
+    """Wait for pull requests to be merged. Return what landed, and why others were not merged.
 
     Argo CD then sees the merge commit.
     """
     ends: dict[tuple[str, str], Proposed | TaskError] = {}
-    found: list[LandedApplication] = []
+    merged: list[LandedApplication] = []
     for item in landed:
         key = item.repo, item.request
         if key not in ends:
@@ -368,8 +367,8 @@ def _once_merged(
                 ends[key] = error
         request = ends[key]
         if not isinstance(request, TaskError):
-            found.append(replace(item, commit=request.merge_commit or item.commit, request=""))
-    return found, [task_error for task_error in ends.values() if isinstance(task_error, TaskError)]
+            merged.append(replace(item, commit=request.merge_commit or item.commit, request=""))
+    return merged, [task_error for task_error in ends.values() if isinstance(task_error, TaskError)]
 
 
 def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
@@ -386,13 +385,13 @@ def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
             if request.state == "merged":
                 return request
             if request.state == "closed":
-                hint = "reopen it, or let a newer build open another"
+                hint = "reopen it, or have a newer build open another one"
                 raise RolloutError(f"{request.url} was closed without being merged", hint=hint)
             if time.monotonic() >= end:
-                hint = "merge it, or give a longer --wait-timeout"
+                hint = "merge it, or pass a longer --wait-timeout"
                 raise RolloutError(f"{request.url} is not merged yet", hint=hint)
             if not told:
-                log("info", f"waiting until {request.url} is merged")
+                log("info", f"waiting for {request.url} to be merged")
                 told = True
         shutdown.check()
         shutdown.sleep(min(pause, max(end - time.monotonic(), 0.1)))
@@ -406,14 +405,14 @@ def updated_event(
 ) -> dict[str, Any]:
     """Return the Event that lists an Application's changed images. `now` is in seconds since 1970.
 
-    Reason, type and annotations are AIU's, with the images counted from 0. The Event is in the
-    Application's namespace, because its owner looks there and Kubernetes allows no other.
+    Reason, type, and annotations are the same as AIU's, with images counted from 0. The Event is in
+    the Application's namespace: its owner looks there, and Kubernetes does not allow another one.
     """
     name = str(metadata.get("name", ""))
     namespace = str(metadata.get("namespace", ""))
-    # whole seconds, like `metav1.Time`
+    # in whole seconds, like `metav1.Time`
     time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # unique by time, like the names that Kubernetes' own components use
+    # unique by time, as in the names that Kubernetes components generate
     tail = f".{round(now * 1e9):x}"
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):

@@ -1,7 +1,7 @@
-"""What follows when something has landed: deployments are shown, rollouts are waited for,
-failed ones are undone.
+"""Follows up on what has landed: shows deployments, waits for rollouts,
+and undoes failed ones.
 
-A plan lands nothing; with `--comment`, it is written on the pull request.
+A plan does not land anything. With `--comment`, it is posted on the pull request.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from task.text import one_line, shortened, without_logins
 from task.timestamps import epoch_seconds, of_unix
 
 BY = "image-update --on-failure rollback"
-LONGEST_CAUSE = 300  # characters of the cause that a hold quotes
-# What a report says of an Application after its rollback, followed by the cause.
+LONGEST_CAUSE = 300  # characters of a cause that a hold quotes
+# What a report says about an Application after its rollback, before the cause.
 _AGAIN: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
     "late": "the Application is not healthy again yet",
-    "failed": "the Application is not healthy again",
-    "unknown": "cannot tell whether the Application is healthy again",
+    "failed": "the Application did not become healthy again",
+    "unknown": "it is unknown whether the Application is healthy again",
 }
 MARK = "image-update-plan"
 
 
 def follow_up(delivered: Delivered, world: World) -> Ended:
-    """Show deployments, refresh Argo CD and wait.
+    """Show deployments, refresh Argo CD, and wait.
 
-    Restore what was there before failed rollouts, if the job says so.
+    If the job says so, roll back updates whose rollouts failed.
     """
     job = delivered.job
     landed = delivered.outcome.landed
@@ -50,7 +50,7 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     shown = (
         ShownDeployments(source, job, world, (*seen.everyone, *seen.outside)) if source else None
     )
-    if shown and source and source.waits:
+    if shown and source and source.waits_for_rollouts:
         shown.begin(landed)
     followed = world.follow(landed)
     problems = followed.problems
@@ -67,8 +67,8 @@ def undo(
     delivered: Delivered,
     world: World,
 ) -> tuple[Outcome, tuple[Problem, ...]]:
-    """Restore what was there before these failed rollouts,
-    unless Git has changed since this run wrote it.
+    """Roll back the updates whose rollouts failed,
+    unless Git has changed since this run wrote them.
 
     The problems also say whether the Applications are healthy again.
     """
@@ -88,7 +88,7 @@ def undo(
         for decision in done.decisions
         if decision.verdict == "update"
     }
-    # Another commit says only that a version has failed which Git has replaced meanwhile.
+    # Other commits only record the failure of a version that has since been replaced in Git.
     commits = tuple(
         replace(commit, rollback=any(app in back for app in commit.applications))
         for commit in done.commits
@@ -108,13 +108,12 @@ def asks_to_undo(
     """Return an ask for each failed update that can be undone,
     and a warning with the reason for each that cannot.
 
-    `asks` are those of the run. `by_hand` decides about each on what Git says by then, as for any
-    rollback.
+    `asks` are the run's asks. As for any rollback, `by_hand` decides about each from what Git says
+    then.
     """
-    # A decision holds the subscription as the repository's config wants it, the ask has the one
-    # before.
+    # The repository's config is applied to a decision's subscription, but not to an ask's.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
-    found = []
+    undoing = []
     problems = []
     for failure in failures:
         updates = [
@@ -122,7 +121,7 @@ def asks_to_undo(
         ]
         if not updates:
             problems.append(
-                not_undone(failure.landed[0].application.key, "this run wrote nothing there")
+                not_undone(failure.landed[0].application.key, "this run did not update it")
             )
         for decision in updates:
             sub = decision.subscription
@@ -132,7 +131,7 @@ def asks_to_undo(
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
             hold = Hold(f"the rollout of {decision.candidate.version} failed: {cause}", BY, now)
             intent = Intent("undo", hold, whole=False, undone=decision)
-            found.append(
+            undoing.append(
                 Ask(
                     sub,
                     (),
@@ -140,27 +139,27 @@ def asks_to_undo(
                     siblings.get(sub.identity, ()),
                 )
             )
-    return found, problems
+    return undoing, problems
 
 
 def _never(decision: Decision) -> str:
-    """Return why an update can never be undone, whatever Git says now; "" if it can."""
+    """Return why an update cannot be undone, whatever Git says now, or "" if it can."""
     sub = decision.subscription
     before = decision.current
     if sub.method == "argocd":
-        return "it was not written to Git (write-back-method argocd): use argocd app rollback"
+        return "it is not in Git (write-back-method: argocd); use argocd app rollback"
     if decision.head != decision.branch and not sub.pull_request:
-        return f"it is on the branch {decision.head}, and {decision.branch} never had it"
+        return f"it is on the branch {decision.head}, but {decision.branch} never had it"
     if not before.version:
-        return "there was no version before it"
+        return "there is no previous version"
     was = live_image(before.name) if before.name else None
     if was and was.identity != sub.entry.image.identity:
-        return f"the previous image was a different one, {before.name}"
+        return f"the previous image has another name, {before.name}"
     return ""
 
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
-    """Return the job for these asks: a rollback, which does not name the build's source commit."""
+    """Return the job for these asks: a rollback without the build's source commit."""
     kept = [
         trailer
         for trailer in job.wording.trailers
@@ -177,9 +176,9 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
 
 
 def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
-    """Return a line for each update that was undone, or was not. A failure is an error.
+    """Return a line for each update, whether it was undone or not. A failure is an error.
 
-    Its exit code is that of the failed rollout, which made the rollback necessary.
+    The exit code is that of the failed rollout, which made the rollback necessary.
     """
     ends = {rollout_end.application: rollout_end for rollout_end in recoveries}
     proposed = {
@@ -188,15 +187,15 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
         if commit.pull_request
         for app in commit.applications
     }
-    found = []
+    problems = []
     for decision in undone.decisions:
         app = decision.subscription.application.key
         verdict = decision.judged
         if decision.unchecked:
             message = f"{decision.candidate.reference}: {decision.unchecked.message}"
-            found.append(Problem(replace(decision.unchecked, message=message), application=app))
+            problems.append(Problem(replace(decision.unchecked, message=message), application=app))
         if verdict.verdict == "update":
-            found.append(
+            problems.append(
                 _told_of_rollback(
                     decision,
                     proposed.get(app),
@@ -205,19 +204,19 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
             )
         elif verdict.verdict == "error":
             trouble = replace(verdict.trouble, message=f"not rolled back: {verdict.because}")
-            found.append(Problem(trouble, application=app))
+            problems.append(Problem(trouble, application=app))
         else:
             name = decision.subscription.entry.image.name
-            found.append(not_undone(app, f"{name}: {verdict.because}"))
-    return found
+            problems.append(not_undone(app, f"{name}: {verdict.because}"))
+    return problems
 
 
 def _told_of_rollback(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
-    """Return the line for an image that was rolled back, or that a request rolls back."""
+    """Return the line for an image that was rolled back, or that a request will roll back."""
     app = decision.subscription.application.key
     name = decision.subscription.entry.image.name
     version = decision.candidate.version
-    hint = f"once the cause is repaired: image-update release {app}"
+    hint = f"once the cause is fixed: image-update release {app}"
     if request:
         return warning(app, f"{request} rolls {name} back to {version}", hint)
     because = f"rolled back: {name} is held at {version}"
@@ -231,11 +230,11 @@ def _told_of_rollback(decision: Decision, request: str | None, end: RolloutEnd |
 
 
 def not_undone(app: str, why: str) -> Problem:
-    """Return the warning that an update stays although its rollout failed."""
+    """Return the warning that an update was kept although its rollout failed."""
     return warning(
         app,
         f"not rolled back: {why}",
-        f"go back by hand: image-update rollback {app} --to previous",
+        f"roll back by hand: image-update rollback {app} --to previous",
     )
 
 
@@ -245,12 +244,10 @@ def warning(app: str, message: str, hint: str) -> Problem:
 
 
 def commented(report: Report, job: Job, world: World) -> Report:
-    """Write the plan, or what `check` found, as a comment.
+    """Post the plan, or the result of `check`, as a comment.
 
-    Return the report, with a warning if the comment could not be written.
-
-    It is not an error, because the report itself is right, and the pipeline of a fork must not
-    write comments.
+    Return the report, with a warning if the comment could not be posted. That is not an error,
+    because the report itself is correct, and a fork's pipeline may not post comments.
     """
     if job.comment is None:
         return report
@@ -269,5 +266,5 @@ def commented(report: Report, job: Job, world: World) -> Report:
         message = f"could not post the {what} as a comment: {error.message}"
         problem = Problem(error.saying(message).as_warning())
         return replace(report, problems=(*report.problems, problem))
-    world.log("info", f"the {what} is in a comment: {page}")
+    world.log("info", f"posted the {what} as a comment: {page}")
     return report

@@ -1,6 +1,6 @@
-"""Waits for Argo CD, with the loop of `argocd.rollouts` and the rules of `argocd.rollout`.
+"""Waits for Argo CD, with the loop in `argocd.rollouts` and the rules in `argocd.rollout`.
 
-Progress is a live table on a terminal, one line per change in a log, and a sentence at the end.
+Progress is shown in a live table on a terminal, or in a log with one line per change.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from task.text import and_more, printable
 from task.urls import normal_url
 
 _FULL = 40  # characters of a commit id
-_AGAIN = 15.0  # seconds before an unanswered question is repeated
-# (subscription, repository, revision, commit) → how they relate: "newer" contains it, "" is unknown
+_AGAIN = 15.0  # seconds before an unanswered question is asked again
+# (subscription, repository, revision, commit) → how they relate: "newer" contains the commit, "" is
+# unknown
 Descends = Callable[[Subscription | None, str, str, str], str]
 _TOLD = ("newer", "same", "older", "unrelated")
-# The mark and the style of each state, and its rank if there is no room for all Applications.
+# Each state's mark, style, and rank. The rank matters if there is no room for all Applications.
 MARKS = {
     "failed": ("!!", "red", 0),
     "timed-out": ("!!", "red", 0),
@@ -56,8 +57,9 @@ def watch(
     *,
     refresh: bool = True,
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-    """Wait for all of them with progress, and return how each ended,
-    and the errors about unknown ends.
+    """Wait for all Applications and show progress.
+
+    Return how each rollout ended, and the errors of those whose end is unknown.
     """
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
@@ -67,15 +69,13 @@ def watch(
 
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
-    """Return a judge that accepts these revisions in the sources
-    of one repository ("" means any).
-    """
+    """Return a judge that accepts these revisions in sources from one repository ("" means any)."""
     ours = partial(same, repository)
     return lambda item, since, details: judge(item, Wanted(accepts, since, ours, spec), details)
 
 
 def same(repository: str, other: str) -> bool:
-    """Tell whether two URLs are for the same repository; "" means any."""
+    """Return whether two URLs are for the same repository. "" matches any."""
     return not repository or normal_url(other) == normal_url(repository)
 
 
@@ -87,40 +87,40 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 
 
 def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
-    """Tell whether a revision contains a commit: it is that commit,
-    or a later one ("newer") as `asked` says.
+    """Return a function that returns whether a revision contains a commit:
+    it is that commit, or `asked` says that it is later ("newer").
 
-    If the answer is unknown now, the question is repeated after a while.
+    If the answer is unknown, the question is asked again after a while.
     """
-    known: dict[str, bool] = {}
+    settled: dict[str, bool] = {}
     pauses: dict[str, float] = {}
 
     def holds(revision: str) -> bool:
         if accepts(commit, revision):
             return True
-        if revision in known or not revision or monotonic() < pauses.get(revision, 0.0):
-            return known.get(revision, False)
+        if revision in settled or not revision or monotonic() < pauses.get(revision, 0.0):
+            return settled.get(revision, False)
         said = asked(revision)
         if said in _TOLD:
-            known[revision] = said in ("newer", "same")
+            settled[revision] = said in ("newer", "same")
         else:
             pauses[revision] = monotonic() + _AGAIN
-        return known.get(revision, False)
+        return settled.get(revision, False)
 
     return holds
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
     """Combine judges: return the first result that is not rolled out,
-    else one that is not sure or paused.
+    else one that is unsure or paused.
     """
     if len(judges) == 1:
         return judges[0]
 
     def judged(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
-        found = [judge(item, since, details) for judge in judges]
+        rollouts = [judge(item, since, details) for judge in judges]
         return max(
-            found,
+            rollouts,
             key=lambda rollout: (
                 rollout.state not in ROLLED_OUT,
                 not rollout.sure,
@@ -131,9 +131,9 @@ def all_of(judges: Sequence[Judge]) -> Judge:
     return judged
 
 
-def accepts(revision: str, found: str) -> bool:
-    """Tell whether a revision is the wanted one, which may be abbreviated."""
-    return found == revision or (len(revision) < _FULL and found.startswith(revision))
+def accepts(revision: str, other: str) -> bool:
+    """Return whether the other revision is the wanted one, which may be abbreviated."""
+    return other == revision or (len(revision) < _FULL and other.startswith(revision))
 
 
 def rollout_error(
@@ -142,7 +142,7 @@ def rollout_error(
 ) -> TaskError | None:
     """Return the error for rollouts that did not succeed, or None.
 
-    An error of the API comes first.
+    API errors come first.
     """
     if errors:
         return min(errors.values(), key=lambda error: PRECEDENCE.index(error.exit))
@@ -160,10 +160,10 @@ def display(
     environ: Mapping[str, str],
     limit: float,
 ) -> Iterator[Callable[[Sight], None]]:
-    """Show the sights as they come. The log of a CI job gets a line for each change.
+    """Show each sight. In a CI job, log one line per change.
 
-    A failure is not logged as an error here, because the command's own error repeats it at the end,
-    with what to do.
+    A failure is not logged as an error here, because the command's error repeats it at the end,
+    with a hint.
     """
 
     def tell(sight: Sight) -> None:
@@ -197,10 +197,9 @@ def picture(
     limit: float,
     size: ConsoleDimensions,
 ) -> RenderableType:
-    """Draw all Applications at `seconds` of at most `limit`, one line each,
-    cut at the terminal's width.
+    """Draw one line per Application, cut to the terminal's width, after `seconds` of `limit`.
 
-    If they need more than the height, failed ones come first, then open ones.
+    If they do not all fit the height, failed ones come first, then those still in progress.
     """
     most = max(size.height, 4) - 2
     shown = (
@@ -233,7 +232,7 @@ def picture(
 
 
 def line(row: RolloutState) -> str:
-    """Return one change as a line for the log."""
+    """Return the log line for one change."""
     hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
     return (
         f"{printable(row.application)}: {row.state} after {_minutes(row.seconds)}:"
@@ -242,7 +241,7 @@ def line(row: RolloutState) -> str:
 
 
 def told(row: RolloutState) -> str:
-    """Return what happened to an Application that is not rolled out."""
+    """Return what happened to an Application that did not roll out."""
     late = (
         f"not synced and healthy after {_minutes(row.seconds)}: "
         if row.state == "timed-out"
@@ -252,15 +251,15 @@ def told(row: RolloutState) -> str:
 
 
 def summary(rows: Sequence[RolloutState]) -> str:
-    """Return what is wrong in one sentence.
+    """Return a sentence about the failures.
 
-    If several are not rolled out, it has only their names.
+    If several Applications did not roll out, it only lists their names.
     """
     bad = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
         return f"{printable(bad[0].application)}: {told(bad[0])}"
     names = and_more([printable(row.application) for row in bad])
-    return f"{len(bad)} of {len(rows)} Applications are not rolled out: {names}"
+    return f"{len(bad)} of {len(rows)} Applications did not roll out: {names}"
 
 
 def _minutes(seconds: float) -> str:

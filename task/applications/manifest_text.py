@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from task.applicationsets import load_all
 from task.errors import Exit, Malformed, Trouble
 from task.model import Found
 from task.text import FEW
@@ -134,6 +133,9 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
     In an Application, every scalar is a string. In an ApplicationSet, what a template makes of 1.10
     depends on its type.
     """
+    # Imported late: few runs meet an ApplicationSet, and its templates take long to import.
+    from task.applicationsets import load_all  # noqa: PLC0415
+
     try:
         typed = list(_items(load_all(document.text)[document.number], where))
     except Malformed as error:

@@ -11,8 +11,9 @@ from typing import Any
 from task.applicationsets.sprig_data import DATA_FUNCTIONS, ELSEWHERE
 from task.applicationsets.sprig_text import TEXT_FUNCTIONS
 from task.errors import Malformed
-from task.templates.go_template import STEPS, FailedTemplate, Language, parse
 from task.templates.go_template.functions import BUILTINS
+from task.templates.go_template.template import STEPS, Language, parse
+from task.templates.go_template.values import FailedTemplate
 
 FUNCTIONS = {
     **BUILTINS,

@@ -20,18 +20,10 @@ from task.argocd.application_store import ApplicationApi
 from task.argocd.owners import set_of
 from task.argocd.rollout import Details, Rollout, Wants
 from task.errors import AbsentError, SourceDownError, SourceError, TaskError
-from task.http import Limits
 from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
-# short, because the API is asked again anyway
-LIMITS = Limits(
-    connect=5.0,
-    silence=15.0,
-    total=30.0,
-    tries=1,
-)
 _GRACE = 5.0  # seconds after the limit in which a look still begins
 _SLOWER = 3  # how much longer to wait for what is slow to pass
 Log = Callable[[str, str], object]

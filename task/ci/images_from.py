@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from task.ci.events.event import Events
 from task.ci.events.forms import KNOWN as KNOWN_EVENTS
-from task.ci.events.forms import LARGEST, Events, events_in
+from task.ci.events.forms import LARGEST, events_in
 from task.ci.images import KNOWN as KNOWN_BUILDERS
 from task.ci.images import Built, built
 from task.errors import Malformed, UsageError

@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
-from task.ci.events.forms import Events
+from task.ci.events.event import Events
 from task.ci.images import TAG, event_images, with_built
-from task.ci.images_from import STDIN, ImagesFrom, read_images_from
 from task.ci.variables import actor_of, build_of, origin_of, request_event
 from task.ci_systems import Origin
 from task.command_kinds import kind_of
-from task.commands.promotion import check_promotion
 from task.deciding.job import (
     DeployedSource,
     Intent,
@@ -43,6 +42,9 @@ from task.templates.commit_message import Trailer, build_trailers, check_templat
 from task.text import one_line
 from task.urls import without_login
 
+if TYPE_CHECKING:
+    from task.ci.images_from import ImagesFrom
+
 
 @dataclass(frozen=True)
 class GivenImages:
@@ -61,6 +63,9 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
     """Return the images from the options and from the `--images-from` files."""
     if not given.images_from:
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
+    # for this option only, because it knows the events of fifteen registries
+    from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
+
     if STDIN in given.images_from and STDIN in applications:
         raise UsageError(
             "--images-from - and --applications - both read stdin",
@@ -272,7 +277,7 @@ def _deployed(
         commit=commit,
         ref=ref,
         is_tag=is_tag,
-        waits=settings.rollout.wait,
+        waits_for_rollouts=settings.rollout.wait,
     )
 
 
@@ -317,6 +322,8 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
     """
     if settings.command != "promote":
         return None
+    from task.commands.promotion import check_promotion  # noqa: PLC0415 - for this command only
+
     given = settings.promote
     found = Promotion(
         sources=given.promote_from,

@@ -12,15 +12,12 @@ from dataclasses import replace
 
 from task import shutdown
 from task.after.follow_up import commented, follow_up
-from task.ci.events.forms import Events
+from task.ci.events.event import Events
 from task.ci.publish import check_places, mask, publish
 from task.ci.variables import origin_of
 from task.cli.call import Call, strange_variables
 from task.cli.job import GivenImages, given_images, job_of
 from task.command_kinds import kind_of
-from task.commands.events import match_events
-from task.commands.promotion import match_promotion
-from task.commands.scan import match_newest
 from task.deciding.job import Job
 from task.errors import Exit, UsageError
 from task.model import Problem, Report
@@ -34,12 +31,25 @@ from task.text import FEW, and_more, counted
 from task.urls import without_login
 from task.wiring.world import RealWorld
 
-MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
-
 
 def match_of(job: Job) -> Match:
-    """Return the function that finds the job's candidates."""
-    return match_events if job.events else MATCHES.get(job.command, match_images)
+    """Return the function that finds the job's candidates.
+
+    Each one is imported when it is needed, because nearly all runs have images.
+    """
+    if job.events:
+        from task.commands.events import match_events  # noqa: PLC0415
+
+        return match_events
+    if job.command == "scan":
+        from task.commands.scan import match_newest  # noqa: PLC0415
+
+        return match_newest
+    if job.command == "promote":
+        from task.commands.promotion import match_promotion  # noqa: PLC0415
+
+        return match_promotion
+    return match_images
 
 
 def run(settings: Settings, call: Call) -> int:

@@ -1,1 +1,1 @@
-"""What the other commands ask for, next to the event of a build."""
+"""The other commands: `scan`, `promote`, `status`, `check`, and `lint --from-image-updater`."""

@@ -1,5 +1,5 @@
-"""Reads what Git says on each branch that Applications write to,
-in several repositories at the same time.
+"""Reads each branch that Applications write to,
+from several repositories at the same time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def read_branches(
     read: Callable[[Batch], R],
     failed: Callable[[Sequence[Ask], TaskError, str], R],
 ) -> list[R]:
-    """Return what `read` makes of each branch, and what `failed` makes of an error.
+    """Return the result of `read` for each branch, or of `failed` for an error.
 
-    `failed` gets the base branch as well, or "" if the whole repository cannot be read.
+    `failed` also gets the base branch, or "" if the whole repository cannot be read.
     """
 
     def of_repository(asks: Sequence[Ask]) -> list[R]:
@@ -35,18 +35,18 @@ def read_branches(
             repository = world.repository(first.repo, first)
         except TaskError as error:
             return [failed(asks, error, "")]
-        found = []
+        results = []
         try:
             for base, members in by_branch(repository, asks).items():
                 try:
-                    found.append(read(Batch(repository, base, tuple(members))))
-                except TaskError as error:  # a branch that is missing hides no other
-                    found.append(failed(members, error, base))
+                    results.append(read(Batch(repository, base, tuple(members))))
+                except TaskError as error:  # one missing branch does not hide the others
+                    results.append(failed(members, error, base))
         except TaskError as error:
-            found.append(failed(asks, error, ""))
+            results.append(failed(asks, error, ""))
         finally:
             repository.close()
-        return found
+        return results
 
     groups = by_login(by_repository(matched, job), world)
     return list(chain.from_iterable(in_threads(of_repository, groups, AT_ONCE)))

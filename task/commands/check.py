@@ -1,8 +1,8 @@
 """`check`: judges every change of a tracked version between two commits, as `run` would.
 
-It writes nothing, neither the repository nor its memory. Steps: what the change touches → the
-Applications of both sides → the entries whose version or name differs → the base's config and
-memory → what registries and proofs say → a decision for each.
+It does not write to the repository or its memory. Steps: the files the change touches → the
+Applications on both sides → the entries whose version or name differs → the base's config and
+memory → the answers of registries, and proofs → a decision for each entry.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from task.deciding.judged_changes import (
     Touched,
     Version,
     asks_of,
-    facts_needed,
+    facts_needed_by_version,
     governed_pair,
     judged,
     left_behind,
@@ -38,7 +38,7 @@ from task.deciding.judged_changes import (
 from task.deciding.state_changes import state_changes
 from task.deciding.target import target_places
 from task.deciding.verify import LastChecks, verified
-from task.deciding.weigh import Facts, combined
+from task.deciding.weigh import Facts, as_questions
 from task.errors import SourceError, TargetError, TaskError, Trouble
 from task.landing.before_deciding import CONFIG, answers_to, govern_asks, with_missing
 from task.landing.overridden import overridden
@@ -64,7 +64,7 @@ from task.repository_config.config import RepositoryConfig
 from task.repository_config.reading import config_in
 from task.text import counted
 
-# No Application, state, config or target has such a name.
+# No Application, state, config, or target has such a suffix.
 _NEVER = frozenset(
     (
         ".adoc", ".bat", ".c", ".cc", ".cpp", ".cs", ".css", ".csv", ".gif", ".go", ".h", ".html",
@@ -76,16 +76,16 @@ _NEVER = frozenset(
 
 
 def may_matter(path: str) -> bool:
-    """Tell whether a changed path can be a target, an Application's manifest, a state or a config.
+    """Return whether a path can be a target, an Application's manifest, a state, or a config.
 
-    A link or a submodule has no suffix, so it can.
+    Links and submodules can, because they have no suffix.
     """
     return posixpath.splitext(path)[1].lower() not in _NEVER
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What the change does to tracked entries."""
+    """The tracked entries that the change affects."""
 
     sides: Sides
     touched: tuple[Touched, ...]
@@ -93,7 +93,7 @@ class Looked:
 
 
 def check(job: Job, world: World, compared: Compared) -> Report:
-    """Judge what the change does to tracked versions, and return the report."""
+    """Judge how the change affects tracked versions, and return the report."""
     began = world.now()
     change = world.change(compared)
     paths = [path for path in change.paths if may_matter(path)]
@@ -110,7 +110,7 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     before = _side_seen(change, "base", job, world)
     after = _side_seen(change, "merged", job, world)
     problems = (*after.problems, *_about_names(after.seen, job))
-    found = world.now()
+    read_at = world.now()
     entries = _tracked_entries(change, before, after)
     looked = _look_at_both_sides(change, entries, job)
     problems += _without_entries(entries[1], after.seen, change)
@@ -126,12 +126,12 @@ def check(job: Job, world: World, compared: Compared) -> Report:
         decisions,
         (*problems, *told),
         change.commits,
-        _timings(job, began, found, world),
+        _timings(job, began, read_at, world),
     )
 
 
-def _timings(job: Job, began: float, found: float, world: World) -> Timings:
-    return Timings(job.terms.now, found - began, world.now() - found, 0.0)
+def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
+    return Timings(job.terms.now, read_at - began, world.now() - read_at, 0.0)
 
 
 def _tell_nothing(change: ChangeToJudge, world: World) -> None:
@@ -141,31 +141,31 @@ def _tell_nothing(change: ChangeToJudge, world: World) -> None:
 
 @dataclass(frozen=True)
 class SideSeen:
-    """The Applications of one side."""
+    """The Applications on one side."""
 
     seen: Seen
     problems: tuple[Problem, ...]
 
 
 def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
-    """Return the Applications of a side. The base may lack a folder that the change adds."""
+    """Return the Applications on a side. The base may lack a folder that the change adds."""
     manifests: Iterable[Found] = ()
     try:
         manifests = list(change.applications(side))
     except SourceError:
         if side == "merged":
             raise
-    found = discovered(manifests, job.scope, world.locate)
-    subscribed = subscriptions_of(found, job.scope, ())
-    seen = Seen(subscribed, found.applications, (), found.outside)
-    return SideSeen(seen, found.problems)
+    discovery = discovered(manifests, job.scope, world.locate)
+    subscribed = subscriptions_of(discovery, job.scope, ())
+    seen = Seen(subscribed, discovery.applications, (), discovery.outside)
+    return SideSeen(seen, discovery.problems)
 
 
 def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
     narrow = job.scope.narrow
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
-    narrowing = "--namespace, --project or --selector"
+    narrowing = "--namespace, --project, or --selector"
     return unknown_names(
         narrow.names,
         seen.everyone,
@@ -180,7 +180,7 @@ def _tracked_entries(
     before: SideSeen,
     after: SideSeen,
 ) -> tuple[list[Pair], list[Subscription]]:
-    """Return the tracked entries of this repository and branch: paired, and all of both sides."""
+    """Return the tracked entries in this repository and branch: as pairs, and all of them."""
     sides = [_entries_written_here(side.seen, change) for side in (before, after)]
     return paired(*sides), [*sides[0], *sides[1]]
 
@@ -190,14 +190,14 @@ def _without_entries(
     seen: Seen,
     change: ChangeToJudge,
 ) -> tuple[Problem, ...]:
-    """Return a warning if nothing can be judged, because all is green then."""
+    """Return a warning if nothing can be judged, because the check then always passes."""
     if entries:
         return ()
     if _all_of(seen):
-        message = f"no Application that was read writes to {change.repo} on {change.branch}"
-        hint = "check --applications, and the repository's URL in the Applications"
+        message = f"none of the Applications write to {change.repo} on {change.branch}"
+        hint = "check --applications, and the repository URL in the Applications"
     else:
-        message = f"no Application with an image-list was read ({seen.considered} looked at)"
+        message = f"no Application with an image-list was found ({seen.considered} considered)"
         hint = "check --applications: without Applications, every change passes"
     return (Problem(Trouble.warning("source", message, hint)),)
 
@@ -209,15 +209,15 @@ def _all_of(seen: Seen) -> list[Subscription]:
 def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscription]:
     """Return the entries that are written in this repository and branch.
 
-    What runs does not matter here, so it is left out: only both commits are compared.
+    Only the two commits are compared, so running images are left out.
     """
-    found = []
+    entries = []
     for sub in _all_of(seen):
         base = (sub.base or change.default).removeprefix("refs/heads/")
         base = change.default if base == "HEAD" else base
         if sub.method == "git" and base == change.branch and change.concerns(sub.repo):
-            found.append(replace(sub, application=replace(sub.application, live=())))
-    return found
+            entries.append(replace(sub, application=replace(sub.application, live=())))
+    return entries
 
 
 def _look_at_both_sides(
@@ -225,7 +225,7 @@ def _look_at_both_sides(
     entries: tuple[Sequence[Pair], Sequence[Subscription]],
     job: Job,
 ) -> Looked:
-    """Read both sides, and return which entries the change touches."""
+    """Read both sides, and return the entries that the change touches."""
     pairs, subs = entries
     states = [Place(path) for path in change.paths if is_state_path(path)]
     states += [Place(state_path(sub)) for sub in subs]
@@ -236,12 +236,12 @@ def _look_at_both_sides(
         merged=_read(change, "merged", wanted, urls, subs, job),
         paths=frozenset(change.paths),
     )
-    found = [one for pair in pairs if (one := touched_entry(pair, sides, job.terms))]
-    found += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
+    looked = [one for pair in pairs if (one := touched_entry(pair, sides, job.terms))]
+    looked += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
     return Looked(
         sides,
-        tuple(one for one in found if isinstance(one, Touched)),
-        tuple(one for one in found if isinstance(one, NotJudged)),
+        tuple(one for one in looked if isinstance(one, Touched)),
+        tuple(one for one in looked if isinstance(one, NotJudged)),
     )
 
 
@@ -267,7 +267,7 @@ def _of_states(
 
 
 def _of_config(sides: Sides) -> tuple[Problem, ...]:
-    """Return a warning about a changed config, or the error of one that cannot be read."""
+    """Return a warning about a changed config, or the error if it cannot be read."""
     if not _changes_config(sides):
         return ()
     place = f"{CONFIG_PATH}:1"
@@ -277,13 +277,13 @@ def _of_config(sides: Sides) -> tuple[Problem, ...]:
         return (Problem(error.trouble, place=place),)
     if CONFIG_PATH not in sides.paths:
         return ()
-    message = f"the change alters {CONFIG_PATH}, whose new rules count once it is merged"
-    hint = "look at the rules first: this check follows those of the base"
+    message = f"the change alters {CONFIG_PATH}; the new rules apply once it is merged"
+    hint = "review the new rules first: this check uses the base's rules"
     return (Problem(Trouble.warning("not-permitted", message, hint), place=place),)
 
 
 def _changes_config(sides: Sides) -> bool:
-    """Tell whether a change touches the config, or a name that is mistaken for it."""
+    """Return whether a change touches the config, or a file that is mistaken for it."""
     return any(place.path in sides.paths for place in CONFIG)
 
 
@@ -292,7 +292,7 @@ def _removed(
     entries: tuple[Sequence[Pair], Sequence[Subscription]],
     after: SideSeen,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each entry that is no longer judged, and the reason."""
+    """Return a warning for each entry that is no longer judged, with the reason."""
     flaws = {
         (subscribed.application.key, flaw.entry.text if flaw.entry else ""): flaw
         for subscribed in after.seen.subscribed
@@ -300,8 +300,8 @@ def _removed(
         if flaw.severity == "error"
     }
     apps = {subscribed.application.key for subscribed in after.seen.subscribed}
-    found = [
-        _not_judged(unjudged.pair.now, str(unjudged.error))
+    problems = [
+        _not_judged(unjudged.pair.effective, str(unjudged.error))
         for unjudged in looked.not_judged
         if not unjudged.broken
     ]
@@ -309,17 +309,17 @@ def _removed(
     last = [one.pair.before for one in looked.touched if one.pair.after is None]
     for sub in gone:
         told = _judged_once_more if sub in last else _not_judged
-        found.append(told(sub, _why_gone(sub, apps, flaws)))
-    new = {pair.now.application.key for pair in entries[0] if pair.before is None}
-    known = _known_applications(entries[0]) - new
-    found += [
-        _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in known
+        problems.append(told(sub, _why_gone(sub, apps, flaws)))
+    new = {pair.effective.application.key for pair in entries[0] if pair.before is None}
+    in_base = _known_applications(entries[0]) - new
+    problems += [
+        _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in in_base
     ]
-    return tuple(found)
+    return tuple(problems)
 
 
 def _known_applications(pairs: Sequence[Pair]) -> set[str]:
-    return {pair.now.application.key for pair in pairs}
+    return {pair.effective.application.key for pair in pairs}
 
 
 def _why_gone(
@@ -329,28 +329,28 @@ def _why_gone(
 ) -> str:
     app = sub.application.key
     if app not in apps:
-        return "the change removes the Application, or what it tracks"
+        return "the change removes the Application or its image-list"
     flaw = flaws.get((app, sub.entry.text)) or next(
         (flaw for (key, _), flaw in flaws.items() if key == app), None
     )
     if flaw:
         return f"the change breaks {flaw.key or 'image-list'}: {flaw.message}"
-    return "the change removes it from image-list, or writes it somewhere else"
+    return "the change removes it from image-list or moves its write-back target"
 
 
 def _not_judged(sub: Subscription, why: str) -> Problem:
     name = sub.entry.alias or sub.entry.image.name
-    return _about_gone(sub, f"{name} is not judged: {why}")
+    return _about_gone(sub, f"{name} is not checked: {why}")
 
 
 def _judged_once_more(sub: Subscription, why: str) -> Problem:
-    """Return the warning about an entry whose version the change alters as well."""
+    """Return the warning about an entry if the change also alters its version."""
     name = sub.entry.alias or sub.entry.image.name
-    return _about_gone(sub, f"{name} is judged by the base's annotations: {why}")
+    return _about_gone(sub, f"{name} is checked against the base's annotations: {why}")
 
 
 def _about_gone(sub: Subscription, message: str) -> Problem:
-    hint = "merge it only if nobody has to judge its versions any more"
+    hint = "merge this only if its versions no longer need to be checked"
     return Problem(Trouble.warning("source", message, hint), application=sub.application.key)
 
 
@@ -358,7 +358,7 @@ def _flaw_problem(app: str, flaw: Flaw) -> Problem:
     return Problem(
         Trouble.warning(
             flaw.rule,
-            f"{flaw.text or flaw.key} is not judged: {flaw.message}",
+            f"{flaw.text or flaw.key} is not checked: {flaw.message}",
             flaw.hint,
         ),
         application=app,
@@ -374,12 +374,12 @@ def _decided(
     job: Job,
     world: World,
 ) -> tuple[list[Decision], list[Problem]]:
-    """Return a decision for each version that the change brings, and the warnings."""
+    """Return a decision for each version that the change writes, and the warnings."""
     branch = looked.sides.base.branch
     broken = [
         replace(
             error_decision(
-                unjudged.pair.now, unjudged.pair.now.entry.image, unjudged.error, branch
+                unjudged.pair.effective, unjudged.pair.effective.entry.image, unjudged.error, branch
             ),
             line=1 if unjudged.error.subject else 0,
         )
@@ -392,21 +392,21 @@ def _decided(
         ones, sides, config = _under_both_configs(change, looked, job)
     except TaskError as error:
         return [*broken, *(_failed_decision(one, error, branch) for one in looked.touched)], []
-    found, failed = _versions(ones, sides, job)
+    brought, failed = _versions(ones, sides, job)
     names = sources_named(change.messages)
-    found, unread = with_sources(found, names, before.subscribed, job, world)
-    judgements = [*failed, *_judged(change, found, Judging(sides, job.terms, config), world)]
+    brought, unread = with_sources(brought, names, before.subscribed, job, world)
+    judgements = [*failed, *_judged(change, brought, Judging(sides, job.terms, config), world)]
     moves = verified(
         [judgement.move for judgement in judgements],
         LastChecks(world.registry, world.prove, world.always_prove),
     )
-    known = [
+    of_both_sides = [
         move.decision
         for move, judgement in zip(moves, judgements, strict=True)
         if judgement.touched.pair.before is not None and judgement.touched.pair.after is not None
     ]
     decided = [move.decision for move in moves]
-    decisions = overridden(sides.merged, decided, known, job.terms)
+    decisions = overridden(sides.merged, decided, of_both_sides, job.terms)
     told = [problem for judgement in judgements for problem in judgement.told]
     placed = [
         _with_its_place(decision, sides, judgement.touched, job)
@@ -416,8 +416,10 @@ def _decided(
 
 
 def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decision:
-    image = touched.pair.now.image_at(touched.new)
-    return replace(error_decision(touched.pair.now, image, error, branch), current=touched.old)
+    image = touched.pair.effective.image_at(touched.new)
+    return replace(
+        error_decision(touched.pair.effective, image, error, branch), current=touched.old
+    )
 
 
 def _with_its_place(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:
@@ -434,9 +436,9 @@ def _under_both_configs(
     looked: Looked,
     job: Job,
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
-    """Return the entries as the base's config wants them now, that of either side.
+    """Apply the base's config to the entries of both sides.
 
-    A base whose config cannot be read is judged by the change's, which repairs it.
+    If the base's config cannot be read, use the one in the change, which repairs it.
     """
     sides = looked.sides
     base = sides.base
@@ -449,8 +451,8 @@ def _under_both_configs(
         files = {path: file for path, file in base.files.items() if path not in repaired}
         base = replace(base, files=files | {at: file for at, file in repaired.items() if file})
     asks = asks_of(looked.touched)
-    found, snapshot, worded = govern_asks(tuple(asks), base, job, change)
-    wanted = list(found)
+    governed, snapshot, worded = govern_asks(tuple(asks), base, job, change)
+    wanted = list(governed)
     ones = []
     for touched in looked.touched:
         number = sum(sub is not None for sub in (touched.pair.after, touched.pair.before))
@@ -464,22 +466,22 @@ def _versions(
     sides: Sides,
     job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
-    """Return the versions that the change brings, and what has no readable memory."""
-    found: list[Version] = []
+    """Return the versions that the change writes, and a failure for each unreadable memory."""
+    brought: list[Version] = []
     failed: list[Judgement] = []
     for touched in ones:
         try:
-            found += versions(touched, sides, job.terms.now)
+            brought += versions(touched, sides, job.terms.now)
         except TaskError as error:
             failed.append(
                 Judgement(touched, Move(_failed_decision(touched, error, sides.base.branch)))
             )
-    return found, failed
+    return brought, failed
 
 
 def _judged(
     change: ChangeToJudge,
-    found: Sequence[Version],
+    brought: Sequence[Version],
     judging: Judging,
     world: World,
 ) -> list[Judgement]:
@@ -501,7 +503,7 @@ def _judged(
         facts=facts,
         refused=frozenset(judging.config.refused),
     )
-    needed = [item for version in found for item in facts_needed(version, judging)]
-    answered = replace(facts, answers=answers_to(combined(needed), world))
+    needed = [item for version in brought for item in facts_needed_by_version(version, judging)]
+    answered = replace(facts, answers=answers_to(as_questions(needed), world))
     judging = replace(judging, facts=answered)
-    return [judged(version, judging) for version in found]
+    return [judged(version, judging) for version in brought]

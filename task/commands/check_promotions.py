@@ -1,6 +1,6 @@
-"""Which versions of a change are promotions, as its message says, and whether the source has them.
+"""Finds the promotions in a change by its commit message, and checks that the source has them.
 
-A message names the source only. What it says has to be true, and proves nothing else.
+A message only names the source. The claim must be true, but it does not prove anything else.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from task.policy.builds import alike
 from task.text import and_more, shortened
 
 TRAILER = "promoted-from:"
-MOST = 500  # sources that a message may name
+MOST = 500  # sources that messages may name
 
 
 def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
-    """Return the Applications that messages name as sources of a promotion."""
-    found: dict[str, None] = {}
+    """Return the Applications that commit messages name as promotion sources."""
+    names: dict[str, None] = {}
     for message in messages:
         last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
         for line in last.split("\n"):
             if line.lower().startswith(TRAILER):
-                found[line.partition(":")[2].strip()] = None
-    return tuple(found)[:MOST]
+                names[line.partition(":")[2].strip()] = None
+    return tuple(names)[:MOST]
 
 
 def with_sources(
@@ -39,9 +39,9 @@ def with_sources(
     job: Job,
     world: World,
 ) -> tuple[list[Version], tuple[Problem, ...]]:
-    """Return the versions, each with the source that it was promoted from, and the warnings.
+    """Return the versions, each with the source it was promoted from, and the warnings.
 
-    A version that a named source tracks, and does not have, is denied.
+    A version is denied if a named source tracks the image but has another version.
     """
     if not (names and versions):
         return list(versions), ()
@@ -53,9 +53,9 @@ def with_sources(
         for sub in item.subscriptions
         if sub.entry.image.identity in wanted
     ]
-    known = source_versions(subs, job, world)
+    in_sources = source_versions(subs, job, world)
     unread = sorted(set(names) - {item.application.key for item in subscribed})
-    return [_with_source(version, known, versions) for version in versions], _unread(unread)
+    return [_with_source(version, in_sources, versions) for version in versions], _unread(unread)
 
 
 def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
@@ -63,22 +63,24 @@ def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
         return ()
     told = and_more([shortened(path, 100) for path in names])
     message = (
-        f"the change says that it promotes versions of {told}, which --applications does not read"
+        f"the commit message says it promotes versions from {told}, but --applications does not"
+        " include them"
     )
-    hint = "include the sources in --applications; else these versions are judged like any others"
+    hint = "add them to --applications; otherwise, these versions are checked like any others"
     return (Problem(Trouble.warning("source", message, hint)),)
 
 
 def _with_source(
     version: Version,
-    known: Sequence[SourceVersion],
+    in_sources: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
-    app = version.touched.pair.now.application.key
+    app = version.touched.pair.effective.application.key
     givers = [
-        there
-        for there in known
-        if there.source != app and there.subscription.entry.image.identity == version.image.identity
+        source_version
+        for source_version in in_sources
+        if source_version.source != app
+        and source_version.subscription.entry.image.identity == version.image.identity
     ]
     for giver in givers:
         if giver.error is None and alike(giver.image, version.image):
@@ -91,20 +93,20 @@ def _with_source(
             )
             return replace(version, promoted=promoted)
     unmatched = [one for one in givers if not _given(one, versions)]
-    if not unmatched:  # it is not the one that is promoted, but waited beside it
+    if not unmatched:  # this version was not promoted, but waited next to the promoted one
         return version
     giver = unmatched[0]
     if giver.error:
         return replace(version, denied=giver.error)
     because = (
-        f"the change says that it promotes {version.image.name} of {giver.source}, which has"
-        f" {giver.image.version}, not {version.image.version}"
+        f"the commit message says it promotes {version.image.name} from {giver.source}, but"
+        f" {giver.source} has {giver.image.version}, not {version.image.version}"
     )
     return replace(version, denied=Verdict("refuse", "source", because))
 
 
 def _given(giver: SourceVersion, versions: Sequence[Version]) -> bool:
-    """Tell whether a version of the change is what the source has."""
+    """Return whether the change writes the version that the source has."""
     return giver.error is None and any(
         version.image.identity == giver.image.identity and alike(giver.image, version.image)
         for version in versions

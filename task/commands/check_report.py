@@ -1,4 +1,4 @@
-"""The report of `check`: the decisions, one problem for each that stops the merge, the exit code."""
+"""The `check` report: the decisions, the problems that block the merge, and the exit code."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from task.deciding.job import Job
 from task.errors import Exit, exit_of
 from task.model import Decision, Judged, Problem, Report, Timings, Unusable
 
-# What to do about a version that must not be merged.
+# The hints for versions that must not be merged.
 STOPPED = {
-    "refuse": "write a version that the rule admits, or change the rule in a request of its own",
-    "defer": "merge it when the hold or the freeze has ended",
+    "refuse": "use a version that the rule admits, or change the rule in a separate request",
+    "defer": "merge it once the hold or freeze has ended",
 }
 
 
@@ -24,10 +24,10 @@ def check_report(
     commits: tuple[str, str],
     timings: Timings | None = None,
 ) -> Report:
-    """Return the report, in a fixed order: by Application, then by alias.
+    """Return the report, sorted by Application, then by alias.
 
-    `commits` are those that were compared: the base and the merge. The exit code is 5 if
-    anything is refused or held, unless something is worse.
+    `commits` are the compared commits: the base and the merge. The exit code is 5 if anything is
+    refused or held, unless there is a worse problem.
     """
     shown = tuple(sorted(decisions, key=_place))
     told = (*(problem for item in shown if (problem := stopped(item))), *problems)
@@ -51,10 +51,10 @@ def check_report(
 
 
 def stopped(judged: Judged) -> Problem | None:
-    """Return the error about a version that must not be merged; None for one that may."""
+    """Return the error about a version that must not be merged, or None if it may be."""
     if judged.verdict != "error" and judged.verdict not in STOPPED:
         return None
-    if judged.overridden_by:  # a run writes it all the same, and says so
+    if judged.overridden_by:  # a run writes it anyway, and says so
         return None
     trouble = judged.judged.trouble
     if judged.verdict != "error":

@@ -1,9 +1,8 @@
-"""Events of registries: asks the registries whether they are true, and which build is newer.
+"""Registry events: asks the registries whether the events are true, and which build is newer.
 
-Who can call a webhook can send anything. So what an event says of an image is checked before the
-rules see it: a forged event can only make known what the rules would admit anyway. Builds are
-ordered by the image itself; what an event says of its own time counts only where nothing else is
-known.
+Anybody who can call a webhook can send anything. So an event's claims about an image are verified
+before the rules apply: a forged event can only announce images that the rules would admit anyway.
+Builds are ordered by the image itself. An event's own time is used only if nothing else is known.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from task.policy.strategies import needs
 
 REVISION = "org.opencontainers.image.revision"
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_FIRST_DATE = "1981"  # reproducible builds write 1970 or 1980 for "no date"
+_FIRST_DATE = "1981"  # reproducible builds use 1970 or 1980 for "no date"
 _UNKNOWN = Verdict("refuse", "not-in-registry", "the registry has no such image")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One event for one subscription, and what the registry said about it."""
+    """One event for one subscription, and the registry's answer about it."""
 
     event: Event
     build: Build = Build()
@@ -51,12 +50,12 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Whether the rules may see it."""
+        """Whether the rules may decide about it."""
         return self.refusal is None and self.error is None
 
 
 def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return asks for what the registries confirm, and decisions about the other events."""
+    """Return asks for the events that registries confirm, and decisions about the others."""
     matched = asks_for_images(seen.subscribed, job.images)
     events: dict[str, list[Event]] = {}
     for event in job.events:
@@ -96,7 +95,7 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def _of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
-    """Return the asks of this run: `--only-repository` leaves the others to other runs."""
+    """Return this run's asks. With `--only-repository`, other runs handle the rest."""
     live = () if job.only else matched.live
     return (*(ask for asks in by_repository(matched, job) for ask in asks), *live)
 
@@ -107,9 +106,9 @@ def _answers(
     job: Job,
     world: World,
 ) -> Mapping[Question, Answer]:
-    """Ask the registries once about each image, whichever facts the entries need.
+    """Query the registries once about each image, for all facts that its entries need.
 
-    The keys have no facts.
+    The questions returned as keys have no facts.
     """
     facts: dict[Question, dict[Fact, None]] = {}
     for ask in matched.asks:
@@ -123,9 +122,9 @@ def _answers(
 
 
 def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
-    """Return what to ask about an event, or None if the rules refuse its tag anyway."""
+    """Return the question about an event, or None if the rules refuse its tag anyway."""
     refusal = objection(event.image.tag, sub.policy)
-    # A `tagOrder` in the repository's config, which is read later, may make a version of the tag.
+    # The repository's config is read later, and its `tagOrder` may turn the tag into a version.
     may_change = refusal and refusal.rule in OF_VERSIONS
     if job.terms.check == "never" or (refusal and not may_change):
         return None
@@ -135,7 +134,7 @@ def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
     if event.build == Build() and needs(sub.policy, "created"):
         facts.append("created")
         facts += ["labels"] if job.source_repository else []
-    # The registry says which digest the tag has now. A line of our own may mean an earlier one.
+    # The registry returns the tag's current digest. Our own `--image` may mean an earlier one.
     image = replace(event.image, digest="") if event.claimed else event.image
     return replace(question_about(sub, image), facts=tuple(facts)) if facts else None
 
@@ -146,13 +145,13 @@ def _checked(
     answers: Mapping[Question, Answer],
     job: Job,
 ) -> Checked:
-    """Compare an event with what the registry says."""
+    """Compare an event with the registry's answer."""
     asked = _question(sub, event, job)
     answer = answers.get(replace(asked, facts=())) if asked else None
     if answer and answer.error:
         if event.claimed:
             return Checked(event, error=answer.error)
-        answer = None  # it is trusted, and deciding asks again for what it needs
+        answer = None  # the event is trusted, and missing facts are requested again when deciding
     build = _build_of_event(event, answer, job)
     if answer is None:
         return Checked(event, build)
@@ -162,7 +161,7 @@ def _checked(
     has = answer.digest
     if event.claimed and said and said != has:
         because = (
-            f"{event.image.tag} is {has[:19]}… in the registry, and the event says {said[:19]}…"
+            f"{event.image.tag} is {has[:19]}… in the registry, but the event says {said[:19]}…"
         )
         return Checked(event, refusal=replace(_UNKNOWN, because=because))
     image = replace(event.image, digest=said or has)
@@ -170,8 +169,8 @@ def _checked(
 
 
 def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
-    """Return the event's own build if it has one, else one by the image's label or date, else
-    one by the event's time.
+    """Return the event's own build. If it has none, use the image's label or date,
+    or else the event's time.
     """
     if event.build != Build():
         repository = event.build.repository or job.source_repository
@@ -188,7 +187,7 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
 
 
 def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
-    """Return the ask for these events, each with its build. The same event twice is one."""
+    """Return the ask for these events, each with its build and without duplicates."""
     distinct: dict[tuple[Image, Build], Event] = {}
     for item in checked:
         event = replace(item.event, build=item.build)
@@ -198,7 +197,7 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 
 def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an entry none of whose events the registry confirms."""
+    """Return the decision about an entry if the registry confirms none of its events."""
     shown = next((item for item in checked if item.error), checked[0])
     verdict = shown.refusal or _UNKNOWN
     decision = Decision(ask.subscription, shown.event.image, verdict, event=shown.event.origin)
@@ -206,15 +205,15 @@ def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
 
 
 def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
-    """Return the error about an event that could not be checked, next to another one that could."""
+    """Return the error about an event that could not be checked, although another could."""
     app = ask.subscription.application.key
-    message = f"{event.image.reference} was not checked, and is not written: {error.message}"
+    message = f"{event.image.reference} could not be checked, so it is skipped: {error.message}"
     trouble = Trouble("registry", message, error.hint, exit=error.exit)
     return Problem(trouble, application=app)
 
 
 def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
-    """Warn once if only the times of events tell builds apart."""
+    """Warn once if builds are ordered only by the times of their events."""
     times = {event.at for event in job.events if event.at and event.build == Build()}
     ordered = any(
         event.build == Build(created=event.at) and event.at in times
@@ -223,5 +222,5 @@ def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
         for event in ask.events
     )
     if ordered:
-        why = "the images have no creation date, or the registry was not asked"
-        world.log("warning", f"the times of events tell which build is newer: {why}")
+        why = "the images have no creation date, or the registry was not queried"
+        world.log("warning", f"builds are ordered by the times of their events: {why}")

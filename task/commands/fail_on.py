@@ -1,4 +1,4 @@
-"""What `status --fail-on` looks for: images that wait for somebody, and since when. Pure."""
+"""`status --fail-on`: pure code that finds images that need attention, and since when."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from task.timestamps import epoch_seconds, readable
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why somebody has to look at an image."""
+    """A reason why an image needs attention."""
 
     is_true: Callable[[ImageStatus], bool]
-    since: Callable[[ImageStatus], str]  # RFC 3339, or "" if it is not known
+    since: Callable[[ImageStatus], str]  # RFC 3339, or "" if unknown
     words: Callable[[ImageStatus], str]
     hint: str
 
@@ -26,7 +26,7 @@ class Reason:
 def _is_held(image_status: ImageStatus) -> bool:
     return (
         image_status.hold is not None and image_status.scope != "freeze"
-    )  # a freeze ends by itself
+    )  # a freeze ends on its own
 
 
 def _present_since(image_status: ImageStatus) -> str:
@@ -62,24 +62,24 @@ REASONS: Mapping[str, Reason] = {
     "differs": Reason(
         differs,
         _present_since,
-        lambda image: f"differs: Git has {says(image)}, but {_versions_that_run(image)} runs",
-        "look at the Application in Argo CD: it may be out of sync, or not synced automatically",
+        lambda image: f"differs: Git has {says(image)}, but {_versions_that_run(image)} is running",
+        "check the Application in Argo CD: it may be out of sync, or not synced automatically",
     ),
     "waits": Reason(
         lambda image: image.request is not None,
-        lambda _one: "",  # a request does not say since when it has this version
+        lambda _one: "",  # a request does not say when it got this version
         lambda image: (
-            f"waits: {image.request.tag if image.request else ''} is proposed, and not merged"
+            f"is waiting: {image.request.tag if image.request else ''} is proposed but not merged"
         ),
-        "merge the request, or close it",
+        "merge or close the request",
     ),
 }
 
 
 def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
-    """Return an error for each image of which a word is true for at least `older_than` seconds.
+    """Return an error for each image that has matched one of the words for `older_than` seconds.
 
-    Where it is unknown since when, it counts.
+    If the time is unknown, the image counts.
     """
     return tuple(_each_that_is_late(found, wanted, older_than))
 

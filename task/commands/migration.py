@@ -1,8 +1,8 @@
-"""`lint --from-image-updater`: what Argo CD Image Updater (AIU) does with an Application,
-and what we do.
+"""`lint --from-image-updater`: compares how Argo CD Image Updater (AIU) and Image Update
+handle an Application.
 
-AIU 1.x touches only what an ImageUpdater selects. Older versions have no such resource, and read
-the annotations.
+AIU 1.x only touches Applications that an ImageUpdater selects. Older versions do not have that
+resource, and read the annotations.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ BY_ANNOTATIONS = "its annotations"
 
 @dataclass(frozen=True)
 class Side:
-    """What one of the two tools does with an Application."""
+    """How one of the two tools handles an Application."""
 
     how: How
     files: tuple[str, ...] = ()
     repo: str = ""
-    branch: str = ""  # "" is the default branch
-    head: str = ""  # of a pull request, as a template
-    because: str = ""  # why it does nothing
+    branch: str = ""  # "" means the default branch
+    head: str = ""  # the template for a pull request's head branch
+    because: str = ""  # why the tool does nothing
 
 
 @dataclass(frozen=True)
 class TrackedImage:
-    """One entry of `image-list`, by both tools."""
+    """One entry of `image-list`, as both tools handle it."""
 
     alias: str
     name: str
     constraint: str
     strategy_now: str
     strategy: str  # "" if the entry is broken
-    version: str = ""  # that Git or the cluster has now
-    version_from: str = ""  # a file, "status", "spec" or "sources"; "" if none of them says it
-    read: bool = True  # whether Git, or the live Application, could be read
+    version: str = ""  # the current version in Git or the cluster
+    version_from: str = ""  # a file, "status", "spec", or "sources"; "" if the version is unknown
+    read: bool = True  # whether Git or the live Application could be read
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class MigratedApplication:
     here: Side
     images: tuple[TrackedImage, ...]
     logins: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # about its files: what they hide, or why they cannot be read
+    notes: tuple[str, ...] = ()  # problems with its files, such as a hidden value
 
     @property
     def changes(self) -> bool:
-        """Whether Image Update would write something else, or might pick another tag."""
+        """Whether Image Update would write to another place, or might pick another tag."""
         same = (self.now.how, self.now.files) == (self.here.how, self.here.files)
         return not same or any(
             tracked_image.strategy not in ("", tracked_image.strategy_now)
@@ -98,28 +98,29 @@ def row_of(
     updaters: bool,
     in_cluster: bool,
 ) -> MigratedApplication:
-    """Return one Application before and after. `status` is what was read about its images.
+    """Return one Application before and after.
 
-    `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them.
-    `updaters`: whether there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
+    `status` has the status of its images. `meant` has its subscriptions with mistakes ignored,
+    because AIU ignores most of them. `updaters`: whether there are ImageUpdaters. `in_cluster`:
+    whether secrets can be read from the cluster.
     """
     listed = parse_image_list(app.annotations.get("image-list", ""))
     entries = [entry for entry in listed if isinstance(entry, Entry)]
     read = {row.subscription.entry.text: row for row in status}
-    now = _now(app, meant, skipped=updaters and not app.reference)
+    before = _now(app, meant, skipped=updaters and not app.reference)
     here = _our_side(subscribed)
     broken = _first_that_breaks(problems)
     if broken:
         here = Side("nothing", because=_problem_in_words(broken))
-        # Without a status, only Git tells the type of the source. A plain directory is updated by
-        # neither.
+        # Without a status, only Git shows the type of the source. Neither tool updates a plain
+        # directory.
         typed = any(sub.source.kind for sub in meant)
-        if now.how == "git" and broken.rule == "target" and not typed:
-            now = here
+        if before.how == "git" and broken.rule == "target" and not typed:
+            before = here
     return MigratedApplication(
         app.key,
         _selected_by(app, updaters=updaters),
-        now,
+        before,
         here,
         tuple(
             _image(
@@ -139,7 +140,7 @@ def row_of(
 
 
 def _selected_by(app: Application, *, updaters: bool) -> str:
-    """Return what makes AIU look at an Application."""
+    """Return the reason why AIU handles an Application."""
     if not app.reference:
         return "no ImageUpdater" if updaters else BY_ANNOTATIONS
     if app.from_resource:
@@ -148,7 +149,7 @@ def _selected_by(app: Application, *, updaters: bool) -> str:
 
 
 def _first_that_breaks(problems: Sequence[Problem]) -> Problem | None:
-    """Return the first problem that keeps the Application from being updated."""
+    """Return the first problem that prevents updates of the Application."""
     for problem in problems:
         if problem.severity == "error" and problem.rule in ("target", "source"):
             return problem
@@ -163,7 +164,7 @@ def _our_side(subscribed: Subscribed) -> Side:
     if not subscribed.subscriptions:
         flaw = next(
             (flaw.message for flaw in subscribed.flaws if flaw.severity == "error"),
-            "no image can be updated",
+            "it has no image to update",
         )
         return Side("nothing", because=flaw)
     first = subscribed.subscriptions[0]
@@ -171,16 +172,16 @@ def _our_side(subscribed: Subscribed) -> Side:
         return Side("live")
     return _where_it_commits(
         subscribed.subscriptions,
-        first.head_template or ("a branch of its own" if first.pull_request else ""),
+        first.head_template or ("its own branch" if first.pull_request else ""),
     )
 
 
 def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
-    """Return what AIU does. It patches the live Application unless the method is git."""
+    """Return how AIU handles an Application. Unless the method is git, it patches the live one."""
     if skipped:
         return Side(
             "nothing",
-            because="no ImageUpdater selects it, and Image Updater 1.x needs one",
+            because="no ImageUpdater selects it, and Image Updater 1.x requires one",
         )
     if not app.annotations.get("image-list"):
         return Side("nothing", because="it has no image-list")
@@ -194,7 +195,7 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
     if method != "git":
         return Side("live")
     if not subs:
-        return Side("nothing", because="no source can be written to")
+        return Side("nothing", because="it has no writable source")
     return _where_it_commits(subs, subs[0].head_template)
 
 
@@ -211,25 +212,25 @@ def _image(
     *,
     hidden: bool,
 ) -> TrackedImage:
-    """Return one entry by both tools. A hidden file does not say what runs."""
+    """Return one entry, as both tools handle it. A hidden file does not show what is running."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = _version_and_source(row, hidden=hidden) if row else ("", "")
-    now = _strategy_of_aiu(app.annotations, entry)
-    known = row is None or row.read
+    strategy_now = _strategy_of_aiu(app.annotations, entry)
+    is_read = row is None or row.read
     return TrackedImage(
         entry.alias,
         entry.image.name,
         entry.constraint,
-        now,
+        strategy_now,
         strategy,
         version,
         source,
-        known,
+        is_read,
     )
 
 
 def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
-    """Return the version that runs, and what says so."""
+    """Return the current version, and where it was found."""
     if row.in_git.version and not (hidden and row.live):
         return row.in_git.version, row.in_git.file or "the live Application"
     if row.live:
@@ -242,7 +243,7 @@ def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
 
 
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
-    """Return the strategy that AIU uses: it reads keys of an image only under an alias,
+    """Return the strategy that AIU uses: it reads an image's keys only under an alias,
     and falls back to semver.
     """
     own = annotations.get(f"{entry.alias}.update-strategy", "") if entry.alias else ""
@@ -252,11 +253,11 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
 
 
 def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
-    """Yield what the step needs to log in, or reads itself."""
+    """Yield the logins that the step needs or reads itself."""
     read = (
         "which is read from the cluster"
         if in_cluster
-        else "to be given by options, or --applications cluster"
+        else "which needs login options or --applications cluster"
     )
     for sub in subs:
         if sub.method == "git":
@@ -270,16 +271,15 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
         try:
             login = parse_credential_source(sub.policy.pull_secret)
         except Malformed:
-            continue  # a finding says so
+            continue  # `lint` reports it
         asked = (
             ""
             if may_ask(sub, "auto")
-            else " (only for scan: no rule of this image asks the registry)"
+            else " (only for scan: this image's rules do not need the registry)"
         )
         if login.kind == "ext":
             yield (
-                f"registry: the script {login.script} in the image of the step, and"
-                f" --allow-exec{asked}"
+                f"registry: the script {login.script} in the step's image, and --allow-exec{asked}"
             )
         elif login.kind == "env":
             yield f"registry: the variable {login.env}, and --allow-env {login.env}{asked}"
@@ -296,7 +296,7 @@ HOWS = {
 
 @dataclass(frozen=True)
 class Migration:
-    """What changes if Image Update takes over from Argo CD Image Updater."""
+    """The changes if Image Update replaces Argo CD Image Updater."""
 
     rows: tuple[MigratedApplication, ...]
     config: tuple[ConfigOption, ...]
@@ -304,7 +304,7 @@ class Migration:
 
 
 def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) -> Migration:
-    """Return a row for each Application, with what Git says now. `job` must be dry."""
+    """Return a row for each Application, with the current versions in Git. `job` must be dry."""
     subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
     read, problems = rows_of(
         asks_for_all([subscribed_app for _, subscribed_app in subscribed]),
@@ -320,13 +320,13 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
         unread.setdefault(problem.application, []).append(problem)
     rows = []
     for app, subscribed_app in subscribed:
-        # AIU does not know these keys, and passes over them
+        # AIU does not recognize these keys, and ignores them
         doubtful = {key for key, _ in doubts(app.annotations)}
-        known = replace(
+        understood = replace(
             app,
             annotations={key: text for key, text in app.annotations.items() if key not in doubtful},
         )
-        meant = attempted(known, job.scope.defaults)[1]
+        meant = attempted(understood, job.scope.defaults)[1]
         said = status.get(app.key, ())
         wrong = unread.get(app.key, ())
         rows.append(
@@ -349,8 +349,8 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
 
 
 def lines(migration: Migration) -> Iterator[str]:
-    """Yield the rows and the ConfigMap for people."""
-    # a dead server concerns many
+    """Yield the rows and the ConfigMap as text."""
+    # a server that is down affects many Applications
     shared = Counter(note for row in migration.rows for note in row.notes)
     for row in migration.rows:
         yield from _row_lines(row, [note for note in row.notes if shared[note] == 1])
@@ -362,8 +362,8 @@ def lines(migration: Migration) -> Iterator[str]:
     if not migration.config_origin:
         command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
         yield (
-            f"Image Updater's ConfigMap was not read. {command} prints it: give it as one more"
-            " file, or - for stdin"
+            f"Image Updater's ConfigMap was not read. To include it, run {command}, and pass the"
+            " output as another file, or use - for stdin"
         )
         return
     yield f"Image Updater's ConfigMap ({migration.config_origin}) as options:"
@@ -372,7 +372,7 @@ def lines(migration: Migration) -> Iterator[str]:
 
 
 def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
-    """Yield what changes for one Application."""
+    """Yield the changes for one Application."""
     yield row.application
     if row.selected_by != BY_ANNOTATIONS:
         yield f"    selected by     {row.selected_by}"
@@ -400,8 +400,8 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
         "nothing": "nothing",
     }
     moved = [
-        f"{number} from {words[now]} to {words[here]}"
-        for (now, here), number in sorted(kinds.items())
+        f"{number} from {words[before]} to {words[after]}"
+        for (before, after), number in sorted(kinds.items())
     ]
     same = sum(not row.changes for row in rows)
     yield f"{counted(len(rows), 'Application')}: {', '.join((f'{same} as before', *moved))}"
@@ -410,7 +410,7 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
 def _side(side: Side) -> str:
     told = HOWS[side.how]
     if side.how == "git":
-        head = f", by the head branch {side.head}" if side.head else ""
+        head = f" through the head branch {side.head}" if side.head else ""
         told += (
             f" {', '.join(side.files)} to {side.branch or 'the default branch'} of"
             f" {side.repo}{head}"
@@ -427,7 +427,7 @@ def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
         else ""
     )
     source = (
-        f"the {tracked.version_from} of the Application"
+        f"the Application's {tracked.version_from}"
         if tracked.version_from in ("status", "spec", "sources")
         else tracked.version_from
     )
@@ -456,7 +456,7 @@ def as_json(moved: Migration) -> dict[str, object]:
 
 
 def _without_unknown(data: object) -> object:
-    """Return the data without logins, and with null for what is unknown."""
+    """Return the data without logins, and with null for unknown values."""
     if isinstance(data, dict):
         return {key: _without_unknown(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

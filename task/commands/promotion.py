@@ -1,4 +1,4 @@
-"""`promote`: pairs sources with targets, reads the versions of sources from Git,
+"""`promote`: pairs sources with targets, reads the sources' versions from Git,
 and offers them to the targets.
 
 Each target decides by its own rules.
@@ -53,35 +53,35 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class SourceVersion:
-    """The version and build of one entry of a source, or the error why they are unknown."""
+    """The version and build of one source entry, or the error if they are unknown."""
 
     subscription: Subscription
     image: Image
     build: Build = Build()
-    newest: Written = Written()  # that was ever written there
+    newest: Written = Written()  # the newest one ever written there
     pinned: bool = False  # whether the digest is in the file
-    # asks Git since when it is there; "" if unknown
+    # reads from Git when the version was written; "" if unknown
     since: Callable[[], str] = field(default=str, compare=False)
-    went_back: Callable[[], bool] = field(default=bool, compare=False)  # asks Git; as in `Promoted`
+    went_back: Callable[[], bool] = field(default=bool, compare=False)  # as in `Promoted`
     error: TaskError | None = None
 
     @property
     def source(self) -> str:
-        """The key of the source's Application, for reports."""
+        """The key of the source Application, for reports."""
         return self.subscription.application.key
 
 
 @dataclass(frozen=True)
 class Recipient:
-    """One target, and the entries of sources that may give it a version."""
+    """One target, and the source entries that may give it a version."""
 
     target: Subscribed
     givers: tuple[tuple[Subscription, ...], ...]  # for each subscription of the target
-    of_broken: tuple[Subscription, ...] = ()  # entries of sources for broken entries of the target
+    of_broken: tuple[Subscription, ...] = ()  # source entries for the target's broken entries
 
 
 def check_promotion(promotion: Promotion) -> None:
-    """Raise `UsageError` for an unreadable pattern or selector, before any server is asked."""
+    """Raise `UsageError` for an invalid pattern or selector, before contacting any server."""
     for flag, selector in (
         ("--from-selector", promotion.source_selector),
         ("--to-selector", promotion.target_selector),
@@ -93,23 +93,23 @@ def check_promotion(promotion: Promotion) -> None:
                 error.message.replace("--selector", flag, 1),
                 hint=error.hint,
             ) from None
-    known = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
+    placeholders = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
     for pattern in promotion.targets:
         for name in _PLACEHOLDER.findall(pattern):
             if name not in _facts(Tracker("", "")):
                 raise UsageError(
-                    f"--to: nothing is known as {{{name}}} in {pattern!r}",
-                    hint=f"write one of {known}",
+                    f"--to: unknown placeholder {{{name}}} in {pattern!r}",
+                    hint=f"use one of {placeholders}",
                 )
         if set(_PLACEHOLDER.sub("", pattern)) & {"{", "}"}:
             raise UsageError(
-                f"--to: a brace is missing, or one too many, in {pattern!r}",
-                hint=f"write one of {known}",
+                f"--to: unbalanced braces in {pattern!r}",
+                hint=f"use one of {placeholders}",
             )
 
 
 def _facts(source: Tracker) -> Mapping[str, str]:
-    """Return the placeholders for `--to`, with their values for a source."""
+    """Return the `--to` placeholders with their values for a source."""
     return {
         "namespace": source.namespace,
         "name": source.name,
@@ -123,7 +123,8 @@ def pairs_of(
 ) -> tuple[list[Recipient], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
-    No Application is its own source. Raises `UsageError` if a name matches several namespaces.
+    An Application is never its own source. Raises `UsageError` if a name matches Applications in
+    several namespaces.
     """
     apps = [item.application for item in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
@@ -150,10 +151,10 @@ def _images_without_source(
     names: Iterable[str],
     given: Sequence[Subscription],
 ) -> Iterator[Problem]:
-    hint = "name an alias of the annotation image-list, or the image as it is written there"
+    hint = "use an alias from the image-list annotation, or the image name as listed there"
     for name in names:
         if not any(_named(sub, (name,)) for sub in given):
-            message = f"--alias {name}: no source has it"
+            message = f"--alias {name}: not found in any source"
             yield Problem(Trouble("annotation", message, hint))
 
 
@@ -164,7 +165,7 @@ def _giving(
 ) -> Mapping[str, frozenset[str]]:
     """Return the targets of each source. Sources with the same targets share one set.
 
-    Raises `UsageError` if a name matches targets of several namespaces.
+    Raises `UsageError` if a name matches targets in several namespaces.
     """
     called: dict[str, list[Tracker]] = {}
     for app in apps:
@@ -173,7 +174,7 @@ def _giving(
         app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector))
     )
     shared: dict[tuple[str, ...], frozenset[str]] = {}
-    found = {}
+    by_source = {}
     for source in sources:
         filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
         for name in filled:
@@ -182,13 +183,13 @@ def _giving(
         if filled not in shared:
             fitting = [_fitting(pattern, source, apps, called) for pattern in promotion.targets]
             shared[filled] = selected.intersection(set().union(*fitting)) if fitting else selected
-        found[source.key] = shared[filled]
-    return found
+        by_source[source.key] = shared[filled]
+    return by_source
 
 
 def _filled(pattern: str, source: Tracker, spelled: Callable[[str], str] = str) -> str:
-    """Return a pattern of `--to` with the values of one source."""
-    return _PLACEHOLDER.sub(lambda found: spelled(_facts(source)[found[1]]), pattern)
+    """Fill a `--to` pattern with the values of one source."""
+    return _PLACEHOLDER.sub(lambda match: spelled(_facts(source)[match[1]]), pattern)
 
 
 def _fitting(
@@ -197,12 +198,10 @@ def _fitting(
     apps: Sequence[Tracker],
     called: Mapping[str, Sequence[Tracker]],
 ) -> set[str]:
-    """Return the Applications that match a pattern of `--to`.
+    """Return the Applications that match a `--to` pattern.
 
-    A source's name is never taken for a glob.
-
-    A name that is not a glob is looked up in `called`, because there may be thousands of sources
-    with their own patterns.
+    A source's name is never treated as a glob. Names without globs are looked up in `called`,
+    because there may be thousands of sources with their own patterns.
     """
     name = pattern.rpartition("/")[2]
     among = apps if is_glob(name) else called.get(_filled(name, source), ())
@@ -211,7 +210,7 @@ def _fitting(
 
 
 def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
-    """Return the Applications that get a version from another one."""
+    """Return the Applications that get a version from another Application."""
     givers: dict[frozenset[str], list[str]] = {}
     for source, targets in giving.items():
         givers.setdefault(targets, []).append(source)
@@ -222,7 +221,7 @@ def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
 
 
 class _Givers:
-    """The entries of all sources, by image, and by alias if `--alias` names it."""
+    """The entries of all sources, by image, and by alias if it is in `--alias`."""
 
     def __init__(
         self,
@@ -242,7 +241,7 @@ class _Givers:
                 self._by_alias.setdefault(subscription.entry.alias, []).append(subscription)
 
     def pair(self, target: Subscribed) -> Recipient:
-        """Return a target with the entries of sources for it."""
+        """Return a target with its source entries."""
         broken = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
         return Recipient(
             target,
@@ -255,8 +254,8 @@ class _Givers:
         )
 
     def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
-        """Return the entries with the same image (and alias, if there are several),
-        else those with the named alias.
+        """Return the entries with the same image (and alias, if several match),
+        else those with the same alias.
         """
         same = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
         if not same:
@@ -279,16 +278,14 @@ def _no_target(
     apps: Iterable[Tracker],
     giving: Mapping[str, frozenset[str]],
 ) -> Problem:
-    """Return the error that no Application gets a version: by which option,
-    or because it would be its own source.
-    """
+    """Return the error that no Application gets a version, with the option that does not match."""
     selector = promotion.target_selector
     patterns = " ".join(promotion.targets)
     if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
         return _nobody("--to-selector", selector)
     flag, text = ("--to", patterns) if patterns else ("--to-selector", selector)
     if any(giving.values()):
-        hint = "name other Applications, for example production/{name}"
+        hint = "specify other Applications, for example production/{name}"
         message = (
             f"{flag}: {text!r} matches only the source itself, and an Application cannot be"
             " promoted to itself"
@@ -300,7 +297,7 @@ def _no_target(
 
 
 def _nobody(flag: str, text: str) -> Problem:
-    hint = "see what --applications reads; only Applications with an image-list count"
+    hint = "check --applications; Applications without an image-list are ignored"
     return Problem(Trouble("source", f"{flag}: no Application matches {text!r}", hint))
 
 
@@ -311,21 +308,21 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
 
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
-    """Return the entries of sources whose version matters to a target, each once."""
+    """Return the source entries whose version matters to a target, each once."""
     every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
     return list({subscription.identity: subscription for subscription in every}.values())
 
 
 def asks_to_promote(
     pairs: Iterable[Recipient],
-    known: Sequence[SourceVersion],
+    versions: Sequence[SourceVersion],
     promotion: Promotion,
 ) -> Matched:
-    """Return an ask for each entry that gets a version, and a decision for each that gets none.
+    """Return an ask for each entry that gets a version, and a decision for each that does not.
 
     Raises `UsageError` if sources have different versions for one target.
     """
-    by_entry = {source_version.subscription.identity: source_version for source_version in known}
+    by_entry = {source_version.subscription.identity: source_version for source_version in versions}
     asks: list[Ask] = []
     decisions: list[Decision] = []
     problems: list[Problem] = []
@@ -335,10 +332,10 @@ def asks_to_promote(
         for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
             if giving:
                 givers = [by_entry[subscription.identity] for subscription in giving]
-                found = _promotion_ask(sub, _one_of(sub, givers), target, promotion)
-                refusal = _refusal(found, givers, promotion)
+                ask = _promotion_ask(sub, _one_of(sub, givers), target, promotion)
+                refusal = _refusal(ask, givers, promotion)
                 decisions += [refusal] if refusal else []
-                asks += [] if refusal else [found]
+                asks += [] if refusal else [ask]
         images = [
             by_entry[subscription.identity].image
             for subscription in (*chain.from_iterable(pair.givers), *pair.of_broken)
@@ -361,8 +358,8 @@ def _promotion_ask(
     promotion: Promotion,
 ) -> Ask:
     image = sub.image_at(given.image)
-    # The build comes from a state file, which other people can write: its URL must not be
-    # contacted, nor shown.
+    # The build comes from a state file that other people can write, so its URL must not be
+    # contacted or shown.
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
     build = replace(given.build, repository=ours if same else "")
@@ -377,31 +374,33 @@ def _promotion_ask(
 
 
 def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
-    """Return the version that all have, with the most details.
+    """Return the version that all sources have, with the most details.
 
-    Raises `UsageError` if they differ.
+    Raises `UsageError` if the sources differ.
     """
-    known = [source_version for source_version in givers if source_version.error is None] or givers
+    readable = [
+        source_version for source_version in givers if source_version.error is None
+    ] or givers
     best = max(
-        known, key=lambda given: (given.pinned, bool(given.image.digest), given.build != Build())
+        readable, key=lambda given: (given.pinned, bool(given.image.digest), given.build != Build())
     )
-    for source_version in known:
+    for source_version in readable:
         if not alike(source_version.image, best.image):
             first, second = sorted((source_version, best), key=lambda given: given.source)
             raise UsageError(
                 f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
-                f" {first.image.version} of {first.source} and {second.image.version} of"
+                f" {first.image.version} from {first.source} and {second.image.version} from"
                 f" {second.source}",
                 hint=(
-                    "let --from name one of them, or tell them apart by {namespace}, {name} or"
-                    " {project} in --to"
+                    "pass only one of them with --from, or use {namespace}, {name}, or {project} in"
+                    " --to to tell them apart"
                 ),
             )
     return best
 
 
 def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:
-    """Return the decision about a target if its source cannot or may not give its version,
+    """Return the decision about a target if its source's version is unknown or not healthy,
     else None.
     """
     current = live_reading(ask.subscription)
@@ -424,19 +423,19 @@ def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) ->
 
 
 def unhealthy(version: SourceVersion) -> str:
-    """Return why a source is not Synced and Healthy with the version in Git, or "" if it is."""
+    """Return why a source is not Synced and Healthy at the version in Git, or "" if it is."""
     app = version.subscription.application
     if not (app.sync or app.health):
-        return "has no status of Argo CD: read Applications from cluster or argocd"
+        return "has no Argo CD status: use --applications cluster or argocd"
     if app.sync != "Synced":
-        return f"is not synced: Argo CD says {app.sync or 'nothing'}"
+        return f"is not synced: its sync status is {app.sync or 'empty'}"
     if app.health != "Healthy":
-        return f"is not healthy: Argo CD says {app.health or 'nothing'}"
+        return f"is not healthy: its health status is {app.health or 'empty'}"
     running = all_live(version.subscription)
     if any(_runs(version.image, image) for image in running):
         return ""
-    versions = ", ".join(dict.fromkeys(image.version for image in running)) or "nothing of it"
-    return f"does not run {version.image.version}: Argo CD says {versions}"
+    versions = ", ".join(dict.fromkeys(image.version for image in running)) or "no version of it"
+    return f"is not running {version.image.version}: Argo CD shows {versions}"
 
 
 def _runs(wanted: Image, running: Image) -> bool:
@@ -445,15 +444,15 @@ def _runs(wanted: Image, running: Image) -> bool:
     return bool(wanted.tag) and wanted.tag == running.tag
 
 
-_VERSIONS = 100  # of the source's file that are read to find when it got its version
+_VERSIONS = 100  # versions of the source's file to read to find out when it got its version
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
-    """Return the version of each entry, reading several repositories at the same time.
+    """Return each entry's version. Read several repositories at the same time.
 
-    A failure concerns one entry.
+    A failure only affects one entry.
     """
-    found = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
+    live = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     job = replace(job, only=())
 
@@ -469,7 +468,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
         return [_unknown(ask.subscription, error) for ask in asks]
 
-    return found + list(chain.from_iterable(read_branches(Matched(asks), job, world, read, failed)))
+    return live + list(chain.from_iterable(read_branches(Matched(asks), job, world, read, failed)))
 
 
 def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) -> SourceVersion:
@@ -501,7 +500,7 @@ def _past(
     world: World,
     most: int,
 ) -> tuple[PastBuild, ...]:
-    """Return the last versions in the source's file, newest first, with their commits."""
+    """Return the source file's last versions with their commits, newest first."""
     if not now.file:
         return ()
     repository = world.repository(sub.repo, sub)
@@ -524,9 +523,9 @@ def _since(now: Reading, past: Sequence[PastBuild]) -> str:
 
 
 def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
-    """Tell whether the file had the current version before the newest one.
+    """Return whether the file had the current version before the newest one.
 
-    If the newest one is not in the history, it may have.
+    If the newest one is not in the history, assume so.
     """
     at = next((place for place, one in enumerate(past) if alike(_version_of(one), newest)), None)
     if at is None:
@@ -542,14 +541,14 @@ def _known_version(sub: Subscription, now: Reading, newest: Written = Written())
     if not (now.tag or now.digest):
         error = SourceError(
             f"neither Git nor the cluster has a version of {sub.entry.image.name}",
-            hint="wait for the first build of the source, or name another source with --from",
+            hint="wait for the source's first build, or pass another source with --from",
         )
         return _unknown(sub, error)
-    # The state remembers the newest build, and after a rollback Git says another one.
-    known = newest if alike(newest, now) else Written()
-    digest = now.digest or known.digest or known.image_digest
+    # The state remembers the newest build. After a rollback, Git has an older one.
+    remembered = newest if alike(newest, now) else Written()
+    digest = now.digest or remembered.digest or remembered.image_digest
     image = replace(sub.entry.image, tag=now.tag, digest=digest)
-    return SourceVersion(sub, image, known.build, newest, pinned=bool(now.digest))
+    return SourceVersion(sub, image, remembered.build, newest, pinned=bool(now.digest))
 
 
 def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
@@ -558,27 +557,25 @@ def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
 
 
 def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks of `promote`: versions of sources, for their targets.
+    """Return the asks for `promote`: the sources' versions, for their targets.
 
-    Raises `UsageError` if they conflict.
+    Raises `UsageError` if sources conflict.
     """
     promotion = job.promotion or Promotion()
     pairs, problems = pairs_of(seen.subscribed, promotion)
-    known = source_versions(wanted(pairs), job, world)
-    matched = asks_to_promote(pairs, known, promotion)
+    versions = source_versions(wanted(pairs), job, world)
+    matched = asks_to_promote(pairs, versions, promotion)
     wrong = any(problem.severity == "error" for problem in problems)
     if pairs and not (wrong or matched.asks or matched.decisions or matched.unusable):
-        hint = "let both sides track the same image, or name an alias that both have: --alias ALIAS"
-        message = "no target tracks an image of its source"
+        hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
+        message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))
     matched = replace(matched, problems=(*problems, *matched.problems))
     return with_promoted(job, matched, world), matched
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """Return the job with the promoted images,
-    and with their source commit if all have the same.
-    """
+    """Return the job with the promoted images, and with their source commit if they share one."""
     settled = (*matched.decisions, *matched.unusable)
     offered = [*(ask.offered for ask in matched.asks), *(judged.candidate for judged in settled)]
     images = tuple(dict.fromkeys(image for image in offered if image.version))
@@ -590,7 +587,8 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
         replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
     )
     if job.deployed and not deployed and matched.asks:
-        why = f"the sources' state does not say which commit of {job.deployed.repository} was built"
+        repository = job.deployed.repository
+        why = f"the sources' state does not record which commit of {repository} was built"
         world.log("warning", f"deployments are not shown: {why}")
     return replace(
         job,

@@ -1,9 +1,9 @@
-"""`scan`: finds the newest tag for each entry in the registries,
+"""`scan`: finds each entry's newest tag in the registries,
 and continues as if it had just been built.
 
-It needs few requests. Each repository is listed once. Creation times are asked only if they decide,
-and platforms only from the newest tag down to the first that matches. All other questions are
-asked as for the other commands.
+It needs few requests. Each repository is listed once. Creation times are queried only if they
+matter, and platforms only from the newest tag down to the first match. All other questions are
+asked as in the other commands.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
 Key = tuple[str, str, str, str, str]  # of an ask, or of the first ask of a choice
-_TAGS_AT_ONCE = 8  # how many tags of one repository are examined at a time after the newest one
+_TAGS_AT_ONCE = 8  # tags of one repository that are checked at a time after the newest one
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Asks that choose from the same tags by the same rules."""
+    """Asks that choose from the same tags with the same rules."""
 
     asks: tuple[Ask, ...]
     tags: tuple[str, ...] = ()
@@ -61,25 +61,25 @@ class Choice:
         return self.asks[0].subscription.policy
 
     def about(self, tag: str) -> Question:
-        """Return a question about one of the tags."""
+        """Return the question about one tag."""
         sub = self.asks[0].subscription
         return question_about(sub, replace(sub.entry.image, tag=tag, digest=""))
 
 
 def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks of `scan`: the newest allowed tags in the registries."""
+    """Return the asks for `scan`: the newest allowed tags in the registries."""
     matched = asks_for_all(seen.subscribed)
     within = [ask for members in by_repository(matched, job) for ask in members]
     live = () if job.only else matched.live
     problems = (*left_out(matched, job), *matched.problems)
     matched = replace(matched, asks=(*within, *live), problems=problems)
     matched = _as_configs_want(matched, job, world)
-    found, _ = chosen(matched, job.terms, world.registry)
-    return job, found
+    with_tags, _ = chosen(matched, job.terms, world.registry)
+    return job, with_tags
 
 
 def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
-    """Return the asks with what the repositories' configs say, which may order tags in another way.
+    """Apply the repositories' configs to the asks. A config may order tags differently.
 
     An ask whose config cannot be read gets an error.
     """
@@ -114,24 +114,24 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
 
 
 def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched, Mapping[Key, str]]:
-    """Return the asks, each with its newest tag, and a decision for each ask without one.
+    """Return the asks, each with its newest tag, and a decision for each ask without a tag.
 
-    Also return until when the newest tag of an ask is too young, by the key of the ask.
+    Also return when the newest tag will be old enough, by the key of the ask.
     """
-    ready = {ask.key: now for ask in matched.asks if (now := _without_asking(ask, terms))}
+    ready = {ask.key: settled for ask in matched.asks if (settled := _without_asking(ask, terms))}
     listed = _list_tags([ask for ask in matched.asks if ask.key not in ready], registry)
     choices = _dated(listed, registry)
     newest = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
     until: dict[Key, str] = {}
     for choice in choices:
-        found = newest[choice.key]
-        if found.tag and not found.error:
-            ready |= {ask.key: _with_tag(ask, found.tag) for ask in choice.asks}
+        result = newest[choice.key]
+        if result.tag and not result.error:
+            ready |= {ask.key: _with_tag(ask, result.tag) for ask in choice.asks}
         else:
-            decisions += _without_a_tag(choice, found, terms)
-        if found.young:
-            until |= dict.fromkeys((ask.key for ask in choice.asks), found.young[1])
+            decisions += _without_a_tag(choice, result, terms)
+        if result.young:
+            until |= dict.fromkeys((ask.key for ask in choice.asks), result.young[1])
     asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
 
@@ -142,9 +142,9 @@ def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
-    """Return the ask if no list of tags can change its decision, else None.
+    """Return the ask if a list of tags cannot change its decision, else None.
 
-    With `digest`, the tag is known.
+    With the strategy `digest`, the tag is already known.
     """
     if _needs_no_tag_list(ask, terms):
         return ask
@@ -166,7 +166,7 @@ def _with_tag(ask: Ask, tag: str) -> Ask:
 
 
 def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
-    """List the tags of each repository once."""
+    """List each repository's tags once."""
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
         sub = ask.subscription
@@ -188,9 +188,9 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 
 
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
-    """Add the creation times if they decide.
+    """Add creation times if they matter.
 
-    A tag that was deleted since it was listed is left out.
+    Tags that were deleted since they were listed are left out.
     """
     questions = {choice.key: _about_dates(choice) for choice in choices}
     answers = _ask_once(questions.values(), registry)
@@ -205,7 +205,7 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
 
 def _about_dates(choice: Choice) -> dict[str, Question]:
     """Return a question for each tag whose creation time is needed."""
-    # of one manifest
+    # facts in one manifest
     facts: tuple[Fact, ...] = ("created", "platforms") if choice.policy.platforms else ("created",)
     needed = dates_needed(choice.tags, choice.policy)
     return {tag: replace(choice.about(tag), facts=facts) for tag in needed}
@@ -233,11 +233,11 @@ def _ask_once(
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest tag of a choice that is for one of its platforms, and old enough, or an error."""
+    """A choice's newest tag that matches its platforms and is old enough, or an error."""
 
     tag: str = ""
     error: TaskError | None = None
-    # if the newest such tag is too young: that tag, and until when; "" if none has a date
+    # the newest such tag if it is too young, and when it is old enough ("" if no tag has a date)
     young: tuple[str, str] | None = None
 
 
@@ -246,7 +246,7 @@ def _newest_of_each(
     terms: Terms,
     registry: Registry,
 ) -> dict[Key, Newest]:
-    """Return the tag of each choice, or why it has none."""
+    """Return the tag of each choice, or why it does not have one."""
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     size = 1
     while unsettled := [search for search in searches if search.left]:
@@ -260,11 +260,11 @@ def _newest_of_each(
 
 
 class _Search:
-    """Goes from the newest tag of a choice down to the first that matches."""
+    """A search from a choice's newest tag down to the first match."""
 
     def __init__(self, choice: Choice, terms: Terms) -> None:
         self.choice = choice
-        self.left = ranked(choice.tags, choice.policy, choice.dates)  # tags to examine
+        self.left = ranked(choice.tags, choice.policy, choice.dates)  # the tags to check
         self.result = Newest(next(iter(self.left), ""))
         self._terms = terms
         self._minimum_age = _age(choice.policy, terms)
@@ -274,7 +274,7 @@ class _Search:
             self.left = ()
 
     def part(self, size: int) -> dict[str, Question]:
-        """Take the next tags to examine, and return a question about each."""
+        """Take the next tags to check, and return a question about each."""
         tags = self.left[:size]
         self.left = self.left[size:]
         facts: tuple[Fact, ...] = ("platforms",) if self.choice.policy.platforms else ()
@@ -283,7 +283,7 @@ class _Search:
         return {tag: replace(self.choice.about(tag), facts=facts) for tag in tags}
 
     def examine(self, answers: Mapping[str, Answer]) -> None:
-        """Look for the first tag that matches among these."""
+        """Find the first matching tag in these answers."""
         for tag, answer in answers.items():
             if answer.error or (self._is_suitable(answer) and self._is_old_enough(tag, answer)):
                 self.result = replace(self.result, tag=tag, error=answer.error)
@@ -295,21 +295,21 @@ class _Search:
         return answer.exists and (not wanted or suits(wanted, answer.platforms))
 
     def _is_old_enough(self, tag: str, answer: Answer) -> bool:
-        """Tell whether a tag is old enough, and remember the newest one that is not."""
+        """Return whether a tag is old enough, and remember the newest one that is not."""
         if not self._minimum_age:
             return True
         until = answer.created and young_until(answer.created, self._minimum_age, self._terms.now)
         if answer.created and not until:
             return True
-        known, known_until = self.result.young or (tag, "")
-        # a tag without a date hides no tag that has one
-        young = (tag, until) if until and not known_until else (known, known_until)
+        youngest, its_until = self.result.young or (tag, "")
+        # a tag with a date wins over one without
+        young = (tag, until) if until and not its_until else (youngest, its_until)
         self.result = replace(self.result, tag="", young=young)
         return False
 
 
 def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
-    """Return the refusals or errors of asks for which no tag was found, or only a young one."""
+    """Return the refusals or errors of asks without a tag, or with only a tag that is too young."""
     error = newest.error
     if error:
         example = ""
@@ -319,7 +319,7 @@ def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decisio
         verdict = too_young(example, _age(choice.policy, terms), until)
     else:
         example, verdict = _none(choice)
-    found = []
+    decisions = []
     for ask in choice.asks:
         offered = ask if error else _with_tag(ask, example)
         decision = Decision(
@@ -328,20 +328,20 @@ def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decisio
             verdict,
             live_reading(ask.subscription),
         )
-        found.append(registry_error(decision, error) if error else decision)
-    return found
+        decisions.append(registry_error(decision, error) if error else decision)
+    return decisions
 
 
 def _none(choice: Choice) -> tuple[str, Verdict]:
-    """Return why no tag is admitted: the rule that refuses most of them,
-    with one of those tags as an example.
+    """Return why no tag is admitted: the rule that refuses most tags,
+    and one of them as an example.
     """
     sub = choice.asks[0].subscription
     if not choice.tags:
         return "", Verdict(
             "refuse",
             "not-in-registry",
-            f"the registry has no tag of {sub.entry.image.name}",
+            f"the registry has no tags for {sub.entry.image.name}",
         )
     refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
     if broken := next((no for _, no in refusals if no.verdict == "error"), None):

@@ -1,4 +1,5 @@
-"""`status`: shows each image in Git, running, in the registry, held, proposed, and written before.
+"""`status`: shows each image in Git, running, and in the registry, with its hold, request, and past
+builds.
 
 It only reads.
 """
@@ -61,7 +62,7 @@ Versions = Sequence[FileVersion]
 
 
 def without_git(sub: Subscription) -> ImageStatus:
-    """Return what the Application itself says, without Git."""
+    """Return the status from the Application alone, without Git."""
     hold = Hold(sub.suspended) if sub.suspended else None
     return ImageStatus(
         sub,
@@ -77,7 +78,7 @@ def image_status(
     sub: Subscription,
     terms: Terms,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
-    """Return what the snapshot says about one image, and the problems with reading it."""
+    """Return an image's status from a snapshot, and any problems with reading it."""
     shown = replace(without_git(sub), branch=snapshot.branch)
     problems = list[Problem]()
     try:
@@ -113,19 +114,20 @@ def image_status(
 
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
-    """Return the error about an image that could not be read."""
+    """Return the problem for an image that could not be read."""
     return Problem(error.trouble, application=sub.application.key)
 
 
 def paths_of(shown: ImageStatus) -> tuple[str, ...]:
-    """Return the files whose history says something about an image."""
+    """Return the files whose history is relevant to an image."""
     state = (state_path(shown.subscription),) if shown.deferred else ()
     return ((shown.in_git.file,) if shown.in_git.file else ()) + state
 
 
 def versions_to_read(builds: int) -> int:
-    """Return how many versions of a file to read if so many builds are to be shown:
-    people edit other lines, too.
+    """Return how many versions of a file to read to show this many builds.
+
+    Some versions only change other lines.
     """
     return 3 * builds + 1
 
@@ -137,10 +139,10 @@ def with_history(
     most: int,
     terms: Terms,
 ) -> ImageStatus:
-    """Add the last builds to an image, at most `most`,
-    and the time at which its event was deferred.
+    """Add an image's last builds, at most `most`, and the time its event was deferred.
 
-    `versions` are those of `paths_of`, newest first, at most `versions_to_read(most)` of each file.
+    `versions` has the versions of the files in `paths_of`, newest first, at most
+    `versions_to_read(most)` of each.
     """
     builds: tuple[PastBuild, ...] = ()
     sub = shown.subscription
@@ -169,28 +171,28 @@ def past_builds(
     *,
     cut: bool = False,
 ) -> tuple[PastBuild, ...]:
-    """Return the last builds, newest first: each different value, with the commit that wrote it.
+    """Return the last builds, newest first: each distinct value, with the commit that wrote it.
 
-    `said` has the values of a file's versions, newest first; None is a broken version. `cut`: there
-    are older versions that were not read.
+    `said` has the values in a file's versions, newest first. None stands for a broken version.
+    `cut`: there are older versions that were not read.
     """
-    found: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
-    for version, now in said:
-        if now is None:
+    values: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version with it
+    for version, value in said:
+        if value is None:
             continue
-        if found and now.version == found[-1][0].version:
-            found[-1] = (now, version)
+        if values and value.version == values[-1][0].version:
+            values[-1] = (value, version)
         else:
-            found.append((now, version))
-            if len([build for build, _ in found if build.version]) > most:
+            values.append((value, version))
+            if len([build for build, _ in values if build.version]) > most:
                 break
     else:
-        if cut:  # an older version, which was not read, may have written the last value
-            found = found[:-1]
+        if cut:  # the last value may have been written by an older version that was not read
+            values = values[:-1]
     return tuple(
         PastBuild(
-            now.tag,
-            now.digest,
+            value.tag,
+            value.digest,
             build.commit,
             build.at,
             build.by,
@@ -198,14 +200,14 @@ def past_builds(
             proof=without_login(trailer_of(build.message, "Proof", image)),
             event=without_login(trailer_of(build.message, "Event", image)),
         )
-        for now, build in found
-        if now.version and build.commit
+        for value, build in values
+        if value.version and build.commit
     )[:most]
 
 
 def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return the time of the oldest version that has the deferred event, if all newer ones do;
-    "" if unknown.
+    """Return the time of the oldest version with the deferred event if all newer ones have it too,
+    or "" if unknown.
     """
     sub = shown.subscription
     deferred = shown.deferred
@@ -227,13 +229,13 @@ def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) 
     return since
 
 
-MOST = 50  # head branches of one repository that are looked up at the forge
+MOST = 50  # head branches per repository that are looked up at the forge
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
-    """Return the rows with what waits on head branches, as their lists say.
+    """Add the builds and releases that are waiting on head branches, from their lists.
 
-    Of several versions, the last one.
+    If several versions of an image are waiting, add the last one.
     """
     waits: dict[BuildKey, OpenRequest] = {}
     ends: dict[ListedRelease, OpenRequest] = {}
@@ -263,7 +265,7 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
 
 
 def _ending(row: ImageStatus, ends: Mapping[ListedRelease, OpenRequest]) -> OpenRequest | None:
-    """Return the request whose merge ends the hold of an image."""
+    """Return the request that ends an image's hold once it is merged."""
     sub = row.subscription
     image = key_of(sub) if row.scope == "image" else ""
     for release, request in ends.items():
@@ -278,15 +280,15 @@ def with_requests(
     batch: Batch,
     world: World,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return the rows with the open requests of what waits, and why requests could not be read."""
+    """Add the open requests of waiting builds, and return the problems with reading requests."""
     repo = batch.asks[0].subscription.repo
-    known = (request for row in rows for request in (row.request, row.ends_with))
-    heads = list(dict.fromkeys(request.head for request in known if request))
+    requests = (request for row in rows for request in (row.request, row.ends_with))
+    heads = list(dict.fromkeys(request.head for request in requests if request))
     if not heads:
         return rows, ()
     try:
         forge = world.forge(repo)
-    except TaskError as error:  # there is no token for it, or no forge at all
+    except TaskError as error:  # there is no token or no forge
         world.log(
             "info",
             f"open pull requests of {without_login(repo)} cannot be shown: {error.message}",
@@ -300,7 +302,7 @@ def with_requests(
     if len(heads) > MOST:
         world.log(
             "warning",
-            f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at",
+            f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were checked",
         )
     return [
         replace(
@@ -313,18 +315,18 @@ def with_requests(
 
 
 def _as_asked(
-    known: OpenRequest | None,
+    request: OpenRequest | None,
     asked: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
-    """Return a request as the Git host knows it now, None if it is not open any more."""
-    if known is None or known.head not in asked:
-        return known
-    found = asked[known.head]
-    if found is None:
-        return replace(known, url="", number="")
-    if found.state != "open":
+    """Return a request with the Git host's current data, or None if it is no longer open."""
+    if request is None or request.head not in asked:
+        return request
+    proposed = asked[request.head]
+    if proposed is None:
+        return replace(request, url="", number="")
+    if proposed.state != "open":
         return None
-    return replace(known, url=found.url, number=found.number)
+    return replace(request, url=proposed.url, number=proposed.number)
 
 
 _PAGE = 500  # images whose history is in memory at a time
@@ -332,20 +334,20 @@ _PAGE = 500  # images whose history is in memory at a time
 
 @dataclass(frozen=True)
 class StatusDetails:
-    """What to read beyond Git and what runs."""
+    """The details to read in addition to Git and the running versions."""
 
     newest: bool = False  # the newest tags in the registries
-    builds: int = 5  # how many of the last builds
-    requests: bool = False  # open pull requests, even if no Application asks for them
-    dates: bool = False  # when the newest tags were made
+    builds: int = 5  # the number of past builds
+    requests: bool = False  # open pull requests, even if no Application uses them
+    dates: bool = False  # when the newest tags were created
 
 
-# what is known about some images, and the problems
+# the statuses of some images, and the problems
 Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 
 
 def status(job: Job, world: World, look: StatusDetails) -> Status:
-    """Return the status of the images of these Applications, or only of `job.images`.
+    """Return the status of all images in these Applications, or only of `job.images`.
 
     `job` must be dry.
     """
@@ -383,10 +385,10 @@ def rows_of(
     world: World,
     look: StatusDetails,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return what Git and the live Applications say about what was matched,
-    and the problems with reading it.
+    """Return the matched images' statuses from Git and the live Applications,
+    and any problems with reading them.
     """
-    found = read_branches(
+    parts = read_branches(
         matched,
         job,
         world,
@@ -394,9 +396,9 @@ def rows_of(
         lambda asks, error, _base: _unread(asks, error),
     )
     if not job.only:
-        found += [_of_live(ask, job, world) for ask in matched.live]
-    return [row for rows, _ in found for row in rows], tuple(
-        chain.from_iterable(problems for _, problems in found)
+        parts += [_of_live(ask, job, world) for ask in matched.live]
+    return [row for rows, _ in parts for row in rows], tuple(
+        chain.from_iterable(problems for _, problems in parts)
     )
 
 
@@ -412,7 +414,7 @@ def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
 
 
 def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
-    """Return what is known without Git. The error is reported once for each Application."""
+    """Return the statuses without Git. Report the error once for each Application."""
     subs = [ask.subscription for ask in asks]
     return list(map(without_git, subs)), list(dict.fromkeys(unread(sub, error) for sub in subs))
 
@@ -426,7 +428,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     try:
         snapshot = with_own_memory(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
-    except TargetError as error:  # of the repository's config: what Git says is shown all the same
+    except TargetError as error:  # in the repository's config; the statuses are shown anyway
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     rows, wrong = _of_snapshot(batch, snapshot, job.terms)
@@ -434,8 +436,8 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
 
     if job.images:
         decisions = _would_decide(batch, snapshot, broken, job, world)
-        known = {decision.subscription.identity: decision for decision in decisions}
-        rows = [_with_verdict(row, known.get(row.subscription.identity)) for row in rows]
+        by_identity = {decision.subscription.identity: decision for decision in decisions}
+        rows = [_with_verdict(row, by_identity.get(row.subscription.identity)) for row in rows]
 
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, unseen = with_requests(rows, batch, world)
@@ -455,7 +457,7 @@ def _of_snapshot(
     snapshot: Snapshot,
     terms: Terms,
 ) -> tuple[list[ImageStatus], list[Problem]]:
-    """Return what the files of a branch, and the lists of what waits, say about each image."""
+    """Return each image's status from a branch's files and its lists of waiting builds."""
     elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), terms)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
@@ -467,7 +469,7 @@ def _of_snapshot(
 
 
 def _with_hold(row: ImageStatus, elsewhere: Hold | None) -> ImageStatus:
-    """Return the row with the hold of another state file, if it has none but a freeze."""
+    """Add the hold in another state file, unless the row already has one other than a freeze."""
     if elsewhere is None or (row.hold and row.scope != "freeze"):
         return row
     return replace(row, hold=elsewhere, scope="application")
@@ -480,7 +482,7 @@ def _would_decide(
     job: Job,
     world: World,
 ) -> Sequence[Decision]:
-    """Return what would become of the images, or the error of the repository's config."""
+    """Return what a run would decide about the images, or the repository config's error."""
     if broken:
         return failed_asks(batch.asks, broken, job.terms).decisions
     contention = Contention(f"moving {batch.base}", job.deadline, world)
@@ -496,7 +498,7 @@ def _with_builds(
     most: int,
     terms: Terms,
 ) -> list[ImageStatus]:
-    """Add the last builds to each row, at most so many."""
+    """Add the last builds to each row, at most `most`."""
     pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
     paths = [tuple(path for row in page for path in paths_of(row)) for page in pages]
     written = batch.repository.written(snapshot.branch, paths, versions_to_read(most))
@@ -514,12 +516,12 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
 
 
 def _of_live(ask: Ask, job: Job, world: World) -> Rows:
-    """Return the status of an Application that is patched live, about which Git says nothing."""
+    """Return the status of an Application that is patched live and so is not in Git."""
     would = patch([ask], job, world).decisions[0].judged if job.images else None
     row = replace(without_git(ask.subscription), kind="live", would=would)
     live = world.live()
     if live is None:
-        because = "the live Applications were not read: these Applications come from files"
+        because = "the live Applications were not read, because these Applications are from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
         return [row], [Problem(Trouble.warning("source", because, hint), application=key)]
@@ -537,13 +539,15 @@ def _with_newest(
     *,
     dates: bool,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Add the newest tag that the rules admit to each row, and return why there is none."""
+    """Add the newest admitted tag to each row, and return the reasons for rows without one."""
     asks = tuple(
         Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows
     )
-    found, young = chosen(Matched(asks), job.terms, world.registry)
+    with_tags, young = chosen(Matched(asks), job.terms, world.registry)
     newest = {
-        ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag
+        ask.subscription.identity: ask.candidates[0]
+        for ask in with_tags.asks
+        if ask.candidates[0].tag
     }
     pinned: dict[tuple[str, ...], Question] = {}
     for row in rows:
@@ -555,16 +559,16 @@ def _with_newest(
                 facts=facts,
             )
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
-    problems = [_why_none(decision) for decision in found.decisions]
+    problems = [_why_none(decision) for decision in with_tags.decisions]
     unanswered = {
         decision.subscription.identity
-        for decision in found.decisions
+        for decision in with_tags.decisions
         if decision.verdict == "error"
     }
     made = []
     for row in rows:
         identity = row.subscription.identity
-        known = replace(
+        shown = replace(
             row,
             newest=newest.get(identity),
             newest_at="",
@@ -572,14 +576,14 @@ def _with_newest(
             unanswered=identity in unanswered,
         )
         if question := pinned.get(identity):
-            known, wrong = _with_answer(known, question, answers[question])
+            shown, wrong = _with_answer(shown, question, answers[question])
             problems += wrong
-        made.append(known)
+        made.append(shown)
     return made, tuple(problems)
 
 
 def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
-    """Return what the registry has to say about the newest tag of a row."""
+    """Return the facts needed about a row's newest tag."""
     facts: tuple[Fact, ...] = ("created",) if dates else ()
     if row.in_git.digest or needs(row.subscription.policy, "digest"):
         facts += ("digest",)
@@ -589,7 +593,8 @@ def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
 def _why_none(decision: Decision) -> Problem:
     """Return why a row has no newest tag.
 
-    Either the registry did not answer, or the rules admit none of its tags, which is not an error.
+    Either the registry did not answer, or the rules admit none of its tags. The latter is not an
+    error.
     """
     trouble = decision.judged.trouble
     if decision.verdict != "error":
@@ -602,7 +607,7 @@ def _with_answer(
     question: Question,
     answer: Answer,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
-    """Add what the registry says about the newest tag of a row, and return what is wrong with it.
+    """Add the registry's answer about a row's newest tag, and return any problem with it.
 
     A tag that was deleted since it was listed is left out.
     """

@@ -1,1 +1,1 @@
-"""Decides, without asking anybody: questions, facts, verdicts, holds."""
+"""Pure code for decisions: questions, facts, verdicts, and holds."""

@@ -1,8 +1,8 @@
-"""Pure code for `hold`, `release` and `rollback`: what becomes of one image,
-and what its state file remembers.
+"""Pure code for `hold`, `release`, and `rollback`: the decision about one image,
+and the changes to its state file.
 
 `--on-failure rollback` uses it too, when a run rolls back on its own. `weigh` decides whether a
-hold keeps an update back.
+hold blocks an update.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
 
 from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
-from task.deciding.weigh import Situation, always_counts, deferred, question_about, weigh
+from task.deciding.weigh import Situation, deferred, question_about, stops_in_any_mode, weigh
 from task.errors import TargetError, TaskError, Trouble, UsageError
 from task.image import live_image, split_image_list
 from task.model import (
@@ -39,12 +39,21 @@ from task.text import counted
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
 TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
-_NO_END = "release does not end a freeze"
-MOST_SHOWN = 3  # of the versions in Git's history
+_NO_END = "release cannot end a freeze"
+MOST_SHOWN = 3  # versions in Git's history to show
+
+
+@dataclass(frozen=True)
+class RollbackDestination:
+    """The reading that a rollback writes."""
+
+    reading: Reading
+    passed: tuple[str, ...] = ()  # the versions between it and the one in Git
+    doubt: Trouble | None = None  # the warning that it may not exist
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move for one image of a person's intent.
+    """Return the move for one image in a person's intent.
 
     A `TaskError` becomes an error decision.
     """
@@ -68,9 +77,9 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 def _hold(intent: Intent, situation: Situation) -> Move:
     new = intent.hold
     image = situation.subscription.image_at(situation.current)
-    known = situation.state.hold if intent.whole else situation.memory.hold
-    if new is None or _equal(active(known, situation.terms.now), new):
-        because = hold_text(known) if known else "nothing is held"
+    old = situation.state.hold if intent.whole else situation.memory.hold
+    if new is None or _equal(active(old, situation.terms.now), new):
+        because = hold_text(old) if old else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
     decision = situation.decision(
         image,
@@ -90,9 +99,9 @@ def _held_until_released(hold: Hold, situation: Situation) -> str:
     )
 
 
-def _equal(known: Hold | None, new: Hold) -> bool:
-    """Compare two holds without their time: a hold that is given twice is one hold."""
-    return known is not None and replace(known, at=new.at) == new
+def _equal(old: Hold | None, new: Hold) -> bool:
+    """Compare two holds, ignoring their times. Setting the same hold twice changes nothing."""
+    return old is not None and replace(old, at=new.at) == new
 
 
 def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
@@ -106,10 +115,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     now = situation.terms.now
     image = situation.subscription.image_at(situation.current)
     if not intent.whole and (all_held := active(situation.state.hold, now)):
-        hint = (
-            "release the Application without --alias; to hold only some images, name them with hold"
-            " --alias"
-        )
+        hint = "release the Application without --alias; to hold only some images, use hold --alias"
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     event = memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
@@ -123,19 +129,19 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and discards what waits."""
+    """Return the move that ends a hold, and discards the waiting build."""
     was = situation.hold
     event = situation.memory.deferred
-    stays = f"released, {situation.in_git.version or 'nothing'} stays"
-    told = f"{stays}: it was {hold_text(was)}" if was else stays
+    told = f"released: it was {hold_text(was)}" if was else "released"
+    kept = f"; Git keeps {situation.in_git.version or 'no version'}"
     dropped = f"; {event.version} is discarded" if event else ""
-    decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
+    decision = situation.decision(image, Verdict("unchanged", "same", told + kept + dropped))
     remember = Remember(released(situation.memory), lifted=lifted)
     return Move(decision, remember=remember, released=True)
 
 
 def _release_build(situation: Situation, event: Written, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and writes what waits if the rules still admit it."""
+    """Return the move that ends a hold, and writes the waiting build if rules still admit it."""
     was = situation.hold
     told = f"released: it was {hold_text(was)}" if was else "released"
     free = released(situation.memory)
@@ -143,10 +149,10 @@ def _release_build(situation: Situation, event: Written, *, lifted: bool) -> Mov
     move = weigh(
         replace(situation, memory=free, state=state), deferred(situation.subscription, event)
     )
-    if move.decision.verdict == "error":  # it is run again, so the hold stays until then
-        because = f"not released: {event.version} waits, and {move.decision.because}"
+    if move.decision.verdict == "error":  # the hold stays until the release is retried
+        because = f"not released: {event.version} is waiting, and {move.decision.because}"
         return move.without_effect(replace(move.decision.judged, because=because))
-    because = f"{told}; {event.version} waited: {move.decision.because}"
+    because = f"{told}; {event.version} was waiting: {move.decision.because}"
     if move.hold and move.hold == situation.subscription.freeze:
         lifts = f"{told}; " if was and was != move.hold else ""
         because = f"{lifts}still {move.decision.because}; {_NO_END}"
@@ -165,17 +171,15 @@ def _nothing_to_release(situation: Situation) -> str:
 
 def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     sub = situation.subscription
-    now = situation.in_git
     if intent.failed and not _git_still_has(intent.failed, situation):
-        return _nothing_to_undo(intent.failed, situation, snapshot)
-    to, passed, unchecked = _version_to_write(intent, situation, snapshot)
-    words = intent.to if _steps(intent.to) else ""
-    memory = rolled_back(situation.memory, now, to, passed, words)
-    there = to.version == now.version and now.sound
-    verdict = (
-        _already_there(to, words) if there else _goes_back(to, situation, checked=not unchecked)
-    )
-    decision = replace(situation.decision(sub.image_at(to), verdict), unchecked=unchecked)
+        return _only_remember_failure(intent.failed, situation, snapshot)
+    destination = _destination(intent, situation, snapshot)
+    to = destination.reading
+    words = intent.to if _steps_back(intent.to) else ""
+    memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, words)
+    is_written = to.version == situation.in_git.version and situation.in_git.sound
+    verdict = _unchanged_verdict(to, words) if is_written else _goes_back(destination, situation)
+    decision = replace(situation.decision(sub.image_at(to), verdict), unchecked=destination.doubt)
     if intent.hold is None:
         own = holding(situation.state, situation.memory, situation.terms.now)
         if own:
@@ -183,101 +187,102 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
             decision = replace(decision, judged=replace(verdict, because=because))
         return Move(
             decision,
-            remember=None if there else Remember(memory),
-            rolled_back=not there,
+            remember=None if is_written else Remember(memory),
+            rolled_back=not is_written,
         )
     hold = _with_reason(intent.hold, intent, sub, to)
-    known = situation.state.hold if intent.whole else memory.hold
+    old = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
     decision = replace(decision, judged=replace(verdict, because=because))
-    if there and _equal(active(known, situation.terms.now), hold):
+    if is_written and _equal(active(old, situation.terms.now), hold):
         return Move(decision)
-    remember = _memory_with_hold(intent, situation.memory if there else memory, hold)
-    return Move(decision, remember=remember, rolled_back=not there)
+    remember = _memory_with_hold(intent, situation.memory if is_written else memory, hold)
+    return Move(decision, remember=remember, rolled_back=not is_written)
 
 
-def _already_there(to: Reading, words: str) -> Verdict:
-    meant = f", which {words} meant" if words else ""
-    return Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
+def _unchanged_verdict(to: Reading, words: str) -> Verdict:
+    meant = f" ({words})" if words else ""
+    return Verdict("unchanged", "same", f"Git already has {to.version}{meant}")
 
 
-def _goes_back(to: Reading, situation: Situation, *, checked: bool) -> Verdict:
+def _goes_back(destination: RollbackDestination, situation: Situation) -> Verdict:
     because = f"rolled back from {situation.current.version or 'nothing'}"
-    doubt = "" if checked else f"; not checked: {to.version} may not exist"
-    return Verdict("update", "admitted", f"{because}{doubt}")
+    if destination.doubt:
+        because = f"{because}; not checked: {destination.reading.version} might not exist"
+    return Verdict("update", "admitted", because)
 
 
 def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
-    """Return the hold of a rollback. If nobody gave a reason, the rollback is the reason."""
+    """Return a rollback's hold. If nobody gave a reason, use the rollback itself."""
     if hold.reason:
         return hold
     if intent.failed:
         return replace(hold, reason=f"a test of {intent.failed.version} failed")
-    # a hold of several images has one reason
+    # a hold on several images has a single reason
     listed = split_image_list(sub.application.annotations.get("image-list", ""))
     several = intent.whole and len(listed) > 1
     return replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
 
 
-def _nothing_to_undo(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
-    """Leave what Git says now, and note that the version failed if Git had it before."""
+def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
+    """Keep the version in Git, and remember the failure if Git had the failed version before."""
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     failed_before = next(
         (
             earlier.version
-            for earlier, _ran in _values(situation, snapshot, TEXTS_FOR_A_TAG)
+            for earlier, _ran in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG)
             if _is_version(image, earlier.tag, earlier.digest)
         ),
         "",
     )
     remember = None
     if failed_before:
-        remember = _noted(failed_before, situation)
-        because = f"{because}{_not_noted(failed_before, situation)}"
+        remember = _record_of_failure(failed_before, situation)
+        because = f"{because}{_warning_if_unrecorded(failed_before, situation)}"
     verdict = Verdict("unchanged", "same", because)
     decision = situation.decision(situation.subscription.image_at(situation.current), verdict)
     return Move(decision, remember=remember)
 
 
 def _git_still_has(image: Image, situation: Situation) -> bool:
-    """Tell whether Git still has this version. If both have a digest, it decides."""
-    now = situation.in_git
+    """Return whether Git still has this version. If both have a digest, digests decide."""
+    in_git = situation.in_git
     written = situation.memory.written
-    digest = now.digest
-    if not digest and written and written.tag == now.tag:
+    digest = in_git.digest
+    if not digest and written and written.tag == in_git.tag:
         digest = written.digest or written.image_digest
-    return _is_version(image, now.tag, digest)
+    return _is_version(image, in_git.tag, digest)
 
 
 def _is_version(image: Image, tag: str, digest: str) -> bool:
-    """Tell whether an image has this version. If both have a digest, it decides."""
+    """Return whether an image has this version. If both have a digest, digests decide."""
     if image.digest and digest:
         return image.digest == digest
     return bool(image.tag) and image.tag == tag
 
 
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
-    """Go back from an update that failed.
+    """Roll back an update that failed.
 
-    It stays if Git says something else now, or if somebody else holds it.
+    Keep it if Git has changed since, or if somebody else holds it.
     """
     image = undone.candidate
     if not same(image, situation.current):
         because = (
-            f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
-            f"{_not_noted(image.version, situation)}"
+            f"Git now has {situation.current.version or 'no version'}, not {image.version}"
+            f"{_warning_if_unrecorded(image.version, situation)}"
         )
         decision = situation.decision(image, Verdict("refuse", "superseded", because))
-        return Move(decision, remember=_noted(image.version, situation))
+        return Move(decision, remember=_record_of_failure(image.version, situation))
     hold = holding(situation.state, situation.memory, situation.terms.now)
-    # A freeze stops no rollback, and neither does one of ours: of two builds that fail in a row,
-    # the newer one may have gone back to the older one before anybody knew that it fails, too.
+    # A freeze does not stop a rollback, and neither does a hold that we set. If two builds fail in
+    # a row, the newer one may have been rolled back to the older one before that one failed, too.
     ours = intent.hold.by if intent.hold else ""
     if hold and hold.by != ours:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
-    before, passed = _before(undone, situation, snapshot)
-    memory = rolled_back(situation.memory, situation.in_git, before, passed, "")
-    wanted = situation.subscription.image_at(before)
+    to = _destination_of_undo(undone, situation, snapshot)
+    memory = rolled_back(situation.memory, situation.in_git, to.reading, to.passed, "")
+    wanted = situation.subscription.image_at(to.reading)
     because = (
         f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
     )
@@ -289,141 +294,135 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
     )
 
 
-def _noted(version: str, situation: Situation) -> Remember | None:
-    """Return what tells the rollback of a newer build that this version failed as well."""
-    known = (*situation.memory.failed, *situation.memory.replaced)
-    if version in known or _by_request(situation.subscription):
+def _record_of_failure(version: str, situation: Situation) -> Remember | None:
+    """Remember that this version failed, so that later rollbacks do not go back to it."""
+    remembered = (*situation.memory.failed, *situation.memory.replaced)
+    if version in remembered or _by_request(situation.subscription):
         return None
     return Remember(noted_failure(situation.memory, version), notes=True)
 
 
-def _not_noted(version: str, situation: Situation) -> str:
-    """Return the warning where nothing can remember that this version failed."""
-    known = (*situation.memory.failed, *situation.memory.replaced)
-    if version in known or not _by_request(situation.subscription):
+def _warning_if_unrecorded(version: str, situation: Situation) -> str:
+    """Return the warning if the failure of this version cannot be remembered."""
+    remembered = (*situation.memory.failed, *situation.memory.replaced)
+    if version in remembered or not _by_request(situation.subscription):
         return ""
-    return f"; nothing remembers that {version} failed: a rollback of a newer one may go back to it"
+    return f"; the failure of {version} cannot be remembered: a later rollback may go back to it"
 
 
 def _by_request(sub: Subscription) -> bool:
-    """Tell whether a commit waits for a merge: nobody merges what changes only a state file."""
+    """Return whether people merge the commits. They would not merge a state file alone."""
     return sub.pull_request or bool(sub.head_template)
 
 
-def _steps(to: str) -> int:
-    """Return how many values to go back, or 0 if `to` names a version."""
-    return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
+def _steps_back(to: str) -> int:
+    """Return how many readings to go back, or 0 if `to` is a version."""
+    return 1 if to == "previous" else int(steps[1]) if (steps := BACK.fullmatch(to)) else 0
 
 
-def _before(
-    undone: Decision,
-    situation: Situation,
-    snapshot: Snapshot,
-) -> tuple[Reading, tuple[str, ...]]:
-    """Return the value to restore after a failed update, and the versions in between."""
+def _destination_of_undo(
+    undone: Decision, situation: Situation, snapshot: Snapshot
+) -> RollbackDestination:
+    """Return the destination after a failed update."""
     before = undone.current
     bad = (*situation.memory.replaced, *situation.memory.failed)
     if before.version in bad or situation.facts.synced(situation.subscription):
-        with suppress(TargetError):  # the value before it may not be of this file
-            return _last_good(situation, snapshot)
-    return before, ()
+        with suppress(TargetError):  # the previous reading may be from another file
+            return _last_good_destination(situation, snapshot)
+    return RollbackDestination(before)
 
 
-def _version_to_write(
-    intent: Intent,
-    situation: Situation,
-    snapshot: Snapshot,
-) -> tuple[Reading, tuple[str, ...], Trouble | None]:
-    """Return what `_meant_value` returns, and without a destination, the last good value."""
+def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> RollbackDestination:
+    """Return the destination that `--to` requests, or the last good one."""
     if intent.to:
-        return _meant_value(intent, situation, snapshot)
-    return *_last_good(situation, snapshot), None
+        return _requested_destination(intent, situation, snapshot)
+    return _last_good_destination(situation, snapshot)
 
 
-def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...]]:
-    """Return the value to go back to from one that failed, and the versions in between.
+def _last_good_destination(situation: Situation, snapshot: Snapshot) -> RollbackDestination:
+    """Return the destination when the current reading failed.
 
-    It is the last one that nobody went back from, and that Argo CD has synced with success, where
-    its history says so. Raises `TargetError` if there is none.
+    It is the last reading that was not rolled back and, if Argo CD's history is known, was synced
+    successfully. Raises `TargetError` if there is no such reading.
     """
     sub = situation.subscription
     file = situation.in_git.file
     memory = situation.memory
     bad = (situation.in_git.version, *memory.replaced, *memory.failed)
     synced = situation.facts.synced(sub)
-    unsynced: tuple[Reading, tuple[str, ...]] | None = None
+    unsynced: RollbackDestination | None = None
     passed: list[str] = []
-    for earlier, ran in _values(situation, snapshot, MOST_TEXTS, synced):
+    for earlier, ran in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
         named = live_image(earlier.name) if earlier.name else None
         ours = named is None or named.identity == sub.entry.image.identity
         if ours and earlier.version not in bad:
             if ran or not synced:
-                return earlier, tuple(passed)
-            unsynced = unsynced or (earlier, tuple(passed))
+                return RollbackDestination(earlier, tuple(passed))
+            unsynced = unsynced or RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if unsynced:
         return unsynced
-    message = f"Git's history has no earlier value of {sub.entry.image.name} to go back to"
-    raise TargetError(message, hint="name the tag: --to TAG", subject=file)
+    message = f"Git's history has no earlier version of {sub.entry.image.name} to roll back to"
+    raise TargetError(message, hint="specify the tag: --to TAG", subject=file)
 
 
-def _meant_value(
+def _requested_destination(
     intent: Intent,
     situation: Situation,
     snapshot: Snapshot,
-) -> tuple[Reading, tuple[str, ...], Trouble | None]:
-    """Return the value to go back to, the versions in between, and the doubt whether it exists.
+) -> RollbackDestination:
+    """Return the destination that `--to` requests.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
-    registry knows the tag.
+    registry has the tag.
     """
-    back = _steps(intent.to)
-    if _is_back_already(intent, situation):
-        return situation.in_git, (), None
+    back = _steps_back(intent.to)
+    if _is_at_destination(intent, situation):
+        return RollbackDestination(situation.in_git)
     passed: list[str] = []
-    for earlier, _ran in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
+    most = MOST_TEXTS if back else TEXTS_FOR_A_TAG
+    for earlier, _ran in _earlier_readings(situation, snapshot, most):
         if len(passed) == back - 1 if back else intent.to in (earlier.version, earlier.tag):
-            return earlier, tuple(passed), None
+            return RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if back:
-        known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
-        message = f"Git's history has {known} of {situation.subscription.entry.image.name}"
+        history = (
+            f"only {counted(len(passed), 'earlier version')}" if passed else "no earlier version"
+        )
+        message = f"Git's history has {history} of {situation.subscription.entry.image.name}"
         raise TargetError(
             message,
-            hint="name the tag: --to TAG",
+            hint="specify the tag: --to TAG",
             subject=situation.in_git.file,
         )
-    reading, doubt = _value_outside_git(intent, situation, passed)
-    return reading, (), doubt
+    return _destination_from_registry(intent, situation, passed)
 
 
-def _is_back_already(intent: Intent, situation: Situation) -> bool:
-    """Tell whether Git has the value to go back to."""
+def _is_at_destination(intent: Intent, situation: Situation) -> bool:
+    """Return whether Git is already at the destination."""
     meant = situation.memory.rollback
-    # A job that runs a second time must not go back once more: its value is the one that Git has
-    # now.
+    # A job that runs again must not go back further: Git already has its destination.
     if meant and meant.to == intent.to and meant.version == situation.in_git.version:
         return True
     named = (situation.in_git.version, situation.in_git.tag)
-    return not _steps(intent.to) and intent.to in named
+    return not _steps_back(intent.to) and intent.to in named
 
 
-def _value_outside_git(
+def _destination_from_registry(
     intent: Intent,
     situation: Situation,
     passed: Sequence[str],
-) -> tuple[Reading, Trouble | None]:
-    """Return the tag or digest of `--to`, which Git's history lacks,
-    and the doubt whether the registry has it.
+) -> RollbackDestination:
+    """Return the tag or digest in `--to`, which is not in Git's history.
 
-    `passed`: the versions in Git's history, one of which may be meant. Raises `UsageError` if the
-    registry does not have it.
+    `passed`: the versions in Git's history, used to suggest corrections. Raises `UsageError` if the
+    registry does not have the version.
     """
     to = intent.to
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
     reading = Reading(tag=tag, digest=digest)
     if intent.unknown:
-        return reading, None
+        return RollbackDestination(reading)
     near = get_close_matches(to, passed, 1)
     ask = f"did you mean {near[0]}? " if near else ""
     sub = situation.subscription
@@ -432,44 +431,46 @@ def _value_outside_git(
     facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
     answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
     if answer is None:
-        why = "the registry is not asked (--registry-check never)"
-        return reading, _doubt_about(to, why, ask, passed)
+        why = "the registry is not queried (--registry-check never)"
+        return RollbackDestination(reading, doubt=_doubt_about(to, why, ask, passed))
     if answer.error:
-        # The registry may be down, but an unreadable file on our side is a mistake of the user.
-        if situation.terms.check == "always" or always_counts(answer.error):
+        # The registry may be down, but an unreadable local file is the user's mistake.
+        if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
-        return reading, _doubt_about(to, answer.error.message, ask, passed)
+        return RollbackDestination(
+            reading, doubt=_doubt_about(to, answer.error.message, ask, passed)
+        )
     if not answer.exists:
         raise UsageError(
-            f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
-            f"{situation.in_git.file} do not have it either",
+            f"{wanted.reference} is neither in the registry nor in the last {TEXTS_FOR_A_TAG}"
+            f" versions of {situation.in_git.file}",
             hint=(
-                f"{ask}name one image with --alias ALIAS, "
-                "or go back to the tag anyway with --unknown-tag"
+                f"{ask}select one image with --alias ALIAS, "
+                "or roll back to the tag anyway with --unknown-tag"
             ),
         )
-    return (replace(reading, digest=answer.digest) if pinned else reading), None
+    return RollbackDestination(replace(reading, digest=answer.digest) if pinned else reading)
 
 
 def _doubt_about(to: str, why: str, ask: str, passed: Sequence[str]) -> Trouble:
     history = ", ".join(passed[:MOST_SHOWN])
     hint = f"this file's history has {history}" if history else "check it in the registry"
-    message = f"nobody has checked that {to} exists: Git's history does not have it, and {why}"
+    message = f"{to} might not exist: it is not in Git's history, and {why}"
     return Trouble.warning("registry", message, f"{ask}{hint}")
 
 
-def _values(
+def _earlier_readings(
     situation: Situation,
     snapshot: Snapshot,
     most: int,
     synced: Collection[str] = (),
 ) -> Iterator[tuple[Reading, bool]]:
-    """Yield the values that the target had before, newest first, without repetitions.
+    """Yield the target's readings before the one in Git, newest first, without repetitions.
 
-    With each, tell whether one of the `synced` commits had it.
+    Also yield whether one of the `synced` commits had each reading.
     """
-    readings = _earlier_readings(situation, snapshot, most, synced)
-    groups = groupby(readings, key=lambda found: found[1].version)
+    readings = _readings_of_all_versions(situation, snapshot, most, synced)
+    groups = groupby(readings, key=lambda of_commit: of_commit[1].version)
     for number, (version, group) in enumerate(groups):
         _commit, reading = first = next(group)
         if number == 0 and version == situation.in_git.version:
@@ -478,17 +479,17 @@ def _values(
         yield reading, ran
 
 
-def _earlier_readings(
+def _readings_of_all_versions(
     situation: Situation,
     snapshot: Snapshot,
     most: int,
     marked: Collection[str],
 ) -> Iterator[tuple[str, Reading]]:
-    """Yield (commit, what the target said) for each version of its file, newest first."""
+    """Yield (commit, the target's reading) for each version of its file, newest first."""
     sub = situation.subscription
     path = situation.in_git.file
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
     for commit, text in situation.facts.earlier(path, most, marked):
-        found = earlier_reading(snapshot.files, target, path, text)
-        if found and found.version:
-            yield commit, found
+        reading = earlier_reading(snapshot.files, target, path, text)
+        if reading and reading.version:
+            yield commit, reading

@@ -1,5 +1,5 @@
-"""Pure code for warnings of a run that succeeded: what was not checked,
-and which files Argo CD will ignore.
+"""Pure code for a successful run's warnings: about unchecked images,
+and files that Argo CD will ignore.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ def _caution(sub: Subscription, message: str, hint: str, rule: str = "target") -
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
-    """Return a warning for each update that nothing is compared with,
-    so that it may be an older version.
+    """Return a warning for each update without a current version to compare it with.
+
+    It may be an older version.
     """
     hint = (
-        "write the current version into the target to protect it from older builds, or use"
+        "to protect it from older builds, add the current version to the target, or use"
         " --applications cluster"
     )
     return tuple(
@@ -56,11 +57,10 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
 
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
-    """Return a warning if the command line says something about pull requests,
-    and nothing asks for any.
+    """Return a warning if the command line has pull request options,
+    but no Application uses pull requests.
 
-    What asks is known only of Applications whose repository was read, because its config may ask as
-    well.
+    Only Applications whose repository was read count, because its config can enable pull requests.
     """
     read = [decision.subscription for decision in decisions if decision.kind is not None]
     asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
@@ -68,11 +68,8 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
         return ()
     names = and_more(sorted({sub.application.key for sub in read}))
     options = ", ".join(job.requests.named)
-    message = f"{options}: no effect, because nothing asks for pull requests for {names}"
-    hint = (
-        'add --pull-request, or the annotation pull-request: "true"; otherwise leave out these'
-        " options"
-    )
+    message = f"{options}: no effect, because pull requests are not enabled for {names}"
+    hint = 'add --pull-request or the annotation pull-request: "true", or remove these options'
     return (Problem(Trouble.warning("usage", message, hint)),)
 
 
@@ -81,10 +78,10 @@ def not_merged(
     commits: Iterable[Commit],
     job: Job,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each commit of `hold`,
-    `release` or `rollback` that only waits on a head branch.
+    """Return a warning for each `hold`, `release`, or `rollback` commit
+    that is only on a head branch.
 
-    A pull request says so on its own.
+    With a pull request, this is already visible.
     """
     if job.intent is None:
         return ()
@@ -97,9 +94,9 @@ def not_merged(
     for commit in commits:
         if commit.head != commit.branch and commit.head in alone:
             message = (
-                f"this {job.command} of {', '.join(sorted(alone[commit.head])[:FEW])} waits on"
-                f" {commit.head}, as git-branch says: {commit.branch} has the same version as"
-                " before until it is merged"
+                f"this {job.command} of {', '.join(sorted(alone[commit.head])[:FEW])} is waiting on"
+                f" {commit.head} (git-branch): until it is merged, {commit.branch} keeps its"
+                " current version"
             )
             hint = f"merge {commit.head} into {commit.branch}"
             found.append(Problem(Trouble.warning("target", message, hint)))
@@ -113,17 +110,16 @@ def file_cautions(
     image: Image,
     terms: Terms,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each thing in a target's files that keeps this image,
-    or something of the spec, from use.
+    """Return warnings about a target's files that prevent this image, or parts of the spec,
+    from being used.
 
-    `files` are those in Git, or those of a commit to come, and `image` is what they say of the
-    subscription.
+    `files` are from Git or the next commit, and `image` is the subscription's image in them.
     """
     target = target_of(sub, kind, carry=terms.carry)
     found: list[Problem] = []
     listed: tuple[Stray, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
-    with suppress(TaskError):  # a file that cannot be read has an error of its own
+    with suppress(TaskError):  # an unreadable file is already an error
         listed = strays(kind, files, target)
         others = also_at(kind, files, target, image) if image.version else ()
         if kind == "helmvalues":
@@ -135,17 +131,17 @@ def file_cautions(
         file = chosen(files, target)
         message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
         hint = (
-            f"if it should follow {origin}, end its first line in the file with the comment"
-            f" `{mark}`"
+            f"to keep it in sync with {origin}, add the comment `{mark}` at the end of its first"
+            " line in the file"
         )
         if hidden:
             message = (
-                f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only"
-                " that"
+                f"{file} hides {told} in {origin}: it has its own list, and Argo CD uses only"
+                " that one"
             )
             hint = (
-                "--carry-parameters copies them into the file; if nothing needs them, remove them"
-                " where they are"
+                "copy them into the file with --carry-parameters, or, if nothing needs them, remove"
+                f" them from {origin}"
             )
         found.append(_caution(sub, message, hint))
     if kind == "kustomization":
@@ -153,46 +149,46 @@ def file_cautions(
     if sub.neighbour and read_by_nobody(files, sub, kind):
         message = (
             f"no source of the Application reads {sub.path}, "
-            f"which is in the path of {sub.neighbour}"
+            f"which is in the source path of {sub.neighbour}"
         )
-        hint = "correct write-back-target, or let that Application track the image"
+        hint = "correct write-back-target, or have that Application track the image"
         found.append(_caution(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])
         hint = (
-            "if it should have the new version, change it by hand, or let another write-back-target"
-            " write it"
+            "if it should have the new version, change it by hand, or use another"
+            " write-back-target for it"
         )
-        found.append(_caution(sub, f"{image.name} is also at {told}, not changed", hint))
+        found.append(_caution(sub, f"{image.name} is also at {told}, which is not changed", hint))
     return tuple(found)
 
 
 def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning if the values name another registry than the image's."""
+    """Return a warning if the values have a registry other than the image's."""
     key, registry = helm_values.other_registry(files, target)
     if not key:
         return []
     name = sub.entry.image.name
     file = chosen(files, target)
     message = (
-        f"{file}: {key} is {registry}, and the image is {name}: "
+        f"{file}: {key} is {registry}, but the image is {name}: "
         "a chart that joins them runs another image"
     )
-    hint = f"write {sub.entry.image.registry} there, or remove it if the chart does not read it"
+    hint = f"set {key} to {sub.entry.image.registry}, or remove it if the chart does not read it"
     return [_caution(sub, message, hint)]
 
 
 def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning for each alias that an update replaces by the new version itself."""
-    hint = "if the anchor's other places should have the new version, change them by hand"
+    """Return a warning for each YAML alias that an update replaces with the version itself."""
+    hint = "if the anchor's other uses should have the new version, change them by hand"
     return [
-        _caution(sub, f"{sub.path or '/'}: {text} is written out", hint)
+        _caution(sub, f"{sub.path or '/'}: {text} is replaced with the version itself", hint)
         for text in aliased(files, target)
     ]
 
 
 def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning if the entries change no image of the manifests that are here."""
+    """Return a warning if the entries do not match any image in the manifests that were read."""
     if is_component(files, sub.path):
         return []
     there = names_in_tree(files, sub.path)
@@ -203,18 +199,16 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
     ]
     if not there or not mine or there & set(mine):
         return []
-    message = (
-        f"{sub.path or '/'}: no manifest has the image {mine[0]}, so its entry changes nothing"
-    )
+    message = f"{sub.path or '/'}: no manifest has the image {mine[0]}, so its entry has no effect"
     near = nearest(mine[0], sorted(there)) or and_more(sorted(there))
     key = f"{target.alias or '<alias>'}.kustomize.image-name"
-    hint = f"the manifests have {near}: annotate {key} with that name"
+    hint = f"the manifests have {near}: set the annotation {key} to that name"
     return [_caution(sub, message, hint)]
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each unchecked image, doubtful key or file,
-    and override file with the wrong name.
+    and misnamed override file.
     """
     kinds = (
         _is_unchecked,
@@ -244,9 +238,9 @@ def _is_overridden(decision: Decision) -> Problem | None:
     app = decision.subscription.application.key
     message = (
         f"{app} refuses {decision.candidate.version}, but {decision.overridden_by} writes it to the"
-        f" same entry of {file or '/'}: both run it"
+        f" same entry in {file or '/'}, so both run it"
     )
-    hint = "give both the same rules, or each an entry or file of its own"
+    hint = "use the same rules for both, or a separate entry or file for each"
     return _caution(decision.subscription, message, hint)
 
 
@@ -255,8 +249,8 @@ def _is_misspelt(decision: Decision) -> Problem | None:
         return None
     file = decision.current.file or decision.subscription.path
     key, near = decision.misspelt
-    message = f"{key} is not in {file}, and is added to it; the file has {near}"
-    hint = f"if the chart reads {near}, correct the annotation, and remove {key} from the file"
+    message = f"{key} is not in {file}, so it is added; the file has {near}"
+    hint = f"if the chart reads {near}, correct the annotation and remove {key} from the file"
     return _caution(decision.subscription, message, hint)
 
 
@@ -271,7 +265,7 @@ def _changes_more(decision: Decision) -> Problem | None:
         return None
     file = decision.current.file or decision.subscription.path
     message = f"{file}: this also changes {and_more(decision.shared)}, through an anchor"
-    return _caution(decision.subscription, message, "write the value out where it must stay")
+    return _caution(decision.subscription, message, "write out the value where it must not change")
 
 
 def _makes_a_file(decision: Decision) -> Problem | None:
@@ -279,11 +273,11 @@ def _makes_a_file(decision: Decision) -> Problem | None:
     if not file or _named(file, decision.subscription.application.sources):
         return None
     message = (
-        f"{file} does not exist, and is created; no source of the Application names it in"
+        f"{file} does not exist, so it is created; no source of the Application lists it in"
         " valueFiles"
     )
     hint = (
-        "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to"
+        "if the name is wrong, correct write-back-target and delete the file; otherwise, add it to"
         " valueFiles"
     )
     return _caution(decision.subscription, message, hint)
@@ -292,31 +286,31 @@ def _makes_a_file(decision: Decision) -> Problem | None:
 def _writes_the_other_spelling(decision: Decision) -> Problem | None:
     """Warn about an override file that Argo CD does not read.
 
-    It reads only one name. Which one depends on the control plane's namespace.
+    Argo CD reads only one name, which depends on the control plane's namespace.
     """
     file = decision.current.file
     if not file or file not in decision.subscription.fallbacks:
         return None
     message = (
-        f"{file} is used because only this spelling exists in Git; by Argo CD's rule it should be"
-        f" {decision.subscription.path}, and Argo CD reads no other"
+        f"{file} is used because only this name exists in Git, but Argo CD only reads"
+        f" {decision.subscription.path}"
     )
-    hint = "rename it with git mv, or give the control plane's namespace with --argocd-namespace"
+    hint = "rename it with git mv, or set the control plane's namespace with --argocd-namespace"
     return _caution(decision.subscription, message, hint)
 
 
 def taken_back(owner: str) -> tuple[str, str]:
-    """Return the message about a live Application whose owner takes a patch back, and the hint."""
+    """Return the message about a live Application whose owner reverts a patch, and the hint."""
     message = f"{owner} reverts the patch, because it does not ignore this field of the Application"
-    way = "let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
-    return message, f"write write-back-method: git, or {way}"
+    way = "have it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
+    return message, f"set write-back-method: git, or {way}"
 
 
 def _named(path: str, sources: Iterable[Source]) -> bool:
-    """Tell whether a source reads this values file, as far as its own section says."""
+    """Return whether a source lists this values file in its own section."""
     for source in sources:
         for name in ("values.yaml", *source.value_files):
-            # `$ref/file` begins at the root of the source with that ref
+            # `$ref/file` starts at the root of the source with that ref
             file = (
                 name.partition("/")[2]
                 if name.startswith("$")

@@ -1,8 +1,8 @@
 """Pure code that turns asks into moves:
-it applies the rules to what Git says and to what is remembered.
+it applies the rules to the files in Git and to what is remembered.
 
-If a push race is lost, everything is decided again on the new tip. So nothing here remembers, logs,
-or asks anybody.
+If a push race is lost, everything is decided again on the new tip. So this code does not keep
+state, log, or send requests.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from task.deciding.weigh import (
     Facts,
     Offer,
     Situation,
-    combined,
+    as_questions,
     deferred,
-    facts_of,
+    facts_needed_by_offer,
     key_of,
     may_ask,
     weigh,
@@ -72,38 +72,38 @@ from task.policy.judge import objection
 from task.policy.strategies import rules_of
 
 NOTHING = State()
-OF_VERSIONS = ("not-a-version", "constraint")  # the rules of a strategy that compares versions
-_STATES = ".image-update"  # the folder that has all state files
+OF_VERSIONS = ("not-a-version", "constraint")  # the rules of strategies that compare versions
+_STATES = ".image-update"  # the folder of all state files
 
 
 def places(ask: Ask) -> tuple[Place, ...]:
-    """Return what a snapshot must contain to decide about `ask`."""
+    """Return the places that a snapshot must contain to decide about `ask`."""
     sub = ask.subscription
     subs = (sub, *ask.siblings) if sub.head_template or sub.pull_request else (sub,)
-    found = (place for subscription in subs for place in target_places(subscription))
-    return (*dict.fromkeys(found), Place(state_path(sub)))
+    of_targets = (place for subscription in subs for place in target_places(subscription))
+    return (*dict.fromkeys(of_targets), Place(state_path(sub)))
 
 
 def state_path(sub: Subscription) -> str:
     """Return the path of the Application's state file, from the repository's root.
 
-    The name contains the folder that is written: if two Argo CDs share a repository and an
-    Application's name, each has a state file of its own.
+    The name contains the folder that is written, so that two Argo CDs that share a repository and
+    an Application name have separate state files.
     """
     return state_path_in(sub.home, sub.application.key)
 
 
 def state_path_in(folder: str, app: str) -> str:
-    """Return the path of the state file of an Application (`namespace/name`) whose first
-    write-back file is in this folder.
+    """Return the state file path of an Application (`namespace/name`) with its first write-back
+    file in this folder.
     """
     namespace, _, own = app.partition("/")
     name = f"{namespace}_{own}".replace("/", "_")
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
     first, slash, rest = folder.partition("/")
-    # `.image-update/config` is the repository's config, and `waiting` has the lists of head
-    # branches.
+    # `.image-update/config` is the repository's config. `.image-update/waiting` has the lists of
+    # head branches.
     if first.casefold() in ("config", "waiting"):
         first = f"{first}-folder"
     path = "/".join(part for part in (_STATES, first + slash + rest, f"{name}.state") if part)
@@ -115,12 +115,12 @@ def _digest(text: str) -> str:
 
 
 def is_state_path(path: str) -> bool:
-    """Tell whether a path from the repository's root is a state file."""
+    """Return whether a path, from the repository's root, is a state file."""
     return path.startswith(f"{_STATES}/") and path.endswith(".state")
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
-    """Return the Application's states by write-back file, with what the memory branch adds.
+    """Return the Application's states by write-back file, including those on the memory branch.
 
     Raises `TargetError` if a state file is unreadable.
     """
@@ -145,20 +145,19 @@ def own_states(files: Files, path: str) -> Mapping[str, State]:
 
 
 def state_of(snapshot: Snapshot, sub: Subscription) -> State:
-    """Return what is remembered for the file that the subscription writes.
+    """Return the state of the file that the subscription writes.
 
-    Raises what `states_of` raises.
+    Raises `TargetError` if a state file is unreadable.
     """
     states = states_of(snapshot, sub)
     return states.get(file_of(snapshot, sub, states), NOTHING) if states else NOTHING
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
-    """Return the key in the state file for the subscription's target: an existing one if it
-    matches, else the file's path.
+    """Return the state file's key for the subscription's target: an existing key if one matches,
+    else the file's path.
 
-    The key is the path of the kustomization file, for which its folder is understood as well, or a
-    folder of manifests.
+    A kustomization's key is the path of its file or its folder. For manifests, it is their folder.
     """
     names: tuple[str, ...] = (sub.path, *sub.fallbacks)
     if sub.target == "kustomization":
@@ -170,21 +169,21 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
             ),
             sub.path,
         )
-    there = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
-    known = next((there[name] for name in names if name in there), "")
-    return known or next((name for name in names if name in snapshot.files), names[0]) or "."
+    by_path = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
+    existing = next((by_path[name] for name in names if name in by_path), "")
+    return existing or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
-def questions(
+def questions_to_ask(
     snapshot: Snapshot,
     asks: Iterable[Ask],
     given: Terms,
 ) -> tuple[list[Commits], tuple[Question, ...]]:
-    """Return what to ask before deciding: how source commits descend,
-    and which facts the rules need.
+    """Return the questions to ask before deciding: which pairs of source commits to compare,
+    and which facts about images the rules need.
 
-    `weigh.may_ask` tells whether a registry is asked at all, `facts_needed` leaves out what the
-    rules refuse anyway, and `weigh.facts_of` says which facts an offer needs.
+    `weigh.may_ask` decides whether a registry is queried at all. `facts_needed_by_ask` skips images
+    that the rules refuse anyway, and `facts_needed_by_offer` returns the facts for one offer.
     """
     ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []
@@ -202,40 +201,40 @@ def questions(
             current = reading(snapshot, ask.subscription, terms)
         except TaskError:
             continue
-        known = [written.build for written in (memory.written, memory.deferred) if written]
-        ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), known))
+        remembered = [written.build for written in (memory.written, memory.deferred) if written]
+        ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), remembered))
         if may_ask(ask.subscription, terms.check):
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
-            needed += facts_needed(
+            needed += facts_needed_by_ask(
                 ask,
                 current,
                 memory if free else replace(memory, deferred=None),
                 terms,
             )
-    return list(ancestry), combined(needed)
+    return list(ancestry), as_questions(needed)
 
 
-MOST_COMPARED = 30  # builds of one image whose commits are all compared; the others by their dates
+MOST_COMPARED = 30  # builds of one image to compare by commit; the rest are compared by date
 
 
-def _pairs(builds: Sequence[Build], known: Sequence[Build]) -> Iterator[Commits]:
-    """Yield the commits to compare: of each build with those remembered, and with the others."""
+def _pairs(builds: Sequence[Build], remembered: Sequence[Build]) -> Iterator[Commits]:
+    """Yield the pairs of commits to compare: each build with the remembered and other builds."""
     distinct = list(dict.fromkeys(builds))
     for number, build in enumerate(distinct):
-        for other in (*known, *distinct[: min(number, MOST_COMPARED)]):
+        for other in (*remembered, *distinct[: min(number, MOST_COMPARED)]):
             if pair := commits(build, other):
                 yield pair
 
 
-def facts_needed(
+def facts_needed_by_ask(
     ask: Ask,
     current: Reading,
     memory: Memory,
     terms: Terms,
 ) -> list[tuple[Question, Fact]]:
-    """Return the facts needed about an ask's images and a held build,
-    unless the rules refuse them anyway.
+    """Return the facts needed about an ask's images and its held build,
+    except for images that the rules refuse anyway.
     """
     sub = ask.subscription
     builds = ask.builds_of(terms)
@@ -243,14 +242,16 @@ def facts_needed(
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
     admitted = [offer for offer in offered if objection(offer.image.tag, sub.policy) is None]
     return [
-        fact for offer in admitted for fact in facts_of(sub, offer, current, memory, terms.check)
+        fact
+        for offer in admitted
+        for fact in facts_needed_by_offer(sub, offer, current, memory, terms.check)
     ]
 
 
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
-    """Return the decision about an ask, if it does not depend on Git; otherwise None.
+    """Return the decision about an ask if it does not depend on Git, else None.
 
-    Before the repository's config is read, a `tagOrder` there may still admit a tag that is no
+    Until the repository's config is read, its `tagOrder` may still admit a tag that is not a
     version.
     """
     if ask.intent:
@@ -258,7 +259,7 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     sub = ask.subscription
     first = ask.candidates[0]
     if terms.require_live and not all_live(sub):
-        because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
+        because = f"the Application is not running {sub.entry.image.name} (--require-live)"
         return Decision(sub, first, Verdict("refuse", "not-live", because))
     if sub.suspended:
         return Decision(sub, first, Verdict("defer", "held", sub.suspended))
@@ -283,7 +284,7 @@ def failed_asks(
 ) -> Outcome:
     """Return an error decision for each ask.
 
-    An ask that the rules refuse without Git stays refused.
+    Asks that the rules refuse without Git stay refused.
     """
     settled = ((ask, settled_without_git(ask, terms, config_read=config_read)) for ask in asks)
     return Outcome(
@@ -297,12 +298,12 @@ def decide(
     terms: Terms,
     facts: Facts = Facts(),
 ) -> list[Move]:
-    """Return one move for each ask, decided on the files in `snapshot`."""
+    """Return one move for each ask, based on the files in `snapshot`."""
     return [decide_one(snapshot, ask, terms, facts) for ask in asks]
 
 
 def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Return what the target says in a snapshot. Raises `TaskError` if it cannot be read."""
+    """Read a target in a snapshot. Raises `TaskError` if it cannot be read."""
     kind = resolve(sub, snapshot)
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
 
@@ -313,7 +314,7 @@ def situation_of(
     terms: Terms,
     facts: Facts = Facts(),
 ) -> Situation:
-    """Return all that decisions about a subscription depend on.
+    """Return everything that decisions about a subscription depend on.
 
     Raises `TaskError` if something cannot be read.
     """
@@ -354,11 +355,13 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     move = choose(situation, ask)
     if situation.in_git.version or move.decision.verdict != "unchanged":
         return move
-    # the rules compared with what runs, or with the Application's own sources
-    what = "live image is" if sub.application.live else "Application's own sources say"
-    because = (
-        f"the {what} {move.decision.candidate.version} already, and the target does not set it"
+    # the rules compared the image with the running one, or with the Application's own sources
+    what = (
+        "live image is already"
+        if sub.application.live
+        else "Application's own sources already have"
     )
+    because = f"the {what} {move.decision.candidate.version}, and the target does not set it"
     return Move(
         replace(move.decision, judged=replace(move.decision.judged, because=because)),
         move.build,
@@ -366,7 +369,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
 
 
 def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
-    """Return a refusal that Git cannot change, with what Git says, if that can be read."""
+    """Add the version in Git, if readable, to a refusal that does not depend on Git."""
     sub = refused.subscription
     refused = replace(refused, branch=snapshot.branch, head=snapshot.branch)
     try:
@@ -383,7 +386,7 @@ def current_reading(
     kind: TargetKind,
     in_git: Reading,
 ) -> Reading:
-    """Return what the target says, else what runs, else what the Application's own sources say."""
+    """Return the image in the target, else the running one, else the one in the own sources."""
     if in_git.version:
         return in_git
     live = live_reading(sub)
@@ -400,11 +403,11 @@ def missing_places(
     *,
     whole: bool = False,
 ) -> tuple[Place, ...]:
-    """Return what to read in addition: what says the current version, or may hide the target.
+    """Return more places to read: those with the current version, or that may hide the target.
 
-    The overlay of a kustomization may hide it. Without a version in the target and in a status, the
-    Application's own sources are needed. What these places hold may name more of them. `whole` asks
-    for all that a kustomization takes, which `lint` looks at.
+    A kustomization's overlays may hide it. If neither the target nor a status has a version, the
+    Application's own sources are needed. These places may refer to others. `whole` returns
+    everything that a kustomization includes, for `lint`.
     """
     try:
         kind = resolve(sub, snapshot)
@@ -413,61 +416,62 @@ def missing_places(
         if not sub.application.live and not reading(snapshot, sub, terms).version:
             needed += own_places(sub, kind)
             needed += overlay_places(snapshot.files, sub, kind)
-        known = set(target_places(sub))
-        return tuple(place for place in dict.fromkeys(needed) if place not in known)
-    except TaskError:  # it is told when the decision is made
+        already_read = set(target_places(sub))
+        return tuple(place for place in dict.fromkeys(needed) if place not in already_read)
+    except TaskError:  # reported when the decision is made
         return ()
 
 
-MOST_TRIED = 5  # builds whose proof is asked for, if that of a newer one is refused
+MOST_TRIED = 5  # builds to verify if the proofs of newer ones are refused
 
 
 def choose(situation: Situation, ask: Ask) -> Move:
-    """Of several tags of one build, return the move for the newest that is admitted,
-    else the first refusal.
+    """Return the move for the newest admitted tag of a build, else the first refusal.
 
-    Several events compete in the same way, each with its own build. An event that was deferred
-    competes as well once its hold has ended.
+    Several events compete in the same way, each with its own build. So does a deferred event once
+    its hold has ended.
     """
     promoted = situation.terms.promoted
     pinned = bool(promoted and promoted.pinned)
     build = situation.terms.build
-    on_offer = [Offer(event.image, event.build, event=event.origin) for event in ask.events]
+    on_offer = [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
     if not on_offer:
         on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
     tries = MOST_TRIED if ask.events else 0
-    waits = situation.memory.deferred
-    if waits is None or situation.hold:
+    waiting = situation.memory.deferred
+    if waiting is None or situation.hold:
         return _best(on_offer, situation, tries=tries)
     own = _best(on_offer, situation, tries=tries)
     if own.decision.verdict == "error":
-        return own  # it is run again, and what was deferred waits until then
-    offer = deferred(situation.subscription, waits)
+        return own  # the deferred build waits until this is retried
+    offer = deferred(situation.subscription, waiting)
     deferred_move = weigh(situation, offer)
     if deferred_move.decision.verdict == "error":
-        return _beside_unanswered(own, deferred_move, waits)
+        return _beside_unanswered(own, deferred_move, waiting)
     return _best([*on_offer, offer], situation, tries=MOST_TRIED)
 
 
-def _beside_unanswered(move: Move, waiting: Move, waits: Written) -> Move:
-    """Return the move of an event beside a deferred build that nobody could check: it waits on."""
+def _beside_unanswered(move: Move, deferred_move: Move, waiting: Written) -> Move:
+    """Return an event's move if the deferred build could not be checked and keeps waiting."""
     memory = move.remember.memory if move.remember else None
     if not move.updates or memory is None:
         return move
     judged = move.decision.judged
-    because = f"{judged.because}; {waits.version} still waits: {waiting.decision.because}"
+    because = (
+        f"{judged.because}; {waiting.version} is still waiting: {deferred_move.decision.because}"
+    )
     return replace(
         move,
         decision=replace(move.decision, judged=replace(judged, because=because)),
-        remember=replace(move.remember or Remember(), memory=replace(memory, deferred=waits)),
+        remember=replace(move.remember or Remember(), memory=replace(memory, deferred=waiting)),
     )
 
 
 def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
-    """Return the best move for what is on offer.
+    """Return the best move among the offers.
 
-    Its `otherwise` is the next best one, and so on, `tries` times: `verified` takes that if the
-    proof of the best is refused.
+    Its `otherwise` is the next best move, and so on, `tries` times. `verified` uses it if the proof
+    of the best one is refused.
     """
     moves = [weigh(situation, offer) for offer in on_offer]
     best = moves[0]
@@ -479,9 +483,9 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Mov
     others = [offer for offer, move in zip(on_offer, moves, strict=True) if move is not best]
     if not (tries and others and best.updates):
         return best
-    known = situation.memory.deferred
-    was_deferred = known is not None and best.decision.candidate.tag == known.tag
-    if was_deferred:  # if its proof is refused, it must not compete again
+    waiting = situation.memory.deferred
+    was_deferred = waiting is not None and best.decision.candidate.tag == waiting.tag
+    if was_deferred:  # it must not compete again if its proof is refused
         situation = replace(situation, memory=replace(situation.memory, deferred=None))
     otherwise = _best(others, situation, tries=tries - 1)
     if was_deferred and otherwise.updates:
@@ -492,18 +496,18 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Mov
 
 
 def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
-    """Return the move for the tag that Git has, if the best one would only give the same image
+    """Return the move that keeps the tag in Git, if the best move would only give the same image
     another tag.
 
-    Without it, each delivery of one event with two tags would change the one to the other.
+    Otherwise, each delivery of an event with two tags would switch from one tag to the other.
     """
     if not best.updates or rules_of(situation.subscription.policy).ordered:
         return None
-    there = situation.in_git
-    known = situation.memory.written
-    digest = there.digest
-    if not digest and known and known.version == there.version:
-        digest = known.image_digest
+    in_git = situation.in_git
+    last_written = situation.memory.written
+    digest = in_git.digest
+    if not digest and last_written and last_written.version == in_git.version:
+        digest = last_written.image_digest
     if not digest or best.decision.built != digest:
         return None
     return next((move for move in moves if move.decision.verdict == "unchanged"), None)
@@ -531,7 +535,7 @@ def _better(new: Move, old: Move, situation: Situation) -> bool:
     return not why_older(ours, theirs, policy, situation.facts.ancestry)
 
 
-Identity = tuple[str, str, str, str, str]  # of a subscription
+Identity = tuple[str, str, str, str, str]  # a subscription's
 
 
 def holds_of_others(
@@ -539,13 +543,13 @@ def holds_of_others(
     subs: Iterable[Subscription],
     terms: Terms,
 ) -> Mapping[Identity, Hold]:
-    """Return the hold of another Application for each of these
-    that writes the same key of the same file.
+    """Return a hold for each subscription that writes the same key in the same file
+    as a held Application.
     """
     groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
         groups.setdefault((sub.target, sub.path), {})[sub.identity] = sub
-    found: dict[Identity, Hold] = {}
+    by_identity: dict[Identity, Hold] = {}
     for group in groups.values():
         if len({sub.application.key for sub in group.values()}) < 2:
             continue
@@ -559,22 +563,24 @@ def holds_of_others(
                     if other.application.key != app and own & places:
                         because = replace(
                             hold,
-                            reason=f"{hold.reason} (a hold of {other.application.key})",
+                            reason=f"{hold.reason} (hold on {other.application.key})",
                         )
-                        found[identity] = stricter(found.get(identity), because) or because
-    return found
+                        by_identity[identity] = (
+                            stricter(by_identity.get(identity), because) or because
+                        )
+    return by_identity
 
 
 def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
     try:
         state = state_of(snapshot, sub)
-    except TaskError:  # it is told when the decision is made
+    except TaskError:  # reported when the decision is made
         return None
     return holding(state, state.images.get(key_of(sub), Memory()), terms.now)
 
 
 def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[str, ...]:
-    """Return the files that an update would change, whether its digest is written or not."""
+    """Return the files that an update would change, with or without a digest."""
     pinned = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
     return tuple(sorted({path for path, _ in (*edited_places(snapshot, sub, terms), *pinned)}))
 

@@ -1,9 +1,9 @@
-"""Pure code that finds the place that hides a values file or a kustomization from Argo CD.
+"""Pure code that finds what overrides a written values file or kustomization.
 
-Helm merges the chart's own values, the values files in their order, the Application's values, its
-parameters and its file parameters, and the last one counts. Argo CD applies `kustomize.images`
-after the kustomization's own entries. Image Updater's default method leaves parameters in the live
-Application: a commit to a values file below them succeeds, and the old image runs forever.
+Helm merges the chart's own values, the values files in order, the Application's values, its
+parameters, and its file parameters; the last one wins. Argo CD applies `kustomize.images` after
+the kustomization's own entries. Image Updater's default method leaves parameters in the live
+Application: a commit to a values file below them succeeds, but the old image keeps running.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from task.yaml_documents import plain
 _VALUES = "values.yaml"
 _CHART = "Chart.yaml"
 _MOST_FILES = 100  # values files of one source
-_UNKNOWN = re.compile(r"[*?\[]|\$")  # only Argo CD knows what a glob or a variable stands for
+_UNKNOWN = re.compile(r"[*?\[]|\$")  # globs and variables, which only Argo CD can expand
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """What Helm merges after the written file."""
+    """One layer of values or parameters that Helm merges."""
 
     where: str  # for a message
     way_out: str
     values: Any = None
     parameters: tuple[Parameter, ...] = ()
-    path: str = ""  # of a values file
+    path: str = ""  # if it is a values file
 
 
 @dataclass(frozen=True)
 class _Way:
-    """What Helm merges for one source that reads the written file."""
+    """The layers that Helm merges for one source that reads the written file."""
 
-    files: tuple[_Layer, ...]  # the values files, in their order
-    charts: tuple[_Layer, ...]  # the chart's own values, under everything else
-    values: tuple[_Layer, ...]  # the Application's, over the files
-    parameters: tuple[_Layer, ...]  # over everything else
-    below: tuple[str, ...] = ()  # the key of the written file's chart in all these values
+    files: tuple[_Layer, ...]  # the values files, in order
+    charts: tuple[_Layer, ...]  # the chart's own values, below everything else
+    values: tuple[_Layer, ...]  # the Application's values, above the files
+    parameters: tuple[_Layer, ...]  # above everything else
+    below: tuple[str, ...] = ()  # the path to the written file's subchart in all these values
 
     def later(self, path: str) -> tuple[_Layer, ...]:
         """Return the layers after the written file."""
@@ -67,21 +67,21 @@ class _Way:
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return what a snapshot must contain for `refuse_hidden`, besides the target's own places."""
+    """Return the places that `refuse_hidden` needs in addition to the target's own places."""
     if sub.method != "git" or kind not in ("helmvalues", "kustomization", "helm-override"):
         return ()
-    found: list[str] = []
+    paths: list[str] = []
     for source in sub.application.sources:
         if not _in_repository(source, sub):
             continue
-        found += _override_files(sub, source)
+        paths += _override_files(sub, source)
         if kind == "helmvalues":
-            found += [posixpath.join(source.path, _CHART), *_values_files_of(sub, source)]
-    return tuple(map(Place, dict.fromkeys(found)))
+            paths += [posixpath.join(source.path, _CHART), *_values_files_of(sub, source)]
+    return tuple(map(Place, dict.fromkeys(paths)))
 
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
-    """Raise `TargetError`, which names the place, if Argo CD never uses what is written."""
+    """Raise `TargetError`, with what overrides it, if Argo CD never uses the written version."""
     if sub.method != "git":
         return
     if kind == "helmvalues":
@@ -93,14 +93,14 @@ def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Tar
 
 
 def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
-    """Tell whether no source of the Application reads the written values file.
+    """Return whether none of the Application's sources read the written values file.
 
-    Where `git-repository` says where the file is, something else may deploy it.
+    If `git-repository` is set, something else may deploy the file.
     """
     if kind != "helmvalues" or sub.method != "git":
         return False
     if sub.application.annotations.get("git-repository"):
-        return False  # such as the values of the parent's chart, or the Application's own manifest
+        return False  # such as the parent chart's values, or the Application's own manifest
     sources = [source for source in sub.application.sources if _is_helm(files, source)]
     if not sources or any(_may_read(files, sub, source) for source in sub.application.sources):
         return False
@@ -109,15 +109,15 @@ def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
 
 def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> None:
     if read_by_nobody(files, sub, "helmvalues"):
-        if sub.neighbour:  # it is a warning
+        if sub.neighbour:  # a warning is enough
             return
         name = posixpath.relpath(sub.path, sub.source.path or ".")
         ref = next((item.ref for item in sub.application.sources if item.ref), "")
         own = sub.source.path and _in_repository(sub.source, sub) and not sub.source.chart
         entry = name if own else f"${ref or '<ref>'}/{sub.path}"
         raise TargetError(
-            "no source of the Application reads this values file, so an update changes nothing",
-            hint=f"add {entry} to the Helm source's valueFiles, or name a file that it reads",
+            "no source of the Application reads this values file, so an update has no effect",
+            hint=f"add {entry} to the Helm source's valueFiles, or use a file that it reads",
             subject=sub.path,
         )
     hidden: list[TargetError] = []
@@ -139,27 +139,27 @@ def _hidden_by(
     target: Target,
     beside: Sequence[str],
 ) -> TargetError | None:
-    """Return the error about the strongest layer that hides one of the target's keys.
+    """Return the error about the topmost layer that hides one of the target's keys.
 
-    A file that the same update writes (`beside`) gets the version, too.
+    Files that the same update writes (`beside`) get the version, too.
     """
     own = _plain_of(files, target.path)
     for key in _keys_of(target, own):
         steps = _as_written(own, parse_path(key))
         if _visible(way, target.path, steps):
             continue
-        there = (*map(Segment, way.below), *steps)
+        full_steps = (*map(Segment, way.below), *steps)
         layer = next(
-            (item for item in reversed(way.later(target.path)) if _sets(item, there)),
+            (item for item in reversed(way.later(target.path)) if _sets(item, full_steps)),
             None,
         )
         if layer is None:
-            layer = _Layer("another value", "helm template shows what the chart gets")
+            layer = _Layer("another value", "run helm template to see the chart's values")
         if layer.path and layer.path in beside:
             continue
-        if key == target.keys.name and _both_ours(own, steps, layer, there, target):
+        if key == target.keys.name and _both_ours(own, steps, layer, full_steps, target):
             continue
-        return _no_effect(steps, layer, there, target)
+        return _no_effect(steps, layer, full_steps, target)
     return None
 
 
@@ -167,13 +167,14 @@ _PROBE = "\0"  # a value that no file has
 
 
 def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
-    """Tell whether Helm uses the value at these steps of the written file: merge as it does."""
-    there = (*map(Segment, way.below), *steps)
-    names = _names_to(there)
+    """Merge values like Helm, and return whether it uses the written file's value at `steps`."""
+    full_steps = (*map(Segment, way.below), *steps)
+    names = _names_to(full_steps)
     in_list = path in {layer.path for layer in way.files}
     for layer in way.parameters:
         if any(
-            _sets_too(parse_path(each.name), there, in_list=in_list) for each in layer.parameters
+            _sets_too(parse_path(each.name), full_steps, in_list=in_list)
+            for each in layer.parameters
         ):
             return False
     given: Any = {}
@@ -197,14 +198,14 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
 
 
 def _value_below(values: Any, keys: Iterable[str]) -> Any:
-    """Return the value below these keys, None if there is none."""
+    """Return the value at these keys, or None."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
 
 
 def _names_to(steps: Sequence[Segment]) -> list[str]:
-    """Return the keys down to the value, or to the first list: Helm never merges lists."""
+    """Return the keys down to the value or the first list, because Helm never merges lists."""
     names = []
     for step in steps:
         names.append(step.name)
@@ -221,48 +222,48 @@ def _probe_below(names: Sequence[str]) -> Any:
 
 
 def _narrow(value: Any, names: Sequence[str]) -> Any:
-    """Return what values say on the way down these keys, without all other keys."""
+    """Return values with only these nested keys."""
     if not names or not isinstance(value, dict):
         return value
-    found = _with_merge_keys(value)
-    return {names[0]: _narrow(found[names[0]], names[1:])} if names[0] in found else {}
+    merged = _with_merge_keys(value)
+    return {names[0]: _narrow(merged[names[0]], names[1:])} if names[0] in merged else {}
 
 
 def _over(below: Any, above: Any) -> Any:
-    """Return values with those of a later file over them. Null replaces a mapping, too."""
+    """Merge a later file's values over these. Null also replaces a mapping."""
     if not isinstance(above, dict):
         return below
     if not isinstance(below, dict):
         return above
-    found = dict(below)
+    merged = dict(below)
     for key, value in above.items():
-        both = isinstance(value, dict) and isinstance(found.get(key), dict)
-        found[key] = _over(found[key], value) if both else value
-    return found
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _over(merged[key], value) if both else value
+    return merged
 
 
 def _over_defaults(given: Any, defaults: Any) -> Any:
-    """Return values with a chart's own under them. A null removes the chart's value."""
+    """Merge values over a chart's defaults. Null removes the chart's value."""
     if not isinstance(given, dict) or not isinstance(defaults, dict):
         return given
-    found = dict(given)
+    merged = dict(given)
     for key, value in defaults.items():
-        if key not in found:
-            found[key] = value
-        elif found[key] is None:
-            del found[key]
+        if key not in merged:
+            merged[key] = value
+        elif merged[key] is None:
+            del merged[key]
         else:
-            found[key] = _over_defaults(found[key], value)
-    return found
+            merged[key] = _over_defaults(merged[key], value)
+    return merged
 
 
 def _no_effect(
     steps: Sequence[Segment],
     layer: _Layer,
-    there: Sequence[Segment],
+    full_steps: Sequence[Segment],
     target: Target,
 ) -> TargetError:
-    message = f"{layer.where} sets {path_text(there)}, and Helm uses that"
+    message = f"{layer.where} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(
         f"{path_text(steps)} has no effect here: {message}",
         hint=layer.way_out,
@@ -284,17 +285,17 @@ def _both_ours(
     own: Any,
     steps: Sequence[Segment],
     layer: _Layer,
-    there: Sequence[Segment],
+    full_steps: Sequence[Segment],
     target: Target,
 ) -> bool:
-    """Tell whether file and layer both name the target's image: either may count."""
-    wanted = path_text(there)
+    """Return whether the file and the layer both have the target's image, so either may win."""
+    wanted = path_text(full_steps)
     given = [
         parameter.value
         for parameter in layer.parameters
         if path_text(parse_path(parameter.name)) == wanted
     ]
-    theirs = given[-1] if given else _text_at(layer.values, there)
+    theirs = given[-1] if given else _text_at(layer.values, full_steps)
     return _names_it(_text_at(own, steps), target) and _names_it(theirs, target)
 
 
@@ -304,7 +305,7 @@ def _names_it(name: str, target: Target) -> bool:
 
 
 def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
-    """Return each way in which Helm reads the written file for this source."""
+    """Return each way that Helm reads the written file for this source."""
     helm = _helm_section(files, sub, source)
     paths = [_path_of(sub, source, value_file) for value_file in helm.value_files]
     listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
@@ -320,13 +321,13 @@ def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
 
 
 def _file_layer(files: Files, path: str, listed: str) -> _Layer:
-    way_out = f"remove it there, or name that file: write-back-target: helmvalues:/{path}"
+    way_out = f"remove it there, or use that file: write-back-target: helmvalues:/{path}"
     where = f"the values file {path}{listed}"
     return _Layer(where, way_out, _plain_of(files, path), path=path)
 
 
 def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield each key of the values of the chart that has the written file."""
+    """Yield the key paths under which parent values configure the chart with the written file."""
     folder, name = posixpath.split(sub.path)
     if name != _VALUES:
         return
@@ -337,8 +338,10 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
     for item in mappings(chart, "dependencies"):
         where = text(item, "repository")
         local = where.removeprefix("file://") if where.startswith("file://") else None
-        there = None if local is None else posixpath.normpath(posixpath.join(source.path, local))
-        if there == folder or (charts and text(item, "name") == charts[0]):
+        local_folder = (
+            None if local is None else posixpath.normpath(posixpath.join(source.path, local))
+        )
+        if local_folder == folder or (charts and text(item, "name") == charts[0]):
             aliases.append(text(item, "alias") or text(item, "name"))
     if charts:
         yield from ((first, *charts[1:]) for first in aliases or charts[:1])
@@ -348,7 +351,7 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
 
 @dataclass(frozen=True)
 class _Helm:
-    """The Helm section of a source after its override files, as far as it hides values."""
+    """A source's Helm section after its override files: the parts that may hide values."""
 
     value_files: tuple[str, ...]
     files_from: str | None  # the override file that lists them, or None
@@ -357,7 +360,7 @@ class _Helm:
 
 
 def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
-    """Return the Helm section as Argo CD uses it, after the override files: merge patches."""
+    """Return the Helm section that Argo CD uses after applying override files as merge patches."""
     value_files = source.value_files
     files_from = None
     field = source.values_field or "values"
@@ -375,10 +378,10 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
         if "valuesObject" in helm and isinstance(helm["valuesObject"], dict):
             kept = values if field == "valuesObject" else []
             said = helm["valuesObject"]
-            values = [*kept, _Layer(f"helm.valuesObject of {path}", way_out, said)]
+            values = [*kept, _Layer(f"helm.valuesObject in {path}", way_out, said)]
             field = "valuesObject"
         elif field == "values" and isinstance(helm.get("values"), str):
-            values = [_Layer(f"helm.values of {path}", way_out, _values_in(helm["values"]))]
+            values = [_Layer(f"helm.values in {path}", way_out, _values_in(helm["values"]))]
         if isinstance(helm.get("parameters"), list):
             parameters = _parameter_layer(helm, "parameters", path)
         if isinstance(helm.get("fileParameters"), list):
@@ -390,7 +393,7 @@ def _parameter_layer(helm: Mapping[str, Any], name: str, path: str) -> _Layer:
     parameters = tuple(
         Parameter(text(item, "name"), text(item, "value")) for item in mappings(helm, name)
     )
-    return _Layer(f"helm.{name} of {path}", f"remove it from {path}", parameters=parameters)
+    return _Layer(f"helm.{name} in {path}", f"remove it from {path}", parameters=parameters)
 
 
 def _spec_layer(
@@ -399,13 +402,13 @@ def _spec_layer(
     values: Any = None,
     parameters: tuple[Parameter, ...] = (),
 ) -> _Layer:
-    where = f"spec.source.{field} of the Application"
+    where = f"spec.source.{field} in the Application"
     hint = f"remove it from spec.source.{field}, in Git and in the live Application"
     return _Layer(where, hint, values, parameters)
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
-    """Tell whether a layer gives the value at these steps, or replaces something above it."""
+    """Return whether a layer sets the value at these steps, or replaces a parent of it."""
     if any(
         _sets_too(parse_path(parameter.name), steps, in_list=False)
         for parameter in layer.parameters
@@ -415,9 +418,9 @@ def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
 
 
 def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bool) -> bool:
-    """Tell whether a parameter sets what is at the steps: the same place, or one above it.
+    """Return whether a parameter sets the value at these steps, or a parent of it.
 
-    For an item of a list, Helm changes a values file's list, but makes a new one over a chart's.
+    A parameter for a list item changes a values file's list, but replaces a chart's list.
     """
     for given_step, step in zip(given, steps, strict=False):
         if given_step.name != step.name:
@@ -432,39 +435,39 @@ def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bo
 def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
     for step in steps:
         if not isinstance(value, dict):
-            return True  # a scalar, a list or null replaces the whole mapping
-        found = _with_merge_keys(value)
-        if step.name not in found:
+            return True  # a scalar, list, or null replaces the whole mapping
+        merged = _with_merge_keys(value)
+        if step.name not in merged:
             return False
-        value = found[step.name]
+        value = merged[step.name]
         if step.brackets:
             return True  # Helm never merges lists
     return True
 
 
 def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a mapping with what its merge key brings."""
+    """Return a mapping with its merge key expanded."""
     above = value.get("<<")
     if above is None:
         return value
     brought = above if isinstance(above, list) else [above]
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for item in reversed(brought):
-        found |= _with_merge_keys(item) if isinstance(item, dict) else {}
-    return {**found, **value}
+        merged |= _with_merge_keys(item) if isinstance(item, dict) else {}
+    return {**merged, **value}
 
 
 def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Return the steps with those joined that are one key with dots in the written file."""
+    """Join steps that are a single key with dots in the written file."""
     if not steps or not isinstance(own, dict):
         return tuple(steps)
-    found = _with_merge_keys(own)
-    if steps[0].name in found:
-        return (steps[0], *_as_written(found[steps[0].name], steps[1:]))
+    merged = _with_merge_keys(own)
+    if steps[0].name in merged:
+        return (steps[0], *_as_written(merged[steps[0].name], steps[1:]))
     for used in range(2, len(steps) + 1):
         name = ".".join(step.text for step in steps[:used])
-        if name in found:
-            return (Segment(name), *_as_written(found[name], steps[used:]))
+        if name in merged:
+            return (Segment(name), *_as_written(merged[name], steps[used:]))
     return tuple(steps)
 
 
@@ -477,7 +480,7 @@ def _text_at(value: Any, steps: Sequence[Segment]) -> str:
 
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
-    """Raise `TargetError` if a file parameter, which Helm reads later, sets the same."""
+    """Raise `TargetError` if a file parameter, which Helm reads later, sets the same value."""
     *_, of_files = _helm_section(files, sub, sub.source).parameters
     keys = target.keys
     names = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
@@ -488,10 +491,10 @@ def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> 
 
 
 def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> None:
-    """Raise `TargetError` if what the kustomization says about the image does not reach Argo CD.
+    """Raise `TargetError` if the image in the kustomization does not reach Argo CD.
 
     Argo CD runs `kustomize edit set image` in the source's folder, which replaces entries with the
-    same names. Overlays and components may have entries of their own for the name that is made.
+    same names. Overlays and components may have their own entries for the resulting name.
     """
     source = sub.source
     if not _in_repository(source, sub):
@@ -526,7 +529,7 @@ def _hidden_by_given(
     given: _Given,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return the error if `kustomize.images` hides an entry of the source's own folder."""
+    """Return the error if `kustomize.images` hides an entry in the source's own folder."""
     merged = override_kustomize.edited([*probed, *given.replacements])
     if made_of(Replacement(name, "", "", ""), [merged]).tag == _PROBE:
         return None
@@ -540,16 +543,16 @@ def _hidden_by_folders(
     given: _Given,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return the error if an overlay or component sets the image that an entry makes.
+    """Return the error about the last overlay or component that overrides an entry's image.
 
-    It is about the last one that does. `folders`: those that come after, with their entries.
+    `folders`: the later folders, with their entries.
     """
     error = None
     made = made_of(Replacement(name, "", _PROBE, ""), [probed])
     for folder, own in folders:
         at_root = folder == sub.source.path
         entries = own
-        if folder in sub.beside:  # the same update writes it, too
+        if folder in sub.beside:  # the same update also writes it
             entries = [
                 replace(entry, tag=_PROBE, digest="") if entry.name in (name, made.new) else entry
                 for entry in own
@@ -561,14 +564,14 @@ def _hidden_by_folders(
             if at_root and made_of(made, [given.replacements]).tag != _PROBE:
                 error = _image_error(given.where, given.way_out, name, sub)
             else:
-                way = f"name that folder: write-back-target: kustomization:/{folder}"
+                way = f"use that folder: write-back-target: kustomization:/{folder}"
                 error = _image_error(f"the kustomization in {folder or '/'}", way, name, sub)
         made = after
     return error
 
 
 def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
-    """Return the entries after an update: those of this name have the new tag."""
+    """Return the entries after an update, in which those with this name have the new tag."""
     return [
         replace(replacement, tag=_PROBE, digest="") if replacement.name == name else replacement
         for replacement in entries
@@ -576,7 +579,7 @@ def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
 
 
 def leads(entry: Replacement, target: Target) -> bool:
-    """Tell whether an entry is for the target's image: by its name, or because it leads to it."""
+    """Return whether an entry is for the target's image, by its name or its new name."""
     name = identity_of(target.keys.kustomize_name)
     if name and identity_of(entry.name) == name:
         return True
@@ -599,21 +602,21 @@ class _Given(NamedTuple):
 def _images(files: Files, sub: Subscription) -> _Given:
     field = "spec.source.kustomize.images"
     images = sub.source.images
-    where = f"{field} of the Application"
+    where = f"{field} in the Application"
     way_out = f"remove the image from {field}, in Git and in the live Application"
     for path in _override_files(sub, sub.source):
         listed = mapping(_plain_of(files, path), "kustomize").get("images")
         if isinstance(listed, list):
             images = tuple(item for item in listed if isinstance(item, str))
-            where = f"kustomize.images of {path}"
+            where = f"kustomize.images in {path}"
             way_out = f"remove the image from {path}"
     return _Given(override_kustomize.given_replacements(images), where, way_out)
 
 
 def _override_files(sub: Subscription, source: Source) -> list[str]:
-    """Return the override files that Argo CD applies to a source, in its order.
+    """Return the override files that Argo CD applies to a source, in order.
 
-    The second one is named after the Application, with or without its namespace.
+    After the common one come those with the Application's name, without and with its namespace.
     """
     app = sub.application
     names = (
@@ -629,18 +632,18 @@ def _in_repository(source: Source, sub: Subscription) -> bool:
 
 
 def _is_helm(files: Files, source: Source) -> bool:
-    known = source.kind or source.section
-    if known:
-        return known == "Helm"
+    kind = source.kind or source.section
+    if kind:
+        return kind == "Helm"
     return bool(source.chart) or posixpath.join(source.path, _CHART) in files
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Tell whether a source may read the file in a way that only Argo CD knows."""
+    """Return whether a source may read the file in a way that only Argo CD can tell."""
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
-            return True  # of a chart that it may depend on
+            return True  # the file may belong to a chart that it depends on
         names = (name for name in source.value_files if _UNKNOWN.search(name.lstrip("$")))
         return any(_may_stand_for(sub, source, name) for name in names)
     inside_it = not source.path or sub.path.startswith(f"{source.path}/")
@@ -648,7 +651,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
 
 
 def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
-    """Tell whether a name with variables or globs may stand for the written file."""
+    """Return whether a name with variables or globs may match the written file."""
     start, _, rest = name.partition("/")
     if name.startswith("$") and any(item.ref == start[1:] for item in sub.application.sources):
         name = f"/{rest}"
@@ -659,7 +662,7 @@ def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
 
 
 def _own_values(sub: Subscription, source: Source) -> str | None:
-    """Return the path of the chart's own values, or None if it is in another repository."""
+    """Return the path of the chart's own values, or None if the chart is in another repository."""
     if not _in_repository(source, sub) or (source.ref and not source.path):
         return None
     return posixpath.join(source.path, _VALUES)
@@ -667,11 +670,11 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
 
 def _values_files_of(sub: Subscription, source: Source) -> list[str]:
     own = _own_values(sub, source)
-    found = [own] if own is not None else []
+    paths = [own] if own is not None else []
     for name in source.value_files[-_MOST_FILES:]:
         path = _path_of(sub, source, name)
-        found += [path] if path is not None else []
-    return found
+        paths += [path] if path is not None else []
+    return paths
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
@@ -686,7 +689,7 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
         if "://" in name or not _in_repository(source, sub):
             return None
         return inside(source.path, name.replace("$ARGOCD_APP_NAME", sub.application.name))
-    except TaskError:  # it leads out of the repository: Argo CD reports it
+    except TaskError:  # it leads out of the repository, which Argo CD reports
         return None
 
 

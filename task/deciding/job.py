@@ -1,4 +1,4 @@
-"""The nouns of deciding: what one run has to do, what is asked of the rules, and what comes out."""
+"""The types used for deciding: a run's job, its asks, and their outcomes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from task.model import (
     Commit,
     Decision,
     Event,
+    HeadBuildRow,
     Hold,
     Image,
     Memory,
@@ -21,7 +22,6 @@ from task.model import (
     Through,
     Tracker,
     Verdict,
-    Waited,
     Wishes,
     Written,
 )
@@ -32,96 +32,96 @@ from task.urls import normal_url
 if TYPE_CHECKING:
     from task.annotations.subscription import Scope
 
-# of commits, if nobody says who else
+# the default author of commits
 AUTHOR = Person("image-update", "image-update@noreply.invalid")
 
 
 @dataclass(frozen=True)
 class Promoted:
-    """What the source of a promoted version says about it."""
+    """The source of a promoted version, and the version's history there."""
 
     source: str  # namespace/name of its Application
-    # the newest build that was ever written there; after a rollback it is another one
+    # the newest build ever written there; after a rollback, the file has another one
     newest: Written = Written()
     pinned: bool = False  # whether its file has the digest
-    # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs
-    # it.
+    # Reads from Git when this version was written; "" if unknown. Only needed for a minimum age.
     since: Callable[[], str] = field(default=str, compare=False)
-    # Asks Git whether it had this version before `newest`, too. A later build without a number is
-    # no way back.
+    # Reads from Git whether the file already had this version before `newest`. If not, a later
+    # build without a number is not a step back.
     went_back: Callable[[], bool] = field(default=bool, compare=False)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What the command line says about decisions."""
+    """The command line's settings for decisions."""
 
     allow_downgrade: bool = False
     carry: bool | None = None
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
-    # to find out which holds have ended, because pure code has no clock
+    # shows which holds have ended, because pure code has no clock
     now: str = "1970-01-01T00:00:00Z"
-    through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
-    promoted: Promoted | None = None  # of `promote`
-    minimum_age: int = 0  # seconds; a config may ask for more
-    verify: bool = False  # whether the command line requires a proof of every image
+    through: Through = "git"  # the API for commits; GitHub's does not keep the executable bit
+    promoted: Promoted | None = None  # for `promote`
+    minimum_age: int = 0  # seconds; a config may require more
+    verify: bool = False  # whether the command line requires a proof for every image
 
 
 @dataclass(frozen=True)
 class Intent:
-    """What is asked for instead of an event: by a person,
-    or ("undo") by a run whose rollout failed.
+    """A request from a person instead of an event,
+    or from a run whose rollout failed ("undo").
     """
 
     verb: str  # "hold", "release", "rollback", "undo"
-    hold: Hold | None = None  # None ends a hold or makes none (`release`, `rollback --no-hold`)
+    hold: Hold | None = None  # None ends a hold (`release`) or sets none (`rollback --no-hold`)
     # all images of the Application, including future ones; False means single images
     whole: bool = True
-    to: str = ""  # for a rollback: a tag, tag@digest, "previous" or "3-back"
-    discard: bool = False  # for a release: drop what was deferred
-    unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
+    to: str = ""  # for a rollback: a tag, tag@digest, "previous", or "3-back"
+    discard: bool = False  # for a release: drop the deferred build
+    unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry has
     undone: Decision | None = None  # for an undo: the update whose rollout failed
     failed: Image | None = None  # for a rollback: only if Git still has this version
 
 
 @dataclass(frozen=True)
 class Wording:
-    """What the command line says about commits;
-    the repository's config decides what it leaves open.
+    """The command line's settings for commits.
+
+    The repository's config decides the rest.
     """
 
-    author: Person  # a part that is not given is empty
+    author: Person  # parts that are not set are empty
     template: str | None = None
     trailers: tuple[tuple[str, str], ...] = ()
-    command: str = "run"  # the subject of the commit names "hold", "release" and "rollback"
+    command: str = "run"  # in the commit subject if it is "hold", "release", or "rollback"
     sign_off: bool | None = None
     push_options: tuple[str, ...] = ()
-    common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
-    # those that the config names, by path
+    common: Wishes = Wishes()  # the config's, if the Applications in one commit differ
+    # the templates in the config, by path
     templates: Mapping[str, str] = field(default_factory=dict)
-    config: RepositoryConfig = NO_CONFIG  # of the base
+    config: RepositoryConfig = NO_CONFIG  # the base's
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """What the command line says about `promote`."""
+    """The command line's settings for `promote`."""
 
-    sources: tuple[str, ...] = ()  # globs of `name` or `namespace/name`, like all patterns here
-    targets: tuple[str, ...] = ()  # may have {namespace}, {name} and {project} of a source
+    sources: tuple[str, ...] = ()  # globs for `name` or `namespace/name`, like all patterns here
+    targets: tuple[str, ...] = ()  # may contain a source's {namespace}, {name}, and {project}
     source_selector: str = ""
     target_selector: str = ""
     images: tuple[str, ...] = ()  # aliases or names; () means all
-    healthy: bool = False  # only what Argo CD reports as Synced and Healthy
-    repository: str = ""  # repository of the source commits, from the command line or the CI system
+    healthy: bool = False  # only versions that Argo CD reports as Synced and Healthy
+    repository: str = ""  # the source commits' repository, from the command line or the CI system
 
 
 @dataclass(frozen=True)
 class PullRequestOptions:
-    """What the command line says about pull requests.
+    """The command line's settings for pull requests.
 
-    The repository's config decides what it leaves open.
+    The repository's config decides the rest.
     """
 
     labels: tuple[str, ...] = ()
@@ -131,29 +131,29 @@ class PullRequestOptions:
     auto_merge: bool | None = None
     named: tuple[
         str, ...
-    ] = ()  # those on the command line itself; a platform sets variables for everybody
-    source: str = ""  # of the build: a commit, or its page
+    ] = ()  # the options on the command line itself; a platform may set variables for everyone
+    source: str = ""  # the build's source: a commit, or its page
     run: str = ""  # the pipeline's page
 
 
 @dataclass(frozen=True)
 class PlanComment:
-    """The pull request on which a plan is written as a comment."""
+    """The pull request on which a plan is posted as a comment."""
 
     repository: str  # its URL
     number: str
-    key: str  # distinguishes this plan's comment from those for other images or another cluster
+    key: str  # distinguishes this plan's comment from those for other images or clusters
 
 
 @dataclass(frozen=True)
 class DeployedSource:
-    """The source of the images. Its forge shows the deployments."""
+    """The images' source. Its forge shows the deployments."""
 
     repository: str  # its URL
     commit: str
-    ref: str = ""  # the branch or tag of the build; "" if unknown
+    ref: str = ""  # the build's branch or tag; "" if unknown
     is_tag: bool = False
-    waits: bool = False  # whether the run learns how the rollouts end
+    waits_for_rollouts: bool = False  # whether the run waits to see how the rollouts end
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,14 @@ class LandedApplication:
 
     application: Tracker
     repo: str
-    commit: str  # the commit that Argo CD has to sync; "" for a live Application that was patched
+    commit: str  # the commit that Argo CD has to sync; "" for a patched live Application
     decisions: tuple[Decision, ...]
     request: str = ""  # the number of the pull request to merge first
 
     @property
     def arrives(self) -> bool:
-        """Whether Argo CD will see this very commit:
-        it is on a branch that the Application follows.
+        """Whether Argo CD will see this exact commit,
+        because it is on a branch that the Application follows.
         """
         heads = {
             decision.head
@@ -186,7 +186,7 @@ class LandedApplication:
 
     @property
     def written(self) -> bool:
-        """Whether an image was written now, and was not there before."""
+        """Whether an image was written by this run, and was not already in Git."""
         return any(decision.verdict == "update" for decision in self.decisions)
 
 
@@ -194,18 +194,16 @@ class LandedApplication:
 class Failure:
     """An Application that Argo CD began to sync, and whose rollout failed or timed out."""
 
-    landed: tuple[LandedApplication, ...]  # what this run waited for in this Application
+    landed: tuple[LandedApplication, ...]  # the changes in this Application that the run waited for
     cause: str
 
 
 @dataclass(frozen=True)
 class RolloutEnd:
-    """How the rollout of one Application ended: that of this run's commit,
-    or that of a rollback.
-    """
+    """How an Application's rollout ended, either of this run's commit or of a rollback."""
 
     application: str  # namespace/name
-    # late: not healthy when the time was over
+    # late: not healthy when the time ran out
     state: Literal["healthy", "failed", "late", "unknown"]
     because: str = ""
     hint: str = ""
@@ -213,17 +211,17 @@ class RolloutEnd:
 
 @dataclass(frozen=True)
 class Followed:
-    """The result of refreshing Argo CD, and of waiting for its rollouts."""
+    """The result of refreshing Argo CD and waiting for its rollouts."""
 
     problems: tuple[Problem, ...] = ()
     failures: tuple[Failure, ...] = ()
-    ends: tuple[RolloutEnd, ...] = ()  # with --wait; an Application with an unknown end is left out
-    recoveries: tuple[RolloutEnd, ...] = ()  # of what was rolled back
+    ends: tuple[RolloutEnd, ...] = ()  # with --wait; Applications with an unknown end are left out
+    recoveries: tuple[RolloutEnd, ...] = ()  # of the Applications that were rolled back
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one run has to do."""
+    """The work of one run."""
 
     command: str  # "run", "plan", "scan", "hold", "release", "rollback", "promote"
     images: tuple[Image, ...]
@@ -235,32 +233,32 @@ class Job:
     require_update: bool = False
     require_match: bool = False  # exit 5 if no Application tracks an image
     only: tuple[str, ...] = ()
-    dry: bool = False  # predict a push instead of doing it
-    intent: Intent | None = None  # of `hold`, `release` and `rollback`
-    aliases: tuple[str, ...] = ()  # for those commands: aliases or names of images; () means all
+    dry: bool = False  # predict a push instead of pushing
+    intent: Intent | None = None  # for `hold`, `release`, and `rollback`
+    aliases: tuple[str, ...] = ()  # for these commands: image aliases or names; () means all
     requests: PullRequestOptions = PullRequestOptions()
-    promotion: Promotion | None = None  # of `promote`
+    promotion: Promotion | None = None  # for `promote`
     undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
-    events: tuple[Event, ...] = ()  # of registries and pipelines; the images are theirs
+    events: tuple[Event, ...] = ()  # from registries and pipelines; `images` has their images
     passed_over: int = 0  # events that are not a push of a tagged image
-    source_repository: str = ""  # that of the commits in the labels of events' images
+    source_repository: str = ""  # the repository of the commits in the image labels of events
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome for the asks of one repository."""
+    """The outcome of one repository's asks."""
 
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
     landed: tuple[LandedApplication, ...] = ()
     cautions: tuple[Problem, ...] = ()  # about the files that were read
-    earlier: tuple[Commit, ...] = ()  # of earlier runs, with what this run would have written
-    waiting: tuple[Waited, ...] = ()
+    earlier: tuple[Commit, ...] = ()  # earlier runs' commits that already have this run's changes
+    waiting: tuple[HeadBuildRow, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
-        """Return both outcomes together."""
+        """Combine both outcomes."""
         return Outcome(
             self.decisions + other.decisions,
             self.commits + other.commits,
@@ -277,7 +275,7 @@ def landed_applications(
     commit: str,
 ) -> tuple[LandedApplication, ...]:
     """Return the Applications whose image is in this commit,
-    whether it was written now or was there before.
+    whether it was just written or already there.
     """
     return grouped_by_application(
         (decision for decision in decisions if decision.verdict in ("update", "unchanged")),
@@ -291,7 +289,7 @@ def grouped_by_application(
     repo: str,
     commit: str,
 ) -> tuple[LandedApplication, ...]:
-    """Group these decisions by Application, and return what the commit has for each."""
+    """Group the decisions of a commit by Application."""
     apps: dict[str, list[Decision]] = {}
     for decision in decisions:
         apps.setdefault(decision.subscription.application.key, []).append(decision)
@@ -303,26 +301,26 @@ def grouped_by_application(
 
 @dataclass(frozen=True)
 class Ask:
-    """A subscription, and the images of the event that are of its repository:
+    """A subscription, and the event's images that match its repository:
     one for each tag that was built.
     """
 
     subscription: Subscription
     candidates: tuple[Image, ...]
     intent: Intent | None = None
-    # all subscriptions of an Application whose updates may wait on the same head branch
+    # the Application's subscriptions whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
-    build: Build | None = None  # of the candidates; None is that of the event
-    events: tuple[Event, ...] = ()  # one for each candidate, if the images come from events
-    promoted: Promoted | None = None  # where `promote` found the candidate
+    build: Build | None = None  # the candidates' build; None means the one in the run's terms
+    events: tuple[Event, ...] = ()  # one for each candidate, if the images are from events
+    promoted: Promoted | None = None  # the source where `promote` found the candidate
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """What identifies it. The repository's config does not change this."""
+        """The ask's identity, which the repository's config does not change."""
         return self.subscription.identity
 
     def terms(self, terms: Terms) -> Terms:
-        """Return the terms of the run, with this ask's own build and source if it has them."""
+        """Return the run's terms, with this ask's own build and source if set."""
         return (
             terms
             if self.build is None
@@ -337,7 +335,7 @@ class Ask:
 
     @property
     def offered(self) -> Image:
-        """The image on offer. For a person's intent, it is the image that the entry names."""
+        """The image on offer. For a person's intent, this is the entry's image."""
         return self.candidates[0] if self.candidates else self.subscription.entry.image
 
 
@@ -345,34 +343,34 @@ class Ask:
 class Remember:
     """The changes to an Application's state file."""
 
-    memory: Memory | None = None  # of the image; None leaves it as it is
-    hold: Hold | None = None  # a new hold of all images of the Application
-    lifted: bool = False  # ends the hold of all its images
-    notes: bool = False  # only that a version failed: the person who asked gets no change
+    memory: Memory | None = None  # the image's memory; None leaves it unchanged
+    hold: Hold | None = None  # a new hold on all of the Application's images
+    lifted: bool = False  # whether the hold on all of its images ends
+    notes: bool = False  # only remembers a failed version, so the caller sees no change
 
 
 @dataclass(frozen=True)
 class Move:
-    """One decision, and what a commit has to do about it.
+    """One decision, and the changes that a commit makes for it.
 
     An update writes the decision's candidate.
     """
 
     decision: Decision
-    build: Build = Build()  # of the candidate, if known
-    remember: Remember | None = None  # None leaves the state file as it is
-    # of the image, if the commit's message names them
+    build: Build = Build()  # the candidate's build, if known
+    remember: Remember | None = None  # None leaves the state file unchanged
+    # the image's labels, if the commit message uses them
     labels: Mapping[str, str] = field(default_factory=dict)
-    # waits on the head branch: the new commit writes it again, and the report leaves it out
+    # is waiting on the head branch: the new commit writes it again, but it is not in the report
     kept: bool = False
     rolled_back: bool = False  # a person wants the older version
-    hold: Hold | None = None  # keeps the image back
-    released: bool = False  # a person ends a hold, or drops what was deferred
-    otherwise: Move | None = None  # what is done if the proof of this one is refused
+    hold: Hold | None = None  # the hold that blocks the image
+    released: bool = False  # a person ends a hold, or drops the deferred build
+    otherwise: Move | None = None  # the move to use if this one's proof is refused
 
     @property
     def subscription(self) -> Subscription:
-        """The subscription of the decision."""
+        """The decision's subscription."""
         return self.decision.subscription
 
     @property
@@ -382,25 +380,25 @@ class Move:
 
     @property
     def changes(self) -> bool:
-        """Whether the commit changes something for it: the image, or what is remembered."""
+        """Whether the commit changes the image or the memory."""
         return self.updates or self.remember is not None
 
     @property
     def change(self) -> Change:
-        """The change as templates and messages need it."""
+        """The change, for templates and messages."""
         return change_of(self.decision, self.build, self.labels)
 
     def without_effect(self, verdict: Verdict) -> Move:
-        """Return the move with this verdict. It writes and remembers nothing."""
+        """Return the move with this verdict. It does not write or remember anything."""
         return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
-        """Return the move as this error. It writes nothing."""
+        """Return the move as this error. It does not write anything."""
         return Move(failed(self.decision, error))
 
 
 def error_decision(sub: Subscription, image: Image, error: TaskError, branch: str = "") -> Decision:
-    """Return an error decision about a subscription that could not be read.
+    """Return an error decision for a subscription that could not be read.
 
     `branch` is its base branch, if known.
     """
@@ -411,9 +409,7 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
-    """Return the decision as that error, which names the file, or the repository and branch,
-    that it is about.
-    """
+    """Return the decision as an error, with the error's file if it has one."""
     current = decision.current
     if isinstance(error, TargetError) and error.subject and not current.file:
         current = replace(current, file=error.subject)
@@ -426,9 +422,7 @@ def change_of(
     build: Build = Build(),
     labels: Mapping[str, str] | None = None,
 ) -> Change:
-    """Return what an update changes, as templates and messages need it,
-    with what is known of its build and labels.
-    """
+    """Return an update's change for templates and messages, with its build and labels."""
     return Change(
         image=decision.subscription.entry.image,
         alias=decision.subscription.entry.alias,

@@ -1,10 +1,11 @@
-"""Pure code for `check`: which tracked entries a change touches, and what a run would say of each.
+"""Pure code for `check`: finds the tracked entries that a change touches, and judges each as a run
+would.
 
-Both sides are only read. The base's memory, holds and config count, and the change's annotations.
-It calls the parts of `weigh`, and differs from a run where a person may do more: an older version,
-or one whose order is unknown, is a warning, unless the config refuses it; the rollback that a state
-file describes is one; a hold that the change ends does not count, and is told. It is stricter where
-nobody answers: that is an error. Digests are judged as they are, and never filled in.
+Both sides are only read. The base's memory, holds, and config apply, with the change's annotations.
+`check` uses the parts of `weigh`, but people may do more than a run: an older version, or one whose
+order is unknown, is only a warning, unless the config refuses it. A rollback described in the state
+file is allowed. A hold that the change ends does not apply, and is reported. `check` is stricter if
+a server does not answer: that is an error. Digests are judged as they are, and never filled in.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from task.deciding.weigh import (
     by_age,
     by_the_order,
     by_the_rules,
-    facts_of,
+    facts_needed_by_offer,
     key_of,
     question_about,
     registry_error,
@@ -56,72 +57,72 @@ from task.policy.strategies import needs
 from task.repository_config.config import RepositoryConfig, refuse_stricter
 from task.timestamps import epoch_seconds
 
-OF_ORDER = ("not-newer", "superseded")  # what a person may do, unless the config refuses it
+OF_ORDER = ("not-newer", "superseded")  # allowed for people, unless the config refuses them
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One tracked entry as the base has it, and as the change has it. One of them may be absent."""
+    """One tracked entry in the base and in the change. One of them may be missing."""
 
     before: Subscription | None
     after: Subscription | None
 
     @property
-    def now(self) -> Subscription:
-        """The subscription whose annotations count: the change's, if it still has one."""
-        found = self.after or self.before
-        if found is None:
+    def effective(self) -> Subscription:
+        """The subscription whose annotations apply: the change's, if it still has one."""
+        sub = self.after or self.before
+        if sub is None:
             raise ValueError("a pair without subscriptions")
-        return found
+        return sub
 
 
 @dataclass(frozen=True)
 class Sides:
-    """What both sides have."""
+    """The files on both sides."""
 
     base: Snapshot
     merged: Snapshot
-    paths: frozenset[str]  # of the files that the merge changes
+    paths: frozenset[str]  # the paths that the merge changes
 
 
 @dataclass(frozen=True)
 class Touched:
-    """A tracked entry whose version or name a change touches."""
+    """A tracked entry whose version or name is changed."""
 
     pair: Pair
     kind: TargetKind
-    in_git: Reading  # what the target said in the base
-    old: Reading  # that, else what the Application's own sources said
+    in_git: Reading  # the target in the base
+    old: Reading  # the same, or else the Application's own sources in the base
     new: Reading
 
 
 @dataclass(frozen=True)
 class NotJudged:
-    """A tracked entry that cannot be judged, and why."""
+    """A tracked entry that cannot be judged, and the reason."""
 
     pair: Pair
     error: TaskError
-    broken: bool  # whether the change makes it unreadable; else it is removed
+    broken: bool  # whether the change makes it unreadable, rather than removing it
 
 
 def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:
-    """Return the entries of both sides together, each once: those of one Application and alias."""
+    """Pair the entries on both sides that have the same Application and alias."""
     left: dict[tuple[str, str], list[Subscription]] = {}
     for sub in before:
         left.setdefault(_entry_key(sub), []).append(sub)
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     new: list[Subscription] = []
     for sub in after:
         same = [one for one in left.get(_entry_key(sub), ()) if _place(one) == _place(sub)]
         if same:
             left[_entry_key(sub)].remove(same[0])
-            found.append(Pair(same[0], sub))
+            pairs.append(Pair(same[0], sub))
         else:
             new.append(sub)
     for sub in new:  # the target may have moved
         others = left.get(_entry_key(sub))
-        found.append(Pair(others.pop(0) if others else None, sub))
-    return found + [Pair(sub, None) for subs in left.values() for sub in subs]
+        pairs.append(Pair(others.pop(0) if others else None, sub))
+    return pairs + [Pair(sub, None) for subs in left.values() for sub in subs]
 
 
 def _entry_key(sub: Subscription) -> tuple[str, str]:
@@ -133,87 +134,89 @@ def _place(sub: Subscription) -> tuple[str, str]:
 
 
 def said(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Return what Git says of an entry: the target, else the Application's own sources.
+    """Read an entry from its target, else from the Application's own sources.
 
     Raises `TaskError` if it cannot be read.
     """
-    found = reading(snapshot, sub, terms)
+    in_target = reading(snapshot, sub, terms)
     kind = resolve(sub, snapshot)
-    if found.version:
-        return _with_other_places(found, snapshot, sub, kind)
-    return replace(own_reading(snapshot.files, sub, kind), file=found.file)
+    if in_target.version:
+        return _with_other_places(in_target, snapshot, sub, kind)
+    return replace(own_reading(snapshot.files, sub, kind), file=in_target.file)
 
 
 def _with_other_places(
-    found: Reading,
+    in_target: Reading,
     snapshot: Snapshot,
     sub: Subscription,
     kind: TargetKind,
 ) -> Reading:
-    """Return a reading with the versions of all places that an update writes at once."""
+    """Return a reading with the versions in all places that an update writes at once."""
     if kind not in ("manifests", "flux"):
-        return found
+        return in_target
     another = replace(sub.entry.image, tag="another", digest="")
     edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), another)[1]
     images = [live_image(edit.old) for edit in edits if ":" in edit.old or "/" in edit.old]
     more = {image.version: None for image in images if image and image.version}
-    return replace(found, also=tuple(text for text in more if text != found.version))
+    return replace(in_target, also=tuple(text for text in more if text != in_target.version))
 
 
 def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
-    """Return what a change does to an entry, or None if it leaves its version and name alone."""
-    sub = pair.now
+    """Return how a change affects an entry, or None if its version and name do not change."""
+    sub = pair.effective
     before = pair.before or sub
     old = _read(sides.base, before, terms)
     new = _read(sides.merged, sub, terms)
     if isinstance(new, TaskError):
         return _cannot_be_read(pair, old, new, sides)
-    known = Reading() if isinstance(old, TaskError) else old
+    old_or_nothing = Reading() if isinstance(old, TaskError) else old
     if not new.version:
-        gone = TargetError("its version is removed from Git", subject=new.file or known.file)
-        return NotJudged(pair, gone, broken=False) if known.version else None
+        gone = TargetError(
+            "the change removes its version", subject=new.file or old_or_nothing.file
+        )
+        return NotJudged(pair, gone, broken=False) if old_or_nothing.version else None
     hidden = _hidden_error(sides.merged, sub)
     hides = hidden is not None and _hidden_error(sides.base, before) is None
-    if not names_another_version(known, new, sub) and not hides:
+    if not names_another_version(old_or_nothing, new, sub) and not hides:
         return None
     if hidden is not None:
         return NotJudged(pair, hidden, broken=True)
     kind = resolve(sub, sides.merged)
-    return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), known, new)
+    return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), old_or_nothing, new)
 
 
 def _cannot_be_read(
     pair: Pair, old: Reading | TaskError, new: TaskError, sides: Sides
 ) -> NotJudged | None:
-    """Return an entry that cannot be read after the change, or None if that is not about it."""
+    """Return an entry that cannot be read after the change, or None if the change is unrelated."""
     as_before = isinstance(old, TaskError) and (pair.before is None or str(old) == str(new))
     if not as_before:
         return NotJudged(pair, new, broken=not isinstance(new, SourceError))
-    unseen = pair.before is None or _changes_above(pair.now.path, sides.paths)
+    unseen = pair.before is None or _changes_above(pair.effective.path, sides.paths)
     return NotJudged(pair, new, broken=False) if unseen else None
 
 
 def _changes_above(path: str, changed: Collection[str]) -> bool:
-    """Tell whether a change moves the commit of a submodule, or a link, that has the path in it."""
+    """Return whether a change alters a submodule or link that contains the path."""
     return any(f"{path}/".startswith(f"{one}/") for one in changed)
 
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
-    """Return the version that a change writes where the entry was before its annotations moved it.
+    """Return the version that a change writes to an entry's old place, if it moves the target.
 
-    The base's annotations judge it. Otherwise a change could move the target, and write anything
-    at the old place, which is still what Argo CD applies.
+    It is judged by the base's annotations. Otherwise, a change could move the target and write
+    anything to the old place, which Argo CD still applies.
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
-    found = touched_entry(Pair(pair.before, None), sides, terms)
-    if not isinstance(found, Touched):
+    touched = touched_entry(Pair(pair.before, None), sides, terms)
+    if not isinstance(touched, Touched):
         return None
     new = _read(sides.merged, pair.after, terms)
     judged_anyway = isinstance(new, Reading) and not names_another_version(
-        found.new, new, pair.after
+        touched.new, new, pair.after
     )
-    return None if judged_anyway else found
+    return None if judged_anyway else touched
 
 
 def _read(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading | TaskError:
@@ -240,7 +243,7 @@ def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
 
 
 def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool:
-    """Tell whether two readings say different versions or names. Their spelling does not matter."""
+    """Return whether two readings have different versions or names, ignoring spelling."""
     if (old.tag, old.digest) != (new.tag, new.digest) or set(old.also) != set(new.also):
         return True
     own = sub.entry.image.identity
@@ -248,13 +251,13 @@ def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool
 
 
 def _more_versions(old: Reading, new: Reading) -> list[str]:
-    """Return the versions of the image's other entries that the base does not have."""
+    """Return the versions in the image's other entries that the base does not have."""
     return sorted(set(new.also) - {old.tag, old.version, *old.also})
 
 
 def candidates(touched: Touched) -> list[Image]:
-    """Return the versions that the change brings."""
-    sub = touched.pair.now
+    """Return the versions that the change writes."""
+    sub = touched.pair.effective
     bare = replace(touched.new, also=())
     more = [
         sub.image_at(Written(*split_tag(text))) for text in _more_versions(touched.old, touched.new)
@@ -265,7 +268,7 @@ def candidates(touched: Touched) -> list[Image]:
 
 
 def asks_of(ones: Iterable[Touched]) -> list[Ask]:
-    """Return an ask for each subscription of both sides, for the repository's config."""
+    """Return an ask for each subscription on both sides, for the repository's config."""
     asks = []
     for touched in ones:
         subs = [sub for sub in (touched.pair.after, touched.pair.before) if sub is not None]
@@ -274,9 +277,9 @@ def asks_of(ones: Iterable[Touched]) -> list[Ask]:
 
 
 def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
-    """Return a pair whose subscription has what the config says of either side, the stricter one.
+    """Return the pair with the stricter of the config's rules for either side.
 
-    `asks` are those of the pair, as the config wants them.
+    `asks` are the pair's asks, with the config applied.
     """
     subs = [ask.subscription for ask in asks]
     if pair.after is None or pair.before is None:
@@ -301,42 +304,41 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
 
 @dataclass(frozen=True)
 class Memories:
-    """What is remembered of an entry: in the base, and in the state file that the change has."""
+    """An entry's memory in the base, and in the change's state file."""
 
-    state: State  # of the base, without the holds that the change ends
-    before: Memory  # of the base's state file alone, and of the change's
-    after: Memory
+    state: State  # the base's, without the holds that the change ends
+    before: Memory  # in the base's state file alone
+    after: Memory  # in the change's state file
     hold_after: Hold | None  # the change's hold on the image, or on all of them
 
 
 def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
-    """Return what is remembered. Raises `TargetError` if a state file is unreadable.
+    """Return an entry's memories. Raises `TargetError` if a state file is unreadable.
 
-    A hold counts unless this very change ends it, and a hold that begins with the change does not
-    count yet.
+    A hold applies unless this change ends it. A hold that this change adds does not apply yet.
     """
-    sub = touched.pair.before or touched.pair.now
+    sub = touched.pair.before or touched.pair.effective
     base, own = _states_with_memory(sides.base, sub)
     with_memory = replace(sides.merged, memory=sides.base.memory)
-    merged, changed = _states_with_memory(with_memory, touched.pair.now)
+    merged, changed = _states_with_memory(with_memory, touched.pair.effective)
     if touched.pair.after and touched.pair.before and not changed.images and not changed.hold:
         merged, changed = _states_with_memory(
             with_memory, touched.pair.before
-        )  # the file has not moved with it
+        )  # the state file was not moved with the target
     key = key_of(sub)
-    known = base.images.get(key, Memory())
+    memory = base.images.get(key, Memory())
     before = own.images.get(key, Memory())
-    after = changed.images.get(key_of(touched.pair.now), Memory())
-    of_merge = merged.images.get(key_of(touched.pair.now), Memory())
+    after = changed.images.get(key_of(touched.pair.effective), Memory())
+    of_merge = merged.images.get(key_of(touched.pair.effective), Memory())
     images = dict(base.images)
-    images[key] = replace(known, hold=of_merge.hold if before.hold else known.hold)
+    images[key] = replace(memory, hold=of_merge.hold if before.hold else memory.hold)
     state = State(merged.hold if own.hold else base.hold, images)
     hold = active(after.hold, now) or active(changed.hold, now)
     return Memories(state, before, after, hold)
 
 
 def _states_with_memory(snapshot: Snapshot, sub: Subscription) -> tuple[State, State]:
-    """Return what is remembered together with the memory branch, and what the file says alone."""
+    """Return the state including the memory branch, and the state in the file alone."""
     states = states_of(snapshot, sub)
     own = own_states(snapshot.files, state_path(sub))
     file = file_of(snapshot, sub, {**states, **own})
@@ -345,29 +347,29 @@ def _states_with_memory(snapshot: Snapshot, sub: Subscription) -> tuple[State, S
 
 @dataclass(frozen=True)
 class Judging:
-    """What the versions of a change are judged with."""
+    """The input for judging a change's versions."""
 
     sides: Sides
     terms: Terms
     config: RepositoryConfig = RepositoryConfig()
     facts: Facts = field(default_factory=Facts)
-    refused: frozenset[str] = frozenset()  # the rules of order that the config refuses
+    refused: frozenset[str] = frozenset()  # the ordering rules that the config enforces
 
 
 @dataclass(frozen=True)
 class Version:
-    """One version that a change brings, and what is remembered of its entry."""
+    """One version that a change writes, and its entry's memories."""
 
     touched: Touched
     image: Image
     memories: Memories
-    promoted: Promoted | None = None  # where it was promoted from, and has the same version
-    denied: TaskError | Verdict | None = None  # why it is not what it says it is
+    promoted: Promoted | None = None  # the source it was promoted from, which has this version
+    denied: TaskError | Verdict | None = None  # why it is not the promotion that it claims to be
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was decided about one version, and what people have to know."""
+    """The decision about one version, and the warnings."""
 
     touched: Touched
     move: Move
@@ -375,8 +377,8 @@ class Judgement:
 
 
 def situation_of_change(touched: Touched, memories: Memories, judging: Judging) -> Situation:
-    """Return all that the decision about a version depends on."""
-    sub = touched.pair.now
+    """Return everything that the decision about a version depends on."""
+    sub = touched.pair.effective
     state = memories.state
     memory = state.images.get(key_of(touched.pair.before or sub), Memory())
     branch = judging.sides.base.branch
@@ -394,38 +396,38 @@ def situation_of_change(touched: Touched, memories: Memories, judging: Judging) 
 
 
 def offer_of(image: Image, memories: Memories) -> Offer:
-    """Return a version as an offer, with the build that the change's state file says."""
-    known = memories.after.written
+    """Return a version as an offer, with the build in the change's state file."""
+    last_written = memories.after.written
     build = (
-        known.build
-        if known and known != memories.before.written and alike(known, image)
+        last_written.build
+        if last_written and last_written != memories.before.written and alike(last_written, image)
         else Build()
     )
     return Offer(image, build, pinned=bool(image.digest))
 
 
 def is_rollback(touched: Touched, image: Image, memories: Memories) -> bool:
-    """Tell whether the change is a rollback: its state file says from where, and to what.
+    """Return whether the change is a rollback that its state file describes.
 
-    A rollback that is repeated, because somebody had put the other version back, leaves the state
-    file as it was.
+    If a rollback is repeated because somebody restored the other version, the state file does not
+    change.
     """
     meant = memories.after.rollback
     return meant is not None and alike(meant, image) and meant.was == touched.in_git.version
 
 
 def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
-    """Return the versions that the change brings. Raises what `memories_of` raises."""
+    """Return the versions that the change writes. Raises `TargetError` like `memories_of`."""
     memories = memories_of(touched, sides, now)
     return [Version(touched, image, memories) for image in candidates(touched)]
 
 
-def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
-    """Return what a registry has to say about a version: what a run would ask,
-    and whether a digest that somebody wrote exists.
+def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
+    """Return the facts needed about a version: those that a run would need,
+    and whether a digest in the change exists.
     """
     touched, image, memories = version.touched, version.image, version.memories
-    sub = touched.pair.now
+    sub = touched.pair.effective
     check = judging.terms.check
     if (
         check == "never"
@@ -435,22 +437,22 @@ def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fac
         return []
     situation = situation_of_change(touched, memories, judging)
     offer = offer_of(image, memories)
-    found = list(facts_of(sub, offer, touched.in_git, situation.memory, check))
+    needed = list(facts_needed_by_offer(sub, offer, touched.in_git, situation.memory, check))
     if image.digest:
-        found.append((question_about(sub, image), "exists"))
+        needed.append((question_about(sub, image), "exists"))
     if sub.policy.minimum_age and not (offer.build.created or version.promoted):
-        found.append((question_about(sub, image), "created"))
-    return found
+        needed.append((question_about(sub, image), "created"))
+    return needed
 
 
 def judged(version: Version, judging: Judging) -> Judgement:
-    """Return what a run would decide about a version that a change brings."""
+    """Return what a run would decide about a version that a change writes."""
     touched, image, memories = version.touched, version.image, version.memories
     situation = situation_of_change(touched, memories, judging)
     try:
         _refuse_files(touched, judging)
     except TaskError as error:
-        failed = error_decision(touched.pair.now, image, error, judging.sides.base.branch)
+        failed = error_decision(touched.pair.effective, image, error, judging.sides.base.branch)
         return Judgement(touched, Move(replace(failed, current=touched.old, kind=touched.kind)))
     if is_rollback(touched, image, memories):
         return _rolled_back(touched, image, memories, situation, judging)
@@ -485,8 +487,8 @@ def judged(version: Version, judging: Judging) -> Judgement:
 
 
 def _refuse_files(touched: Touched, judging: Judging) -> None:
-    """Raise `NotPermittedError` if the Application may not write a file that the change writes."""
-    sub = touched.pair.now
+    """Raise `NotPermittedError` if the Application must not write a file that the change writes."""
+    sub = touched.pair.effective
     if not touched.new.file or touched.new.file not in judging.sides.paths:
         return
     refuse_files(sub, {touched.new.file}, judging.sides.base.branch)
@@ -494,21 +496,22 @@ def _refuse_files(touched: Touched, judging: Judging) -> None:
 
 
 def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
-    """Return why a value may not be in Git, whatever its build: its name, rules, or digest."""
-    sub = touched.pair.now
+    """Return why a value must not be in Git, whatever its build: its name, rules, or digest."""
+    sub = touched.pair.effective
     named = live_image(touched.new.name) if touched.new.name else None
     if named and named.repository != sub.entry.image.repository:
-        because = f"Git would get {named.name}, but image-list tracks {sub.entry.image.name}"
+        because = f"the change sets {named.name}, but image-list tracks {sub.entry.image.name}"
         return Verdict("refuse", "annotation", because)
     if refusal := objection(image.tag, sub.policy):
         return refusal
     of_another_entry = touched.kind == "kustomization" and image.tag in touched.new.also
-    if image.digest or of_another_entry:  # its reading has no digest
+    if image.digest or of_another_entry:  # readings of other entries do not have a digest
         return None
     if needs(sub.policy, "digest"):
-        return Verdict("refuse", "pin-digest", f"{image.version} has no digest, and must have one")
+        because = f"{image.version} has no digest, but one is required"
+        return Verdict("refuse", "pin-digest", because)
     if sub.demands or sub.signed_by or judging.terms.verify:
-        because = f"{image.version} has no digest, and only a digest can be proved"
+        because = f"{image.version} has no digest, but only a digest can be proved"
         return Verdict("refuse", "pin-digest", because)
     return None
 
@@ -518,9 +521,10 @@ def _ordered(
     situation: Situation,
     judging: Judging,
 ) -> tuple[Decision, tuple[Problem, ...]]:
-    """Return the decision of the rules and of the order of builds, and the warnings.
+    """Return the decision by the rules and by the order of builds, and the warnings.
 
-    What a run refuses only because it is older is a warning, unless the config refuses it.
+    A version that a run refuses only because it is older is a warning, unless the config refuses
+    it.
     """
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
@@ -548,13 +552,13 @@ def _ordered(
 
 def _older_version_problem(decision: Decision) -> Problem:
     sub = decision.subscription
-    hint = f"to refuse it, write check: {{refuse: [{decision.rule}]}} into the repository's config"
+    hint = f"to refuse it, add check: {{refuse: [{decision.rule}]}} to the repository's config"
     message = f"{sub.entry.image.name}: {decision.because.partition('; to write it')[0]}"
     return Problem(Trouble.warning(decision.rule, message, hint), application=sub.application.key)
 
 
 def _denied(version: Version, situation: Situation) -> Move | None:
-    """Return the decision about a version that is not what the change's message says it is."""
+    """Return the decision about a version that does not match the commit message."""
     if version.denied is None:
         return None
     decision = situation.decision(version.image, Verdict("refuse", "source", ""))
@@ -566,7 +570,7 @@ def _denied(version: Version, situation: Situation) -> Move | None:
 def _aged(decision: Decision, offer: Offer, situation: Situation) -> Decision:
     """Return the decision, or the refusal of a version that is too young.
 
-    A promoted one has the age that it has at its source.
+    A promoted version's age is its age in the source.
     """
     sub = situation.subscription
     if offer.promoted:
@@ -578,14 +582,14 @@ def _aged(decision: Decision, offer: Offer, situation: Situation) -> Decision:
     unanswered = not created and answer is not None and answer.error is not None
     if (
         not age or unanswered or (created and not until)
-    ):  # `_unless_unanswered` tells what is unanswered
+    ):  # `_unless_unanswered` handles missing answers
         return decision
     return replace(decision, judged=too_young(offer.image.version, age, until))
 
 
 def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
-    """Return the decision, or an error if a registry had to be asked and gave no answer."""
-    for question, fact in facts_needed(version, judging):
+    """Return the decision, or an error if a required registry query failed."""
+    for question, fact in facts_needed_by_version(version, judging):
         answer = judging.facts.answers.get(replace(question, facts=()))
         ordering = fact == "created" and not (judging.refused or _ages(version.touched, judging))
         if not ordering and answer and answer.error:
@@ -594,7 +598,7 @@ def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -
 
 
 def _ages(touched: Touched, judging: Judging) -> bool:
-    return bool(touched.pair.now.policy.minimum_age or judging.terms.minimum_age)
+    return bool(touched.pair.effective.policy.minimum_age or judging.terms.minimum_age)
 
 
 def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
@@ -612,8 +616,8 @@ def _rolled_back(
     situation: Situation,
     judging: Judging,
 ) -> Judgement:
-    """Return the decision about a rollback. People's holds and the order do not stop it."""
-    freeze = touched.pair.now.freeze
+    """Return the decision about a rollback. Holds set by people, and the order, do not block it."""
+    freeze = touched.pair.effective.freeze
     because = f"rolled back from {touched.old.version or 'nothing'}"
     decision = situation.decision(image, Verdict("update", "admitted", because))
     if freeze and memories.hold_after is None:
@@ -632,17 +636,17 @@ def _rolled_back(
 
 def _back_again(touched: Touched, image: Image) -> Problem:
     """Return the warning about a rollback that the change's state file does not mention."""
-    sub = touched.pair.now
+    sub = touched.pair.effective
     app = sub.application.key
     message = (
-        f"the change rolls {key_of(sub)} of {app} back from {touched.old.version}"
-        f" to {image.version}, as its state file has said before"
+        f"the change rolls {key_of(sub)} in {app} back from {touched.old.version}"
+        f" to {image.version}, as the state file already says"
     )
-    hint = "merge it only if that is meant"
+    hint = "merge this only if it is intended"
     return Problem(Trouble.warning("held", message, hint), application=app)
 
 
-TEXTS = 50  # versions of a file that are read to find out whether it ever had a version
+TEXTS = 50  # versions of a file to read to find out whether it ever had an image version
 
 
 def _unknown(
@@ -651,13 +655,13 @@ def _unknown(
     situation: Situation,
     snapshot: Snapshot,
 ) -> Verdict | TaskError | None:
-    """Return why a version to go back to may not exist: Git never had it, nor has the registry."""
-    sub = touched.pair.before or touched.pair.now
+    """Return why a rollback's version may not exist: it was never in Git or the registry."""
+    sub = touched.pair.before or touched.pair.effective
     target = target_of(sub, touched.kind, carry=situation.terms.carry)
     try:
         for _, text in situation.facts.earlier(touched.old.file, TEXTS, ()):
-            found = earlier_reading(snapshot.files, target, touched.old.file, text)
-            if found and (found.tag, found.digest) == (image.tag, image.digest):
+            earlier = earlier_reading(snapshot.files, target, touched.old.file, text)
+            if earlier and (earlier.tag, earlier.digest) == (image.tag, image.digest):
                 return None
     except TaskError as error:
         return error
@@ -665,13 +669,13 @@ def _unknown(
     if answer and answer.error:
         return answer.error
     if answer and not answer.exists:
-        because = f"neither Git's history nor the registry has {image.version}"
+        because = f"{image.version} is neither in Git's history nor in the registry"
         return Verdict("refuse", "not-in-registry", because)
     return None
 
 
 def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
-    """Return a warning if the base's annotations refuse an image that the change's own admit."""
+    """Return a warning if the change's annotations admit an image that the base's refuse."""
     before, after = touched.pair.before, touched.pair.after
     if before is None or after is None:
         return ()
@@ -683,7 +687,7 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
         return ()
     names = ", ".join(_changed_annotations(before, after)) or "its annotations"
     message = (
-        f"the change loosens a rule ({names}), and the base refuses {image.version}:"
+        f"the change loosens a rule ({names}), but the base refuses {image.version}:"
         f" {'; '.join(whys)}"
     )
     return (
@@ -691,7 +695,7 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
             Trouble.warning(
                 "annotation",
                 message,
-                "look at the annotation first: this check follows the change's own annotations",
+                "review the annotation first: this check uses the change's annotations",
             ),
             application=after.application.key,
         ),
@@ -700,16 +704,16 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
 
 def _looser(before: Subscription, after: Subscription) -> list[str]:
     old, new = before.policy, after.policy
-    found = []
+    whys = []
     if old.pin_digest and not new.pin_digest:
-        found.append("it wants a digest")
+        whys.append("it requires a digest")
     if old.platforms and set(new.platforms) != set(old.platforms):
-        found.append(f"it wants platforms {', '.join(old.platforms)}")
+        whys.append(f"it requires the platforms {', '.join(old.platforms)}")
     if before.signed_by and before.signed_by != after.signed_by:
-        found.append(f"it wants a signature by {before.signed_by}")
+        whys.append(f"it requires a signature by {before.signed_by}")
     if before.pull_request and not after.pull_request:
-        found.append("it wants a pull request")
-    return found
+        whys.append("it requires a pull request")
+    return whys
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
@@ -718,11 +722,11 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 
 
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
-    """Return the line of the version in its file, or 0 if it is unknown.
+    """Return the version's line in its file, or 0 if unknown.
 
     It is the first line that another version would change.
     """
-    sub, path = touched.pair.now, touched.new.file
+    sub, path = touched.pair.effective, touched.new.file
     if path not in snapshot.files:
         return 0
     before = snapshot.files[path].text

@@ -1,8 +1,8 @@
-"""Pure code that follows a kustomization to what it takes, inside one snapshot.
+"""Pure code that follows a kustomization's references within one snapshot.
 
-Kustomize builds the resources first, then the components in their order, and then applies the
-kustomization's own `images`. So the outermost list counts, if it knows the name that the inner ones
-have made.
+Kustomize builds the resources first, then the components in order, and then applies the
+kustomization's own `images`. So the outermost list wins, if it uses the name that the inner lists
+produce.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from task.yaml_documents import loaded_plain, plain
 
 _MOST_FOLDERS = 200
 _MOST_DEPTH = 20
-_MOST_VALUES = 100_000  # of one file
+_MOST_VALUES = 100_000  # in one file
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 
 def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
-    """Return the kustomizations and manifests that the one in this folder takes."""
-    found: dict[str, None] = {}
+    """Return the kustomizations and manifests that the kustomization in this folder includes."""
+    paths: dict[str, None] = {}
     for folder in folders_of_tree(files, root):
-        found |= {posixpath.join(folder, name): None for name in NAMES}
+        paths |= {posixpath.join(folder, name): None for name in NAMES}
         for path in _named_paths(files, folder, "resources", "bases", "components"):
             if path.endswith(_MANIFESTS):
-                found[path] = None
+                paths[path] = None
             else:
-                found |= {posixpath.join(path, name): None for name in NAMES}
-    return tuple(map(Place, found))
+                paths |= {posixpath.join(path, name): None for name in NAMES}
+    return tuple(map(Place, paths))
 
 
 def lists_after(files: Files, root: str, target: str) -> list[str] | None:
-    """Return the folders whose `images` apply after those of the target, in Kustomize's order.
+    """Return the folders whose `images` apply after the target's, in Kustomize's order.
 
-    None means that the root does not take the target, as far as these files say.
+    Return None if the root does not include the target, as far as these files show.
     """
     return _lists_inside(files, root, target, 0)
 
@@ -64,7 +64,7 @@ def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[st
 
 
 def _with_components(files: Files, components: list[str], depth: int) -> Iterator[str]:
-    """Yield components with their own ones, in the order in which they change resources."""
+    """Yield components and their nested components, in the order that they change resources."""
     if depth > _MOST_DEPTH:
         return
     for path in components:
@@ -73,32 +73,32 @@ def _with_components(files: Files, components: list[str], depth: int) -> Iterato
 
 
 def folders_of_tree(files: Files, root: str) -> list[str]:
-    """Return the folders of the tree, outermost first: components before resources."""
-    found: dict[str, None] = {}
+    """Return the folders in a tree, outermost first, with components before resources."""
+    seen: dict[str, None] = {}
     waiting = [root]
-    while waiting and len(found) < _MOST_FOLDERS:
+    while waiting and len(seen) < _MOST_FOLDERS:
         folder = waiting.pop(0)
-        if folder in found:
+        if folder in seen:
             continue
-        found[folder] = None
+        seen[folder] = None
         components = reversed(_named_paths(files, folder, "components"))
         folders = [*components, *_named_paths(files, folder, "resources", "bases")]
         waiting += [path for path in folders if not path.endswith(_MANIFESTS)]
-    return list(found)
+    return list(seen)
 
 
 def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
-    """Return the paths inside the repository that a kustomization names under these keys."""
+    """Return the paths in the repository that a kustomization lists under these keys."""
     data = _kustomization(files, folder)
-    found = []
+    paths = []
     for key in keys:
         for entry in elements(data, key):
             if not isinstance(entry, str) or "://" in entry or entry.startswith("/"):
                 continue
             path = posixpath.normpath(posixpath.join(folder, entry))
             if not path.startswith(".."):
-                found.append("" if path == "." else path)
-    return found
+                paths.append("" if path == "." else path)
+    return paths
 
 
 def _kustomization(files: Files, folder: str) -> Any:
@@ -107,7 +107,7 @@ def _kustomization(files: Files, folder: str) -> Any:
     return _kustomization_in(files[path].text) if path else None
 
 
-@lru_cache(maxsize=256)  # several images of an Application share a tree
+@lru_cache(maxsize=256)  # an Application's images may share a tree
 def _kustomization_in(kustomization: str) -> Any:
     try:
         return plain(kustomization)
@@ -116,21 +116,21 @@ def _kustomization_in(kustomization: str) -> Any:
 
 
 def in_manifests(files: Files, root: str, image: Image) -> Reading:
-    """Return the version of an image in the manifests of a tree, or an empty reading."""
+    """Return an image's version in a tree's manifests, or an empty reading."""
     for folder in folders_of_tree(files, root):
         for path in _named_paths(files, folder, "resources"):
             manifest = files[path].text if path in files else ""
             if image.repository.rpartition("/")[2] not in manifest:
                 continue
-            for found in _images_in(manifest):
-                if found.identity == image.identity and found.version:
-                    return Reading(found.name, found.tag, found.digest)
+            for running in _images_in(manifest):
+                if running.identity == image.identity and running.version:
+                    return Reading(running.name, running.tag, running.digest)
     return Reading()
 
 
 def names_in_tree(files: Files, root: str) -> set[str]:
-    """Return the names of images in a whole tree, or an empty set if a part is not here."""
-    found: set[str] = set()
+    """Return all image names in a tree, or an empty set if parts of the tree are missing."""
+    names: set[str] = set()
     for folder in folders_of_tree(files, root):
         data = _kustomization(files, folder)
         if not isinstance(data, dict) or set(data) & _GENERATORS:
@@ -139,11 +139,11 @@ def names_in_tree(files: Files, root: str) -> set[str]:
             if path.endswith(_MANIFESTS):
                 if path not in files:
                     return set()
-                found |= {image.name for image in _images_in(files[path].text)}
+                names |= {image.name for image in _images_in(files[path].text)}
         if any("://" in str(element) for element in elements(data, "resources")):
             return set()
-        found |= {text(mapping, "newName") for mapping in mappings(data, "images")}
-    return found - {""}
+        names |= {text(mapping, "newName") for mapping in mappings(data, "images")}
+    return names - {""}
 
 
 _GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "transformers"}
@@ -154,7 +154,7 @@ def _images_in(manifest: str) -> Iterator[Image]:
         waiting: list[Any] = list(loaded_plain(manifest))
     except Malformed:
         return
-    for _ in range(_MOST_VALUES):  # aliases may expand to more than a manifest has
+    for _ in range(_MOST_VALUES):  # aliases may expand to many more values
         if not waiting:
             return
         value = waiting.pop()
@@ -162,6 +162,6 @@ def _images_in(manifest: str) -> Iterator[Image]:
             waiting += value
         elif isinstance(value, dict):
             image = value.get("image")
-            if isinstance(image, str) and (found := live_image(image)):
-                yield found
+            if isinstance(image, str) and (named := live_image(image)):
+                yield named
             waiting += value.values()

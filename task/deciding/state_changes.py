@@ -1,4 +1,4 @@
-"""Pure code that says in words what a change does to state files: holds, and what they remember."""
+"""Pure code that describes a change to state files: to holds, and to what is remembered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from task.errors import TaskError, Trouble
 from task.model import Files, Hold, Memory, Problem, State
 from task.text import and_more, shortened
 
-_HINT = "merge it only if that is meant"
+_HINT = "merge this only if it is intended"
 
 
 def state_changes(
@@ -19,18 +19,18 @@ def state_changes(
     paths: Collection[str],
     called: Mapping[str, str],
 ) -> tuple[Problem, ...]:
-    """Return a warning for each thing that a change does to what is remembered.
+    """Return a warning for each change to what is remembered.
 
-    `called` has the Application's name for the path of a state file. A state file that the change
-    makes unreadable is an error: no run could write these images.
+    `called` maps a state file's path to its Application's name. It is an error if the change makes
+    a state file unreadable, because runs could no longer write its images.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for path in sorted(filter(is_state_path, paths)):
         app = called.get(path) or posixpath.basename(path).removesuffix(".state")
         try:
             new = own_states(merged, path)
         except TaskError as error:
-            found.append(
+            problems.append(
                 Problem(
                     error.trouble,
                     application=called.get(path, ""),
@@ -45,8 +45,8 @@ def state_changes(
                 new.get(file, NOTHING),
                 app,
             )
-            found += [_told(called.get(path, ""), sentence, path) for sentence in words]
-    return tuple(found)
+            problems += [_told(called.get(path, ""), sentence, path) for sentence in words]
+    return tuple(problems)
 
 
 def _told(app: str, sentence: str, path: str) -> Problem:
@@ -65,23 +65,23 @@ def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
 
 
 def _of_file(old: State, new: State, app: str) -> list[str]:
-    found = _of_hold(old.hold, new.hold, app)
+    sentences = _of_hold(old.hold, new.hold, app)
     for key in sorted({*old.images, *new.images}):
         before, after = old.images.get(key, Memory()), new.images.get(key, Memory())
-        found += _of_hold(before.hold, after.hold, f"{key} of {app}")
-        found += _of_memory(before, after, f"{key} of {app}")
-    return found
+        sentences += _of_hold(before.hold, after.hold, f"{key} in {app}")
+        sentences += _of_memory(before, after, f"{key} in {app}")
+    return sentences
 
 
 def _of_hold(old: Hold | None, new: Hold | None, what: str) -> list[str]:
     if old == new:
         return []
     if new is None:
-        return [f"ends the hold {_named(old)} of {what}"]
+        return [f"ends the hold {_named(old)} on {what}"]
     until = f" until {new.until}" if new.until else ""
     if old is None:
         return [f"holds {what}{until}: {_named(new)}"]
-    return [f"changes the hold {_named(old)} of {what}: {_named(new)}{until}"]
+    return [f"changes the hold {_named(old)} on {what}: {_named(new)}{until}"]
 
 
 def _named(hold: Hold | None) -> str:
@@ -89,7 +89,7 @@ def _named(hold: Hold | None) -> str:
 
 
 def _of_memory(old: Memory, new: Memory, what: str) -> list[str]:
-    """Return what becomes of builds: only what lets a version in, or keeps one out."""
+    """Return sentences about changes that admit or block versions."""
     rules: tuple[Callable[[Memory, Memory, str], str], ...] = (
         _deferred_sentence,
         _rollback_sentence,
@@ -103,8 +103,8 @@ def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
     if old.deferred == new.deferred:
         return ""
     if new.deferred:
-        return f"lets {new.deferred.version} of {what} wait behind a hold"
-    return f"forgets that {old.deferred.version if old.deferred else ''} of {what} waits"
+        return f"defers {new.deferred.version} of {what} behind a hold"
+    return f"forgets that {old.deferred.version if old.deferred else ''} of {what} is waiting"
 
 
 def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
@@ -115,7 +115,7 @@ def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
 
 def _replaced(old: Memory, new: Memory, what: str) -> str:
     back = [version for version in old.replaced if version not in new.replaced]
-    return f"lets {and_more(back)} of {what} come back" if back else ""
+    return f"allows {and_more(back)} of {what} to come back" if back else ""
 
 
 def _failed(old: Memory, new: Memory, what: str) -> str:
@@ -129,4 +129,4 @@ def _newest_sentence(old: Memory, new: Memory, what: str) -> str:
     if old.written is None or old.written == new.written:
         return ""
     newest = new.written.version if new.written else "nothing"
-    return f"remembers {newest} as the newest build of {what}, and not {old.written.version}"
+    return f"remembers {newest} as the newest build of {what}, not {old.written.version}"

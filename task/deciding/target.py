@@ -1,9 +1,9 @@
 """Pure code that finds the kind of a subscription's target,
-and what else says which image is current.
+and other sources of the current image.
 
-If the target does not name an image yet, what runs says it. For an Application without a status,
-from files or Git, its own sources do. Without this, its first update could go back to an older
-version: nothing would say that the spec, the chart or the kustomization has a newer one.
+If the target does not have an image yet, the running image is used. If the Application has no
+status, because it is from files or Git, its own sources are used. Otherwise, the first update could
+go back to an older version than the one in the spec, chart, or kustomization.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from task.model import (
 )
 from task.urls import normal_url
 
-# of targets that say theirs
+# the kinds with the same name as their target
 OWN_KINDS: tuple[TargetKind, ...] = (
     "kustomization",
     "helmvalues",
@@ -44,7 +44,7 @@ OWN_KINDS: tuple[TargetKind, ...] = (
 OVERRIDES: Mapping[Kind, TargetKind] = {
     "Helm": "helm-override", "Kustomize": "kustomize-override", "Plugin": "plugin-override",
 }  # fmt: skip
-# A file in the source's path that tells its type. Argo CD looks for the same ones
+# The files in a source's path that determine its type. Argo CD uses the same files
 # (util/app/discovery).
 SIGNS: Mapping[str, Kind] = {
     "Chart.yaml": "Helm",
@@ -55,40 +55,38 @@ SIGNS: Mapping[str, Kind] = {
 
 
 def target_places(sub: Subscription) -> tuple[Place, ...]:
-    """Return what a snapshot must contain to read and write the target."""
-    found: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
+    """Return the places that a snapshot must contain to read and write the target."""
+    places: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
     if sub.source.kind == "" and sub.target in ("override", "file"):
-        found += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
-        return (*found, *EDITORS["helm-override"].places(target_of(sub, "helm-override")))
+        places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
+        return (*places, *EDITORS["helm-override"].places(target_of(sub, "helm-override")))
     kind = _kind(sub, {})
     if kind is None:
-        return tuple(found)
+        return tuple(places)
     own = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
-    return (*found, *dict.fromkeys(own))
+    return (*places, *dict.fromkeys(own))
 
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
-    """Return the kind of the target, from the files in Git.
+    """Return the target's kind, based on the files in Git.
 
-    Raises `SourceError` if there is nothing to write.
+    Raises `SourceError` if there is nothing to write to.
     """
     if _in_own_path(sub):
         _refuse_no_folder(sub.source.path, snapshot)
     kind = _kind(sub, snapshot.files)
     if kind is None:
-        hint = "write write-back-target: manifests to set the image in the manifests themselves"
+        hint = "set write-back-target: manifests to change the image in the manifests themselves"
         raise SourceError("the source is a plain directory, which has no override file", hint=hint)
     return kind
 
 
 def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
-    """Raise `SourceError` unless the source's path is a folder,
-    without links and submodules on the way.
-    """
+    """Raise `SourceError` unless the source's path is a folder, without links or submodules."""
     for folder in accumulate(path.split("/"), posixpath.join):
         if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
             message = f"the path {path!r}: {folder} is {what}, not a folder"
-            raise SourceError(message, hint="name the folder itself in spec.source.path")
+            raise SourceError(message, hint="set spec.source.path to the folder itself")
     if path not in snapshot.files:
         message = f"the path {path!r} does not exist on {snapshot.branch}"
         raise SourceError(message, hint="check spec.source.path and the branch")
@@ -116,7 +114,7 @@ def _kind(sub: Subscription, files: Files) -> TargetKind | None:
 
 
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
-    """Return what an editor needs to know about the target."""
+    """Return the target for an editor."""
     return Target(
         kind=kind,
         path=sub.path,
@@ -139,13 +137,13 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
 
 
 def _values_files(sub: Subscription) -> tuple[str, ...]:
-    """Return the values files that Helm reads from the repository that is written, in its order."""
+    """Return the values files that Helm reads from the written repository, in order."""
     source = sub.source
     refs = {item.ref: item.repo for item in sub.application.sources if item.ref}
     names = source.value_files
     in_source = sub.repo == source.repo and not source.chart
     if in_source:
-        # an umbrella chart may have the chart that it is for
+        # an umbrella chart may contain the subchart that the key is for
         below = sub.keys.tag.partition(".")[0]
         names = (f"charts/{below}/values.yaml", "values.yaml", *names)
     paths = []
@@ -159,7 +157,7 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
-    """Return what the target said when its file had this text, or None if the text was broken."""
+    """Read the target with an earlier text of its file. Return None if the text is broken."""
     try:
         return EDITORS[target.kind].read({**files, path: File(text)}, target)
     except TaskError:
@@ -173,23 +171,23 @@ def _in_own_path(sub: Subscription) -> bool:
 
 def all_live(sub: Subscription) -> tuple[Image, ...]:
     """Return the live images with the entry's `kustomize.image-name`,
-    else those that belong to the entry.
+    else those with the entry's own name.
     """
     live = [image for image in map(live_image, sub.application.live) if image is not None]
     names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
     for wanted in (*names, sub.entry.image):
-        found = [
+        matching = [
             image for image in live if wanted is not None and image.identity == wanted.identity
         ]
-        if found:
-            return tuple(found)
+        if matching:
+            return tuple(matching)
     return ()
 
 
 def live_reading(sub: Subscription) -> Reading:
-    """Return the image that runs, from the Application's status.
+    """Return the running image from the Application's status.
 
-    All fields are "" if the status does not say.
+    All fields are "" if the status does not have it.
     """
     return next(
         (Reading(image.name, image.tag, image.digest) for image in all_live(sub)),
@@ -198,11 +196,11 @@ def live_reading(sub: Subscription) -> Reading:
 
 
 _VALUES = "values.yaml"
-_MOST_FILES = 100  # of one Application, the strongest ones
+_MOST_FILES = 100  # per Application, starting with those that take precedence
 
 
 def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return what a snapshot must contain for `own_reading`."""
+    """Return the places that a snapshot must contain for `own_reading`."""
     if sub.application.live:
         return ()
     if kind in ("helm-override", "helmvalues"):
@@ -215,7 +213,7 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 
 def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the kustomizations and manifests that the source's own one takes."""
+    """Return the kustomizations and manifests that the source's kustomization includes."""
     if kind not in ("kustomize-override", "kustomization") or not _is_in_repository(sub):
         return ()
     root = tuple(
@@ -227,12 +225,12 @@ def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[P
 def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
     """Return the image in the Application's own sources.
 
-    All parts are "" if none of them has it.
+    All fields are "" if none of the sources have it.
     """
     if sub.application.live:
         return Reading()
     target = target_of(sub, kind)
-    with suppress(TaskError):  # the target's own error is told where it is read
+    with suppress(TaskError):  # the target's own error is reported where it is read
         if kind in ("helm-override", "helmvalues"):
             return _of_helm(files, sub, target)
         if kind in ("kustomize-override", "kustomization"):
@@ -243,32 +241,32 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 
 
 def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
-    """Return what Kustomize makes of the image: the outermost list counts, then manifests."""
-    found = override_kustomize.read_below(files, target)
-    if found.version or not _is_in_repository(sub):
-        return found
+    """Return the image that Kustomize renders: the outermost list wins, then the manifests."""
+    listed = override_kustomize.read_below(files, target)
+    if listed.version or not _is_in_repository(sub):
+        return listed
     for folder in folders_of_tree(files, sub.source.path):
         with suppress(TargetError):  # Kustomize reports a broken file
-            found = kustomization.read(files, replace(target, path=folder))
-            if found.version:
-                return replace(found, file="")
+            listed = kustomization.read(files, replace(target, path=folder))
+            if listed.version:
+                return replace(listed, file="")
     return in_manifests(files, sub.source.path, sub.entry.image)
 
 
 def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
-    """Return what Helm gets: each part from the first layer that has it."""
+    """Return the image that Helm gets: each part from the first layer that has it."""
     layers = [overrides.read_below(files, target), *_layers_of_values(files, sub)]
     name = next((reading.name for reading in layers if reading.name), "")
     image = live_image(name) if name else None
-    # Charts may have the registry in a value of its own.
+    # Charts may have a separate value for the registry.
     if image and image.repository != sub.entry.image.repository:
         return Reading()
-    now = next((reading for reading in layers if reading.version), Reading())
-    return Reading(tag=now.tag, digest=now.digest)
+    versioned = next((reading for reading in layers if reading.version), Reading())
+    return Reading(tag=versioned.tag, digest=versioned.digest)
 
 
 def _layers_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
-    """Yield what each layer of values says, in Argo CD's order, the strongest one first."""
+    """Yield each layer of values in order of precedence, highest first."""
     keys = overrides.names_of(sub.keys)
     texts = [("", File(sub.source.values))]
     texts += [(path, files[path]) for path in _value_files(sub) if path in files]
@@ -279,8 +277,8 @@ def _layers_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
 
 
 def _value_files(sub: Subscription) -> list[str]:
-    """Return the paths of the values files that are in the written repository,
-    the strongest one first.
+    """Return the paths of the values files in the written repository,
+    in order of precedence, highest first.
     """
     paths: list[str] = []
     for name in reversed((_VALUES, *sub.source.value_files)):
@@ -299,5 +297,5 @@ def _value_files(sub: Subscription) -> list[str]:
 
 
 def _is_in_repository(sub: Subscription) -> bool:
-    """Tell whether the source is in the repository that is written."""
+    """Return whether the source is in the written repository."""
     return not sub.source.chart and normal_url(sub.source.repo) == normal_url(sub.repo)

@@ -1,5 +1,5 @@
-"""The last checks, for images that are about to be written: what must be proved,
-and the labels for the message.
+"""The last checks of images that are about to be written: the required proofs,
+and the labels for the commit message.
 """
 
 from __future__ import annotations
@@ -18,50 +18,50 @@ from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
 T = TypeVar("T")
-# What was proved about an image, a refusal if that is not what is required, or an error if nobody
-# could check it.
+# An image's proof, a refusal if the proof does not meet the requirements, or an error if it could
+# not be checked.
 Prove = Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]]
 
 
 @dataclass(frozen=True)
 class LastChecks:
-    """What can be asked about an image."""
+    """The servers to query about images, and the checks to make."""
 
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]]
     prove: Prove
-    always: bool = False  # whether the command line requires a proof of every image
-    labels: bool = False  # whether the commit's message uses the image's labels
+    always: bool = False  # whether the command line requires a proof for every image
+    labels: bool = False  # whether the commit message uses image labels
 
 
 def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves.
+    """Return the moves after checking proofs and labels.
 
-    An update is refused without the required proof, and is an error if nobody can check it. If it
-    is refused and says what is done otherwise, that is checked and returned.
+    An update without the required proof is refused. If the proof cannot be checked, it is an error.
+    If a refused move has an `otherwise`, check and return that move.
     """
-    found = _proved(_pinned(moves, last_checks), last_checks)
-    found = [_doubted(move, last_checks) for move in found]
-    found = _labelled(found, last_checks) if last_checks.labels else found
+    checked = _proved(_pinned(moves, last_checks), last_checks)
+    checked = [_doubted(move, last_checks) for move in checked]
+    checked = _labelled(checked, last_checks) if last_checks.labels else checked
     refused = [
         number
-        for number, move in enumerate(found)
+        for number, move in enumerate(checked)
         if move.decision.verdict == "refuse" and moves[number].otherwise
     ]
     others = [_instead_of(moves[number]) for number in refused]
     for number, other in zip(refused, verified(others, last_checks) if others else (), strict=True):
         if other.updates:
-            found[number] = _saying(other, found[number])
-    return found
+            checked[number] = _saying(other, checked[number])
+    return checked
 
 
 def _instead_of(move: Move) -> Move:
-    """Return the move that writes another build, on the same head branch."""
+    """Return the move for another build, on the same head branch."""
     other = move.otherwise or move
     return replace(other, decision=replace(other.decision, head=move.decision.head))
 
 
 def _saying(move: Move, refused: Move) -> Move:
-    """Return the move, which says what was refused."""
+    """Add the refusal of another move to a move's reason."""
     judged = move.decision.judged
     judged = replace(judged, because=f"{judged.because}; refused: {refused.decision.because}")
     return replace(move, decision=replace(move.decision, judged=judged))
@@ -72,14 +72,12 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves.
+    """Return the moves. It is an error if Argo CD would not sync a commit without a signature.
 
-    One whose commit Argo CD would not sync, because its project wants a signature, is an error.
-
-    Otherwise, the branch would have a tip that stops every Application of the project. The commit
-    of a pull request is not what Argo CD sees.
+    Otherwise, the tip of the branch would block every Application in the project. Pull request
+    commits are not affected, because Argo CD does not see them.
     """
-    found = []
+    checked = []
     for move in moves:
         decision = move.decision
         sources = move.subscription.application.sources
@@ -90,42 +88,38 @@ def signed_for_argo(
         if asked and not accepted(asked, mine := keys()):
             message, hint = only_signed(move.subscription, asked)
             by = f"is signed by {', '.join(mine)}" if mine else "has no OpenPGP signature"
-            found.append(move.failed(RepositoryError(f"{message}; this one {by}", hint=hint)))
+            checked.append(move.failed(RepositoryError(f"{message}; this one {by}", hint=hint)))
         else:
-            found.append(move)
-    return found
+            checked.append(move)
+    return checked
 
 
 def hindered(
     moves: Sequence[Move],
     hindrance: Callable[[Subscription], tuple[str, str]],
 ) -> list[Problem]:
-    """Return a warning for each Application that is written,
-    and that Argo CD will not deploy now.
-    """
-    found: dict[str, Problem] = {}
+    """Return a warning for each written Application that Argo CD will not deploy now."""
+    warnings: dict[str, Problem] = {}
     for move in moves:
         decision = move.decision
         app = move.subscription.application
-        if not move.updates or decision.head != decision.branch or app.key in found:
+        if not move.updates or decision.head != decision.branch or app.key in warnings:
             continue
         message, hint = hindrance(move.subscription)
         if message:
             warning = Trouble.warning("rollout", message, hint)
-            found[app.key] = Problem(warning, application=app.key)
-    return list(found.values())
+            warnings[app.key] = Problem(warning, application=app.key)
+    return list(warnings.values())
 
 
 def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
-    """Return the message about a project that wants signatures by these keys, and the hint."""
+    """Return the message and hint about a project that requires signatures by these keys."""
     project = sub.application.project or "default"
-    message = (
-        f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted)}"
-    )
+    message = f"in project {project}, Argo CD only syncs commits signed by {and_more(wanted)}"
     return (
         message,
         (
-            "give one of these OpenPGP keys as --signing-key, or let a person merge and sign"
+            "pass one of these OpenPGP keys as --signing-key, or have a person merge and sign"
             " (--pull-request)"
         ),
     )
@@ -146,10 +140,10 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
 
 
 def _doubted(move: Move, last_checks: LastChecks) -> Move:
-    """Return a rollback with what was proved about its image,
-    or with a warning that says why nothing was.
+    """Return a rollback with its image's proof, or with a warning about why there is no proof.
 
-    What the config demands is only a warning then: an emergency does not wait for a registry.
+    For a rollback, a proof that the config demands is only a warning, because an emergency does not
+    wait for a registry.
     """
     if not (move.rolled_back and move.updates and not move.kept and move.subscription.demands):
         return move
@@ -161,7 +155,7 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
     why: Proof | Verdict | TaskError = Verdict(
         "refuse",
         "",
-        "the registry did not return its digest",
+        "the registry did not return a digest",
     )
     if about.image.digest:
         question = replace(about, facts=(), demands=move.subscription.demands)
@@ -169,11 +163,12 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
     if isinstance(why, Proof):
         return replace(move, decision=replace(decision, proof=why))
     told = (
-        f"not proved, as {CONFIG} asks: {why.because if isinstance(why, Verdict) else why.message}"
+        f"not proved, although {CONFIG} demands it:"
+        f" {why.because if isinstance(why, Verdict) else why.message}"
     )
     before = f"{decision.unchecked.message}; " if decision.unchecked else ""
     app = decision.subscription.application.key
-    hint = f"a rollback is written anyway; look at the image before you release {app}"
+    hint = f"a rollback is written anyway; check the image before you release {app}"
     return replace(
         move,
         decision=replace(decision, unchecked=Trouble.warning("registry", f"{before}{told}", hint)),
@@ -183,7 +178,7 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Add the digest to images that need a proof.
 
-    Exactly that digest is checked, and then written.
+    Exactly this digest is checked and then written.
     """
 
     def about(move: Move) -> Question | None:
@@ -215,13 +210,13 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         )
 
     def proved(move: Move, answer: Proof | Verdict | TaskError) -> Move:
-        if isinstance(answer, TargetError):  # a file in the repository that is not a key
+        if isinstance(answer, TargetError):  # a file in the repository is not a key
             return move.failed(answer)
         if isinstance(answer, TaskError):
             return Move(registry_error(move.decision, answer))
         if isinstance(answer, Verdict):
             because = f"{move.decision.candidate.version}: {answer.because}"
-            if move.released:  # hold and build stay, so that it can be released once it is proved
+            if move.released:  # hold and build are kept, so the release works once it is proved
                 because = f"not released: {because}; --discard ends the hold without it"
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
@@ -232,7 +227,8 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Add the labels.
 
-    They decide nothing, so without an answer they are empty, and a warning says so.
+    They do not affect decisions, so if the registry does not answer, they are empty, with a
+    warning.
     """
 
     def about(move: Move) -> Question | None:
@@ -255,7 +251,7 @@ def _answered(
     ask: Callable[[Collection[Question]], Mapping[Question, T]],
     applied: Callable[[Move, T], Move],
 ) -> list[Move]:
-    """Return the moves, those with a question as its answer makes them.
+    """Return the moves, with the answers applied to those that have a question.
 
     All questions are asked at once.
     """

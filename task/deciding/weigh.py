@@ -1,5 +1,5 @@
-"""Pure code that decides about one image on offer: first the rules, then the order of builds,
-then the holds.
+"""Pure code that decides about one image on offer: first by the rules, then by the order of builds,
+then by the holds.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from task.policy.strategies import needs, rules_of
 
 @dataclass(frozen=True)
 class Offer:
-    """One image on offer, and what is known about its build."""
+    """One image on offer, and its build."""
 
     image: Image
     build: Build
     pinned: bool = False  # whether the digest is written even if no rule requires it
-    promoted: Promoted | None = None  # of `promote`
-    event: str = ""  # where it came from, if that was an event
+    promoted: Promoted | None = None  # for `promote`
+    origin: str = ""  # where the event came from; "" if there was no event
 
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
-    """Return the question about a version of the image, with its login, and without facts yet."""
+    """Return a question about a version of the image, with its login but without facts."""
     return Question(
         sub.image_at(version),
         (),
@@ -66,47 +66,49 @@ def question_about(sub: Subscription, version: Versioned) -> Question:
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
-    """Tell whether a decision about this entry can need a registry."""
+    """Return whether decisions about this entry may need a registry."""
     policy = sub.policy
     curious = policy.pin_digest or policy.platforms or rules_of(policy).needs
     return check != "never" and bool(check == "always" or curious)
 
 
-def facts_of(
+def facts_needed_by_offer(
     sub: Subscription,
     offer: Offer,
     current: Reading,
     memory: Memory,
     check: str,
 ) -> tuple[tuple[Question, Fact], ...]:
-    """Return the facts needed to decide about an offer over `current`, one at a time."""
+    """Return the facts needed to decide between an offer and `current`, one per pair."""
     policy = sub.policy
     image = offer.image
     build = offer.build
     about = question_about(sub, image)
-    found: list[tuple[Question, Fact]] = []
+    needed: list[tuple[Question, Fact]] = []
     if not image.digest and needs(policy, "digest"):
-        found.append((about, "digest"))
+        needed.append((about, "digest"))
     if policy.platforms:
-        found.append((about, "platforms"))
+        needed.append((about, "platforms"))
     if check == "always":
-        found.append((about, "exists"))
+        needed.append((about, "exists"))
     if not needs(policy, "created") or not _counts(image, current, policy):
-        return tuple(found)
-    known = memory.written
-    old = known.build if known and known.version == current.version else Build()
+        return tuple(needed)
+    last_written = memory.written
+    old = (
+        last_written.build if last_written and last_written.version == current.version else Build()
+    )
     if check != "always" and old == Build() and (build.sequence is not None or build.commit):
-        return tuple(found)  # the first build with an identity; it distinguishes the next one
+        return tuple(needed)  # the first build with an identity; the next ones are compared with it
     if not _told_apart(build, old):
-        found += [] if build.created else [(about, "created")]
-        found += [] if old.created else [(question_about(sub, current), "created")]
-    return tuple(found)
+        needed += [] if build.created else [(about, "created")]
+        needed += [] if old.created else [(question_about(sub, current), "created")]
+    return tuple(needed)
 
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
-    """Tell whether the tag in Git may be the newer one.
+    """Return whether the tag in Git may be newer.
 
-    It is not if the rules no longer admit it.
+    It does not count if the rules no longer admit it.
     """
     if not current.version or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
@@ -114,20 +116,20 @@ def _counts(image: Image, current: Reading, policy: Policy) -> bool:
 
 
 def _told_apart(new: Build, old: Build) -> bool:
-    """Tell whether the builds differ by more than the date, or may.
+    """Return whether the builds differ, or may differ, by more than the date.
 
-    Git's history is asked before the registry.
+    Git's history is queried before the registry.
     """
     no_dates = (replace(new, created=""), replace(old, created=""))
     return compare(*no_dates, {})[0] != "" or commits(*no_dates) is not None
 
 
-def combined(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
-    """Combine the facts into one question for each image."""
-    found: dict[Question, dict[Fact, None]] = {}
+def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
+    """Combine the facts into one question per image."""
+    by_question: dict[Question, dict[Fact, None]] = {}
     for about, fact in needed:
-        found.setdefault(about, {})[fact] = None
-    return tuple(replace(about, facts=tuple(facts)) for about, facts in found.items())
+        by_question.setdefault(about, {})[fact] = None
+    return tuple(replace(about, facts=tuple(facts)) for about, facts in by_question.items())
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
@@ -142,26 +144,26 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
         return Verdict(
             "refuse",
             "platforms",
-            f"the image is for {has}, and platforms requires {', '.join(wanted)}",
+            f"the image is for {has}, but platforms requires {', '.join(wanted)}",
         )
     return None
 
 
 def registry_error(decision: Decision, error: TaskError) -> Decision:
-    """Return the decision as an error, with what the registry said."""
+    """Return the decision as an error, with the registry's message."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
     trouble = Trouble(rule, error.message, error.hint, exit=error.exit)
     return replace(decision, judged=Verdict.of(trouble))
 
 
 def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
-    """Return the memory, with the registry's creation date for the build that Git has now."""
+    """Return the memory, with the registry's creation date for the build in Git."""
     if answer is None or not answer.created:
         return memory
-    known = memory.written
-    if known is not None and known.version != current.version:
+    last_written = memory.written
+    if last_written is not None and last_written.version != current.version:
         return memory
-    old = known or Written(current.tag, current.digest)
+    old = last_written or Written(current.tag, current.digest)
     return replace(
         memory,
         written=replace(old, build=replace(old.build, created=old.build.created or answer.created)),
@@ -169,50 +171,47 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
-    """Return which of the needed facts are unknown, what that means and why,
-    or None if there was an answer.
-    """
+    """Return a warning about needed facts that are unknown, or None if there was an answer."""
     if answer is None or answer.error is None:
         return None
     meanings = {
         "platforms": f"not checked whether the image is for {' or '.join(sub.policy.platforms)}",
         "created": (
-            "cannot tell which build is newer, so the one that arrives later counts as newer"
+            "cannot tell which build is newer, so the one that arrives last counts as newer"
         ),
         "labels": "the commit message lacks the image's labels",
     }
     told = [fact for fact in dict.fromkeys(needed) if fact in meanings]
-    if not told:  # only another Application has asked
+    if not told:  # only another Application needs these facts
         return None
     message = f"{'; '.join(meanings[fact] for fact in told)}: {answer.error.message}"
-    # The image is written anyway, so to run it again would not help.
+    # The image is written anyway, so running it again would not help.
     hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
     if "created" in told:
-        hint = hint or "give --sequence or --created"
+        hint = hint or "pass --sequence or --created"
     return Trouble.warning(
         "registry",
         message,
-        hint or "give --registry-check always to stop such updates",
+        hint or "pass --registry-check always to block such updates",
     )
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The answers to `questions`."""
+    """The answers to `questions_to_ask`, and where to look up more."""
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    # (file, how many, marked commits) → its versions on the branch, newest first, including the
-    # tip's: each with the newest commit that had it, or a marked one
+    # (file, limit, marked commits) → its versions on the branch, newest first, including the tip's,
+    # each with the newest commit that had it, or a marked commit
     earlier: Callable[[str, int, Collection[str]], Iterable[tuple[str, str]]] = (
         lambda _path, _most, _marked: ()
     )
-    # the commits that Argo CD has synced with success, newest first; () if that is unknown
+    # the commits that Argo CD has synced successfully, newest first; () if unknown
     synced: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
-    # asks the registry; None if that is switched off
+    # queries the registry; None if that is turned off
     exists: Callable[[Question], Answer | None] = lambda _question: None
-    # holds that other Applications have on the same key of the same file, by a subscription's
-    # identity
+    # other Applications' holds on the same key in the same file, by a subscription's identity
     elsewhere: Mapping[tuple[str, str, str, str, str], Hold] = field(default_factory=dict)
 
 
@@ -223,12 +222,10 @@ class Situation:
     subscription: Subscription
     branch: str  # "" for a live Application
     kind: TargetKind
-    current: Reading  # what Git says; what runs, if Git says nothing
-    in_git: (
-        Reading  # what Git itself says; an update on the head branch counts as if it were merged
-    )
+    current: Reading  # the version in Git, or the running one if Git has none
+    in_git: Reading  # the version in Git; an update on the head branch counts as merged
     state: State
-    memory: Memory  # of this image
+    memory: Memory  # this image's
     terms: Terms
     facts: Facts
 
@@ -246,10 +243,7 @@ class Situation:
 
     @property
     def hold(self) -> Hold | None:
-        """The hold that keeps the image back now: a person's hold, else a freeze of the repository.
-
-        Or None.
-        """
+        """The hold that blocks the image now: a person's hold, else a freeze, else None."""
         own = holding(self.state, self.memory, self.terms.now)
         return (
             own or self.facts.elsewhere.get(self.subscription.identity) or self.subscription.freeze
@@ -257,21 +251,19 @@ class Situation:
 
 
 def key_of(sub: Subscription) -> str:
-    """Return the key under which an image is remembered: its alias,
-    else its name as written in `image-list`.
-    """
+    """Return the key for an image's memory: its alias, else its name in `image-list`."""
     return sub.entry.alias or sub.entry.image.name
 
 
 def deferred(sub: Subscription, event: Written) -> Offer:
-    """Return a remembered event as the offer that it was."""
+    """Turn a remembered event back into an offer."""
     image = sub.image_at(replace(event, digest=event.digest or event.image_digest))
     return Offer(image, event.build, pinned=bool(event.digest))
 
 
 def weigh(situation: Situation, offer: Offer) -> Move:
-    """Return the move for one image on offer: first the rules, then the order of builds,
-    then the holds.
+    """Return the move for one image on offer: first by the rules, then by the order of builds,
+    then by the holds.
     """
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
@@ -281,7 +273,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         decision,
         source=source,
         built=offer.image.digest,
-        event=offer.event,
+        event=offer.origin,
     )
     image = decision.candidate
     created = offer.build.created or (answer.created if answer else "")
@@ -310,9 +302,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
 
 def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
-    """Return what the rules say about an image on offer,
-    with what the registry answered about it.
-    """
+    """Decide about an image on offer by the rules, and by the registry's answer about it."""
     sub = situation.subscription
     terms = situation.terms
     image = _image_to_judge(offer, answer, situation)
@@ -320,15 +310,15 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
     decision = situation.decision(image, verdict)
     if decision.verdict not in ("update", "error"):
         return decision
-    no_digest = decision.verdict == "error"  # it is required, and the event does not have it
+    no_digest = decision.verdict == "error"  # it is required, but the event does not have it
     error = answer.error if answer else None
-    if error and (no_digest or terms.check == "always" or always_counts(error)):
+    if error and (no_digest or terms.check == "always" or stops_in_any_mode(error)):
         return registry_error(decision, error)
     if no_digest and (answer is None or answer.exists):
-        hint = "give --image-digest, or repo:tag@sha256:… as --image"
+        hint = "pass --image-digest, or --image with repo:tag@sha256:…"
         if offer.promoted:
             hint = (
-                f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
+                f"set pin-digest for {offer.promoted.source} as well, or pass --registry-check auto"
             )
         return replace(
             decision,
@@ -338,7 +328,7 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
 
 
 def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -> Image:
-    """Return the image on offer, with the registry's digest if a digest is written."""
+    """Return the image on offer, with the registry's digest if a digest will be written."""
     image = offer.image
     if needs(situation.subscription.policy, "digest"):
         if not image.digest and answer and answer.exists:
@@ -350,12 +340,12 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
 
 
 def _takes_digest(offer: Offer, situation: Situation) -> bool:
-    """Tell whether the digest on offer is written, although no rule needs one."""
+    """Return whether to write the digest on offer although no rule requires a digest."""
     if situation.current.digest or offer.pinned:  # the target has one, or the source of a promotion
         return True
     sub = situation.subscription
     kind = situation.kind
-    # A proof is about one digest. What the registry says about the tag may be another build.
+    # A proof is for one digest. The registry's tag may point to another build.
     if sub.demands or situation.terms.verify:
         return True
     helm = kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
@@ -363,7 +353,7 @@ def _takes_digest(offer: Offer, situation: Situation) -> bool:
 
 
 def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
-    """Return an update, or a refusal if the source has not had the version for long enough."""
+    """Return the update, or a refusal if the source has not had the version for long enough."""
     age = max(decision.subscription.policy.minimum_age, terms.minimum_age)
     if not age:
         return decision
@@ -383,17 +373,20 @@ def by_the_order(
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision:
-    """Return an update that the rules admit, or a refusal:
-    an older build that finishes later must not win.
+    """Return an admitted update, or a refusal if it is older.
+
+    An older build that finishes later must not win.
     """
     sub = situation.subscription
     facts = situation.facts
     offer = Offer(sub.image_at(event), event.build)
-    needed = facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)
+    needed = facts_needed_by_offer(
+        sub, offer, situation.in_git, situation.memory, situation.terms.check
+    )
     of_git = question_about(sub, situation.in_git)
-    before = facts.answers.get(of_git)  # another Application may have asked for it
+    before = facts.answers.get(of_git)  # it may be there for another Application
     of_before = [fact for about, fact in needed if about == of_git]
-    if before and before.error and of_before and always_counts(before.error):
+    if before and before.error and of_before and stops_in_any_mode(before.error):
         return registry_error(decision, before.error)
     of_offer = [fact for about, fact in needed if about != of_git]
     decision = replace(decision, unchecked=unchecked(answer, of_offer, sub))
@@ -414,22 +407,22 @@ def by_the_order(
     return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
 
 
-def _with_counters(doubt: Trouble, event: Written, known: Written | None) -> Trouble:
-    """Return the doubt. If two counters are why, its hint names them, and asks for no number."""
+def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
+    """Return the doubt, with a special hint if it is caused by two different counters."""
     new = event.build
-    old = known.build if known else Build()
+    old = last_written.build if last_written else Build()
     if None in (new.sequence, old.sequence) or new.counter == old.counter:
         return doubt
     ours = new.counter or "--sequence"
     theirs = old.counter or "--sequence"
-    why = "numbers of two counters cannot be compared"
-    hint = f"give --created: {why} (this build has {ours}, and the one in Git {theirs})"
+    why = "numbers from different counters cannot be compared"
+    hint = f"pass --created: {why} (this build uses {ours}, the one in Git {theirs})"
     return replace(doubt, hint=hint)
 
 
 def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> Decision | None:
-    """Return the refusal of a version that the source has gone back from, or the error of asking
-    for that.
+    """Return the refusal of a version that the source has rolled back to, or the error if that
+    cannot be determined.
     """
     try:
         if promoted.went_back():
@@ -442,28 +435,28 @@ def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
     """Return a deferred move.
 
-    The event is remembered if it is newer than the one remembered before.
+    The event is remembered if it is newer than the one that is already remembered.
     """
-    known = situation.memory.deferred
-    if known and known.version != event.version:
-        why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
+    waiting = situation.memory.deferred
+    if waiting and waiting.version != event.version:
+        why = why_older(event, waiting, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{hold_text(hold)}; {known.version} is already waiting, and {why}"
+            because = f"{hold_text(hold)}; {waiting.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     end = (
         f"image-update release {situation.subscription.application.key} ends the hold and writes it"
     )
     if hold == situation.subscription.freeze:
         end = "the first run after the freeze writes it"
-    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} waits: {end}")
+    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} is waiting: {end}")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None
     return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
 
 
-def always_counts(error: TaskError) -> bool:
-    """Tell whether an error stops an update even where a missing answer is only a warning.
+def stops_in_any_mode(error: TaskError) -> bool:
+    """Return whether an error stops an update whatever `--registry-check` says.
 
-    An unreadable file of ours does, and an image whose bytes do not match their digest.
+    A user's unreadable file does, and so does an image whose bytes do not match its digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

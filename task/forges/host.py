@@ -34,7 +34,7 @@ from task.forges.proposal import (
     with_settled,
 )
 from task.git.hosts import RemoteUrl
-from task.git.names import is_ours
+from task.git.names import has_our_prefix
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import web_page
@@ -258,7 +258,7 @@ class Host(Connected):
 
         One that an annotation names may be an environment.
         """
-        return is_ours(proposal.head, proposal.prefix)
+        return has_our_prefix(proposal.head, proposal.prefix)
 
     @abstractmethod
     def tip(self, head: str) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from task.errors import CredentialsError, ForgeError, Malformed, TaskError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
-from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Connected, Deployments, Host
 from task.forges.places import FORGES, Known, compare_url, place_of, probe, range_url
 from task.forges.tokens import Tokens
 from task.git.hosts import remote_of
 from task.threads import once
+
+if TYPE_CHECKING:
+    from task.forges.github_commits import GitHubCommits
 
 Part = TypeVar("Part", bound=Connected)
 
@@ -163,6 +165,9 @@ class Forges:
 
         Raises as `place_on_github`, and `CredentialsError`.
         """
+        # Imported late: only `--commit-through github` commits through an API.
+        from task.forges.github_commits import GitHubCommits  # noqa: PLC0415
+
         place = self.place_on_github(repo)
         with self._lock:
             if place not in self._committing:

@@ -128,7 +128,7 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     return replacement + url[len(prefix) :]
 
 
-def is_ours(head: str, prefix: str = PREFIX) -> bool:
+def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:
     """Tell whether a head branch has a name as we give them."""
     return head.startswith((OURS, f"{prefix}/"))
 

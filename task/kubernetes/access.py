@@ -31,14 +31,13 @@ from task.errors import SourceAccessError, UsageError
 from task.files import check_file, read_file, read_text, remove_folder, temporary_folder
 from task.http import Http, Limits
 from task.kubernetes.kubeconfig import (
-    SERVICE_ACCOUNT,
     Kubeconfig,
     Plugin,
     Server,
     User,
-    in_cluster,
     kubeconfig,
 )
+from task.kubernetes.pod import SERVICE_ACCOUNT, in_cluster
 from task.plain_data import parsed_json
 from task.processes import child_environment, send
 from task.secret import Secret

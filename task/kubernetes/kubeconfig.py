@@ -256,13 +256,3 @@ def _decoded_field(raw: Mapping[str, Any], key: str, where: str) -> str:
             f"the kubeconfig's {where}: {key} is not base64 of PEM text",
             hint="create it again",
         ) from None
-
-
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
-    """Tell whether this process runs in a pod with a service account."""
-    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(
-        os.path.join(service_account, "token")
-    )

@@ -1,9 +1,9 @@
-"""What is found out before deciding: what the repository's own config wants,
-and the facts that the rules need.
+"""Read everything that a decision needs: the repository's own config, and the facts that the rules
+use.
 
-An annotation wins over an option or a variable, an option over the config, and the config over the
-default. There is one exception: a pull request, a digest or a freeze is certain if any of them asks
-for it.
+An annotation overrides an option or a variable, an option overrides the config, and the config
+overrides the default. The exceptions are a pull request, a digest, and a freeze: each applies if
+any of these sources asks for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from task.deciding.decide import changed_files, holds_of_others, missing_places, places, questions
+from task.deciding.decide import (
+    changed_files,
+    holds_of_others,
+    missing_places,
+    places,
+    questions_to_ask,
+)
 from task.deciding.job import Ask, Job, Terms
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
@@ -46,9 +52,9 @@ def as_wanted(
     terms: Terms,
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Return the asks with what a config says now about them, and about the files that they change.
+    """Apply a config to the asks, including its rules for the files that they change.
 
-    `default` is that of the default branch, which limits what is written to any branch.
+    `default` is the default branch's config, which limits writes to all branches.
     """
 
     def changed(sub: Subscription) -> Collection[str]:
@@ -67,13 +73,13 @@ def as_wanted(
     )
 
 
-MOST_LEFT_OUT = 5  # files that are named
+MOST_LEFT_OUT = 5  # files that the message lists
 
 
 def with_own_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
-    """Return the snapshot with what counts of the memory branch that the config names.
+    """Return the snapshot with the trusted part of the memory branch that the config specifies.
 
-    Raises `TargetError` for a mistake in the config.
+    Raises `TargetError` if the config is invalid.
     """
     prefix = config_in(snapshot.files).wishes.branch_prefix or PREFIX
     if prefix != snapshot.prefix:
@@ -82,10 +88,10 @@ def with_own_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
 
 
 def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
-    """Return the snapshot with what counts of its memory branch.
+    """Return the snapshot with the trusted part of its memory branch.
 
-    Where commits are signed, the memory's are. If no known key has signed it, only its holds count.
-    Raises `TargetError` for a mistake in the config.
+    If runs sign their commits, they sign the memory's commits too. If no known key has signed it,
+    only its holds count. Raises `TargetError` if the config is invalid.
     """
     tip = snapshot.memory_tip or (snapshot.inherited[1] if snapshot.inherited else "")
     if not tip:
@@ -108,9 +114,9 @@ def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:
-    """Return asks and wording as the config of this snapshot wants them.
+    """Apply this snapshot's config to the asks and the wording.
 
-    Raises `TargetError` for a mistake in it.
+    Raises `TargetError` if the config is invalid.
     """
     asks, snapshot, job = govern_asks(batch.asks, snapshot, job, batch.repository)
     return replace(batch, asks=asks), snapshot, job
@@ -122,33 +128,33 @@ def govern_asks(
     job: Job,
     repository: ReadsMore,
 ) -> tuple[tuple[Ask, ...], Snapshot, Job]:
-    """Return what `govern` returns, of asks that are not a batch.
+    """Do the same as `govern` for asks that are not a batch.
 
-    If more files are necessary, such as the template of the message, one more fetch reads them.
+    If more files are needed, such as the message template, they are read with one more fetch.
     """
     config = config_in(snapshot.files)
     default = _of_default_branch(snapshot)
-    found = asks
+    governed_asks = asks
     if config != NO_CONFIG or default != NO_CONFIG:
-        found = as_wanted(asks, snapshot, config, job.terms, default)
+        governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
     named: list[str] = []
     if job.wording.template is None:
-        wished = [ask.subscription.wishes.template for ask in found]
+        wished = [ask.subscription.wishes.template for ask in governed_asks]
         named = [path for path in wished if path]
     before_more = snapshot
-    snapshot = with_more(snapshot, _places_of_wishes(asks, found, named), repository)
-    subs = [ask.subscription for ask in found]
+    snapshot = with_more(snapshot, _places_of_wishes(asks, governed_asks, named), repository)
+    subs = [ask.subscription for ask in governed_asks]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
-    if for_some_paths(config) and snapshot is not before_more:  # more files may be known to change
-        found = as_wanted(asks, snapshot, config, job.terms, default)
+    if for_some_paths(config) and snapshot is not before_more:  # more changed files may be known
+        governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
     lines = dict(config.templates)
     with of_config():
         templates = {
             path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)
         }
-        found = tuple(
+        governed_asks = tuple(
             replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files))
-            for ask in found
+            for ask in governed_asks
         )
     wording = replace(
         job.wording,
@@ -156,27 +162,27 @@ def govern_asks(
         templates=templates,
         config=config,
     )
-    return found, snapshot, replace(job, wording=wording)
+    return governed_asks, snapshot, replace(job, wording=wording)
 
 
 def _places_of_wishes(
     asks: Sequence[Ask], wanted: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
-    """Return what has to be read for what the config wishes."""
-    found: list[Place] = []
-    # Where a pull request is asked for now, updates of the Application's other images may wait on
-    # its branch.
+    """Return the places to read because of the config's wishes."""
+    more: list[Place] = []
+    # If the config asks for a pull request, updates of the Application's other images may be
+    # waiting on its branch.
     for before, ask in zip(asks, wanted, strict=True):
         if ask.subscription.pull_request and not before.subscription.pull_request:
-            known = set(places(before))
-            found += [place for place in places(ask) if place not in known]
+            read_before = set(places(before))
+            more += [place for place in places(ask) if place not in read_before]
     demands = [demand for ask in wanted for demand in ask.subscription.demands]
     keys = [path for demand in demands for path in demand.keys]
-    return found + list(map(Place, (*templates, *keys)))
+    return more + list(map(Place, (*templates, *keys)))
 
 
 def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
-    """Return the snapshot with these places as well, read at the same commit."""
+    """Return the snapshot with these places added, read at the same commit."""
     if wanted := tuple(dict.fromkeys(places)):
         return replace(
             snapshot,
@@ -185,7 +191,7 @@ def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
     return snapshot
 
 
-_MOST_ROUNDS = 20  # of fetches for kustomizations that take others, each in a folder of its own
+_MOST_ROUNDS = 20  # of fetches, for kustomizations that include each other from separate folders
 
 
 def with_missing(
@@ -199,10 +205,10 @@ def with_missing(
     """Return the snapshot with all `missing_places`, read at the same commit."""
     asked: set[Place] = set()
     for _ in range(_MOST_ROUNDS):
-        found = (
+        missing = (
             place for sub in subs for place in missing_places(snapshot, sub, terms, whole=whole)
         )
-        more = [place for place in dict.fromkeys(found) if place not in asked]
+        more = [place for place in dict.fromkeys(missing) if place not in asked]
         if not more:
             break
         asked.update(more)
@@ -211,7 +217,7 @@ def with_missing(
 
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
-    """Return a subscription whose demands have the texts of their keys. Raises `TargetError`."""
+    """Return a subscription whose demands contain the texts of their keys. Raises `TargetError`."""
     return (
         replace(sub, demands=tuple(with_keys(demand, files) for demand in sub.demands))
         if sub.demands
@@ -230,13 +236,13 @@ def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
         ) from error
 
 
-# asks for what neither the event nor a snapshot says
+# looks up the facts that neither the event nor a snapshot contains
 Gather = Callable[[Snapshot, Sequence[Ask]], Facts]
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
-    """Return a function that finds the facts that a rule needs
-    and that neither the event nor a snapshot has.
+    """Return a function that looks up the facts that a rule needs
+    and that neither the event nor a snapshot contains.
     """
 
     @cache
@@ -244,7 +250,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
         return None if job.terms.check == "never" else world.registry((question,)).get(question)
 
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
-        commits, of_images = questions(snapshot, asks, job.terms)
+        commits, of_images = questions_to_ask(snapshot, asks, job.terms)
         ancestry = {pair: world.ancestry(*pair) for pair in commits}
 
         def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
@@ -265,13 +271,13 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Return what the registries say about images, whichever facts are requested."""
+    """Return the registries' answers about images. The keys are questions without facts."""
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}
 
 
 def last_checks(job: Job, world: World) -> LastChecks:
-    """Return what to ask for proofs, and for the labels that the commit message names."""
+    """Return the final checks: proofs, and the labels that the commit message uses."""
     templates = (job.wording.template, *job.wording.templates.values())
     labels = job.terms.check != "never" and any(map(wants_labels, templates))
     return LastChecks(world.registry, world.prove, world.always_prove, labels)

@@ -19,7 +19,7 @@ from task.image import parse_image
 from task.landing.head_branches import HeadBranch
 from task.landing.memory import changed_states, new_holds
 from task.landing.releases import files_without, hold_of, release_reason, with_files
-from task.landing.waiting import Undecided, WaitsOnHead
+from task.landing.waiting_builds import Undecided, WaitsOnHead
 from task.landing.waiting_list import ListedBuild, ListedRelease, key_of_entry
 from task.model import (
     Changeset,
@@ -41,43 +41,43 @@ from task.templates.change import AppChanges, Change, merged_changes
 from task.templates.commit_message import Message, commit_message, hold_message, subject
 from task.text import differ
 
-SHORT = 4  # two words of up to this many letters that differ in two are different words
+SHORT = 4  # words of at most this many letters are different words if two letters differ
 
 
 @dataclass(frozen=True)
 class PreparedCommit:
-    """One changeset, and the decisions that it follows."""
+    """One changeset and the decisions behind it."""
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
-    done: tuple[Move, ...] = ()  # all that it writes, including what waited on the head branch
+    done: tuple[Move, ...] = ()  # everything that it writes, including builds already waiting
     warning: str = ""
     apps: tuple[AppChanges, ...] = ()  # everything that the commit changes
-    # what a person's branch has from earlier runs: the merge brings it too
+    # changes of earlier runs on a person's branch: they are merged too
     standing: tuple[AppChanges, ...] = ()
-    # the changes that go back to an older version because a person asked for it
+    # changes that return to an older version because a person asked for it
     rollbacks: tuple[AppChanges, ...] = ()
-    # for the title; "rollback" or "hold" also if such a change waited on the head branch
+    # for the title; also "rollback" or "hold" if such a change was already waiting
     command: str = "run"
-    asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
-    ending: tuple[str, ...] = ()  # the holds of the base that end with it, in words
-    leaving: tuple[str, ...] = ()  # the builds that wait there no more, and why
+    asked: str = ""  # a person's request, in a few words: `hold web`; "" for a new image
+    ending: tuple[str, ...] = ()  # the base's holds that it ends, as text
+    leaving: tuple[str, ...] = ()  # the builds that are no longer waiting there, and why
     cautions: tuple[Problem, ...] = ()
-    templated: bool = False  # whether the message's words are the author's own
-    wishes: Wishes = Wishes()  # of the repository's config, about the pull request
-    frozen: bool = False  # whether a freeze covers some of it
+    templated: bool = False  # whether the message comes from the author's own template
+    wishes: Wishes = Wishes()  # of the repository's config, for the pull request
+    frozen: bool = False  # whether a freeze covers a part of it
 
     def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
-        """Return the decisions, with this verdict for those that would have written an image."""
+        """Return the decisions. Updates get this verdict instead."""
         return tuple(
             replace(decision, judged=verdict) if decision.verdict == "update" else decision
             for decision in self.decisions
         )
 
     def reported(self, commit: str) -> Commit:
-        """Return the commit as a report shows it.
+        """Return the commit for the report.
 
-        `commit` is its id, "" if it is only predicted.
+        `commit` is its id, or "" if it is only predicted.
         """
         where = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
@@ -95,10 +95,10 @@ class PreparedCommit:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a batch is going to write."""
+    """The commits that a batch is going to write."""
 
     commits: tuple[PreparedCommit, ...] = ()
-    settled: tuple[Decision, ...] = ()  # decisions that need no commit
+    settled: tuple[Decision, ...] = ()  # decisions that don't need a commit
     left: Mapping[str, tuple[Undecided, ...]] = field(default_factory=dict)  # not written, by head
 
 
@@ -108,8 +108,8 @@ class Edited:
 
     files: dict[str, File]
     done: list[Move]
-    failed: list[Move]  # whose edit is an error
-    same: list[Move]  # that change nothing
+    failed: list[Move]  # moves whose edit failed
+    same: list[Move]  # moves that don't change anything
     cautions: list[Problem]
 
 
@@ -121,11 +121,11 @@ def prepare_commits(
     heads: Mapping[str, HeadBranch] = MappingProxyType({}),
     waits: Mapping[str, WaitsOnHead] = MappingProxyType({}),
 ) -> Prepared:
-    """Return changesets for the branches that get something new, and the decisions without one.
+    """Return changesets for the branches that change, and the decisions without a changeset.
 
-    `heads` are the head branches that are touched, and `waits` is what became of the builds there.
-    A move whose edit changes nothing becomes `unchanged`, and one whose edit fails becomes `error`.
-    If one edit is not permitted, its Application gets none at all.
+    `heads` are the affected head branches, and `waits` says what became of their builds. A move
+    becomes `unchanged` if its edit doesn't change anything, and `error` if its edit fails. If one
+    edit is not permitted, none of the Application's edits are made.
     """
     branches = _by_branch(snapshot, moves, waits)
     commits: list[PreparedCommit] = []
@@ -165,10 +165,10 @@ def _by_branch(
     moves: Sequence[Move],
     waits: Mapping[str, WaitsOnHead],
 ) -> dict[str, list[Move]]:
-    """Return the moves of each commit. What a run only remembers aside goes to no head branch,
-    but the end of a hold that the base has does.
+    """Return each commit's moves. A move that is only remembered on the memory branch is not part
+    of a head branch's commit, but the end of a hold on the base is.
 
-    A head branch on which nothing is new stays as it is.
+    A head branch without changes stays as it is.
     """
     releasing = {name for name, one in waits.items() if one.releases}
     branches: dict[str, list[Move]] = {name: [] for name in releasing}
@@ -185,7 +185,7 @@ def _by_branch(
 
 
 def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
-    """Return what a commit is made on: the base's tip, or that of a branch of somebody else."""
+    """Return the parent of a commit: the base's tip, or the tip of somebody else's branch."""
     if head is None or head.ours:
         return snapshot
     return replace(snapshot, tip=head.tip, files={**snapshot.files, **head.files})
@@ -196,23 +196,23 @@ def _left(
     waits: WaitsOnHead | None,
     head: HeadBranch | None,
 ) -> tuple[Undecided, ...]:
-    """Return the listed builds whose edit is an error now: they stay in the list."""
+    """Return the listed builds whose edit now fails. They stay in the list."""
     if waits is None or head is None:
         return ()
-    listed = {one.listed.key: one.listed for one in waits.kept}
-    found = []
+    listed = {one.listed.key: one.listed for one in waits.fates}
+    undecided = []
     for move in edited.failed:
         build = listed.get(key_of_entry(move.subscription)) if move.kept else None
         if build:
             verdict = move.decision.judged
-            found.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
-    return tuple(found)
+            undecided.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
+    return tuple(undecided)
 
 
 def _changes_that_stand(waits: WaitsOnHead | None) -> tuple[AppChanges, ...]:
-    """Return the changes of the listed builds that a person's branch still has."""
-    kept = waits.kept if waits else ()
-    listed = [one.listed for one in kept if one.stands]
+    """Return the changes of the listed builds that are still on a person's branch."""
+    fates = waits.fates if waits else ()
+    listed = [one.listed for one in fates if one.stands]
     return tuple(merged_changes(map(_listed_change, listed)))
 
 
@@ -253,10 +253,10 @@ def _without_refused_moves(moves: Sequence[Move], settled: Sequence[Decision]) -
 
 
 def _edit(files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig) -> Edited:
-    """Edit one move after the other.
+    """Make the edits of each move in turn.
 
-    A move that would replace what an earlier one wrote fails: one commit cannot have both versions
-    in one place.
+    A move fails if it would overwrite an earlier one, because a commit cannot have two versions in
+    the same place.
     """
     seen: dict[str, File] = dict(files)
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
@@ -282,7 +282,7 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
         if not (edits or new or same):
-            verdict = Verdict("unchanged", "same", f"Git already says {decision.candidate.version}")
+            verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
         decision = _as_edited(decision, target, seen, new, edits)
@@ -291,7 +291,7 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
         seen.update(new)
         edited.files.update(new)
         edited.done.append(replace(move, decision=decision))
-        if not move.kept:  # what waits on a head branch gives way to something newer
+        if not move.kept:  # a newer build may replace a waiting one
             writers |= {(edit.path, edit.key): (decision, target) for edit in edits}
             edited.cautions.extend(
                 file_cautions(seen, decision.subscription, target.kind, decision.candidate, terms)
@@ -308,9 +308,7 @@ def _move_written(
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
-    """Return what a move changes, and what an earlier move
-    of this commit has changed in the same way.
-    """
+    """Return the move's changes, and those that an earlier move in this commit has already made."""
     decision = move.decision
     editor = EDITORS[target.kind]
     new, edits = editor.write(seen, target, decision.candidate)
@@ -327,13 +325,13 @@ def _move_written(
 def _refuse_taken(
     edits: Sequence[Edit],
     writers: Mapping[tuple[str, str], tuple[Decision, Target]],
-    now: Files,
+    files: Files,
 ) -> None:
-    """Raise `TargetError` if an edit takes away what an earlier one of this commit wrote."""
+    """Raise `TargetError` if an edit overwrites an earlier one in this commit."""
     for edit in edits:
-        if known := writers.get((edit.path, edit.key)):
-            first, place = known
-            if EDITORS[place.kind].read(now, place).version != first.candidate.version:
+        if earlier := writers.get((edit.path, edit.key)):
+            first, place = earlier
+            if EDITORS[place.kind].read(files, place).version != first.candidate.version:
                 raise _taken(edit, first)
 
 
@@ -344,7 +342,7 @@ def _as_edited(
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Return the decision with what people have to know about the values file."""
+    """Add what people should know about the values file to the decision."""
     if decision.kind != "helmvalues":
         return decision
     doubtful = _almost_the_same_key(seen, decision) if any(not edit.old for edit in edits) else None
@@ -358,9 +356,9 @@ def _as_edited(
 
 
 def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | None:
-    """Return a key that these values lack, and one that they have and that is almost the same."""
-    for key, there in helm_values.beside(files, target_of(decision.subscription, "helmvalues")):
-        for other in there:
+    """Return a key that is missing from these values, and a similar one that they contain."""
+    for key, others in helm_values.beside(files, target_of(decision.subscription, "helmvalues")):
+        for other in others:
             words = (
                 (word, near)
                 for word, near in zip(key.split("."), other.split("."), strict=False)
@@ -379,15 +377,16 @@ def _taken(edit: Edit, first: Decision) -> TargetError:
     return TargetError(
         f"{edit.key} gets {first.candidate.version} for {entry.text!r} of {app} in the same commit",
         hint=(
-            "give each of the two a key or file of its own, or the same rules if they are one image"
+            "use a separate key or file for each of the two, or the same rules if both are the same"
+            " image"
         ),
         subject=edit.path,
     )
 
 
 def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
-    """Return the wording of a commit for these subscriptions: what was given, the config,
-    then the default.
+    """Return the wording of a commit for these subscriptions: from the command line, the config,
+    or the default, in this order.
     """
     wishes = agreed([sub.wishes for sub in subs], given.common)
     author = Person(
@@ -411,28 +410,28 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
 
 
 def _trailers_besides(given: Iterable[tuple[str, str]], wishes: Wishes) -> list[tuple[str, str]]:
-    """Return the trailers that the config asks for, without those that were given."""
-    known = {key.lower() for key, _ in given}
-    return [(key, value) for key, value in wishes.trailers or () if key.lower() not in known]
+    """Return the config's trailers, except for keys set on the command line."""
+    given_keys = {key.lower() for key, _ in given}
+    return [(key, value) for key, value in wishes.trailers or () if key.lower() not in given_keys]
 
 
 @dataclass(frozen=True)
 class CommitPlace:
-    """Where a commit goes, and what it is made on."""
+    """A commit's branch and parent."""
 
     under: Snapshot
     name: str  # of the branch
     head: HeadBranch | None  # None for the base
-    releases: tuple[ListedRelease, ...] = ()  # the holds that end with it
+    releases: tuple[ListedRelease, ...] = ()  # the holds that it ends
 
     @property
     def on_top(self) -> bool:
-        """Whether it continues the tip of a branch of somebody else."""
+        """Whether it is added to the tip of somebody else's branch."""
         return self.head is not None and not self.head.ours
 
     @property
     def head_commit(self) -> str | None:
-        """The tip of the head branch, None for the base."""
+        """The head branch's tip, or None for the base."""
         if self.name == self.under.branch:
             return None
         return self.head.tip if self.head else ""
@@ -440,7 +439,7 @@ class CommitPlace:
 
 @dataclass(frozen=True)
 class CommitWords:
-    """What a commit says."""
+    """The message of a commit, and its parts."""
 
     message: Message
     command: str
@@ -455,7 +454,7 @@ def _prepare(
     done: Sequence[Move],
     wording: Wording,
 ) -> PreparedCommit:
-    """Return the commit of these moves."""
+    """Return the commit for these moves."""
     subs = [move.subscription for move in done]
     wording = agreed_wording(wording, subs)
     words = _worded(at, files, done, wording)
@@ -469,7 +468,7 @@ def _prepare(
         author=wording.author,
         head_commit=at.head_commit,
         on_top=at.on_top,
-        # what is only remembered changes nothing for the server
+        # push options are only needed if an image changes
         push_options=wording.push_options if words.changed else (),
     )
     return PreparedCommit(
@@ -488,7 +487,7 @@ def _prepare(
     )
 
 
-# These commands bring builds. With any other command, a person asked for something.
+# These commands write new builds. With any other command, a person asked for something.
 _BRING_BUILDS = ("run", "scan", "promote")
 
 
@@ -500,13 +499,12 @@ def _worded(
 ) -> CommitWords:
     """Return the message.
 
-    What a person asked for is the subject, also if it waited on the head branch.
-
-    It is the first thing that a reviewer has to see.
+    If a person asked for something, that is the subject, even if it was already waiting on the head
+    branch: reviewers should see it first.
     """
     given = wording.command
     if given == "hold" and at.name != at.under.branch:
-        given = "run"  # the hold is remembered aside: this is what still waits
+        given = "run"  # the hold is on the memory branch; these builds are still waiting
     back = tuple(_named_apps([move for move in done if move.rolled_back]))
     holds = new_holds(at.under.files, files, done)
     ended = dict.fromkeys(release.app for release in at.releases)
@@ -533,8 +531,8 @@ def _subject_by_hand(
     ended: Collection[tuple[str, str]],
     done: Sequence[Move],
 ) -> tuple[str, str]:
-    """Return the subject of a commit that a person asked for, or that only remembers something;
-    and what was asked for, "" if nothing was.
+    """Return the subject of a commit that a person asked for or that only changes the memory, and
+    the person's request ("" if there is none).
     """
     why = _common_reason(done)
     if command in _BRING_BUILDS:
@@ -556,9 +554,9 @@ def _command_told(
     holds: Collection[object],
     ended: Collection[object],
 ) -> str:
-    """Return the command that the subject speaks of: what a person asked for comes first."""
+    """Return the command to name in the subject. A person's request comes first."""
     if done and all(move.remember and move.remember.notes for move in done):
-        return "failed"  # what a rollback came too late for
+        return "failed"  # a version that failed, but was already replaced
     if back:
         return "rollback"
     if given not in _BRING_BUILDS:
@@ -569,9 +567,9 @@ def _command_told(
 
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
-    """Return also the Applications whose hold ends, though nothing of them changes."""
-    known = {_key(app) for app in named}
-    rest = [AppChanges(*app, ()) for app in ended if app not in known]
+    """Add the Applications whose hold ends, even if nothing else changes for them."""
+    already_named = {_key(app) for app in named}
+    rest = [AppChanges(*app, ()) for app in ended if app not in already_named]
     return [*named, *rest]
 
 
@@ -585,7 +583,7 @@ def _common_reason(done: Sequence[Move]) -> str:
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
-    """Return the changes of each Application. If only its memory changes, they are empty."""
+    """Return each Application's changes. They are empty if only its memory changes."""
     apps: dict[tuple[str, str], list[Change]] = {}
     for move in done:
         app = move.subscription.application
@@ -598,8 +596,8 @@ def _sentences(
     done: Sequence[Move],
     reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> Mapping[str, None]:
-    """Return a sentence for each image with the outcome and its reason,
-    and the missing reasons of holds and releases.
+    """Return a sentence for each image with the outcome and the reason. Add the reasons for holds
+    and releases that are still missing.
     """
     lines = dict.fromkeys(
         f"{move.subscription.application.name} ({key_of(move.subscription)}):"

@@ -1,6 +1,4 @@
-"""The head branches that are about to be written: their names, their present files,
-and their requests.
-"""
+"""The head branches that a run is about to write: their names, current files, and requests."""
 
 from __future__ import annotations
 
@@ -24,11 +22,11 @@ from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import Exit, Malformed, TargetError, TaskError, Trouble
 from task.forges.host import Host
-from task.git.names import PREFIX, is_ours, memory_branch, short_hash
+from task.git.names import PREFIX, has_our_prefix, memory_branch, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
-from task.landing.waiting import (
+from task.landing.waiting_builds import (
     Decided,
     overtaken,
     places_of,
@@ -74,24 +72,23 @@ from task.templates.change import Change
 from task.timestamps import epoch_seconds
 from task.urls import normal_url
 
-MOST_CLOSED = 5  # head branches of others that one run closes
-MOST_PLACES = 100  # builds whose files are read for the sake of lists alone
+MOST_CLOSED = 5  # unrelated head branches that one run closes
+MOST_PLACES = 100  # builds whose files are read only because of a list
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Return the moves, each with the head branch that it touches: its own,
-    or that of its group's request.
+    """Add the head branch to each move: its own, or the one of its group's request.
 
-    The annotation `git-branch` may build a name from the Application's updates. Then only updates
-    have a name, and what a person asks for (`by_hand`).
+    The annotation `git-branch` may build the name from the Application's updates. In that case,
+    only updates and a person's requests (`by_hand`) get a name.
     """
     changes: dict[str, list[Change]] = {}
     for move in moves:
         if move.changes:
             of_app = changes.setdefault(move.subscription.application.key, [])
             of_app += [change] if (change := move.change) not in of_app else []
-    found = []
+    with_heads = []
     for move in moves:
         sub = move.subscription
         base = move.decision.branch
@@ -100,11 +97,11 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
             by_hand or of_app or move.decision.verdict == "defer" or "{{" not in sub.head_template
         )
         if not (sub.head_template or sub.pull_request) or not anew or not base:
-            found.append(move)
+            with_heads.append(move)
             continue
         try:
             head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
-            found.append(replace(move, decision=replace(move.decision, head=head)))
+            with_heads.append(replace(move, decision=replace(move.decision, head=head)))
         except Malformed as error:
             wrong = Verdict(
                 "error",
@@ -113,35 +110,35 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
                 error.hint,
                 Exit.CONFIGURATION,
             )
-            found.append(move.without_effect(wrong))
-    return found
+            with_heads.append(move.without_effect(wrong))
+    return with_heads
 
 
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
-    """Return the branch that `git-branch` names. Raises `Malformed`."""
+    """Return the branch that `git-branch` specifies. Raises `Malformed`."""
     app = branch_name.AppFields(
         sub.application.name, sub.application.namespace, sub.repo, base, sub.path
     )
     head = branch_name.branch_name(sub.head_template, changes, app)
     if sub.pull_request and head == base:
         raise Malformed(
-            f"no pull request can merge {head} into itself",
-            "name another branch after the colon, or none",
+            f"a pull request cannot merge {head} into itself",
+            "use another branch after the colon, or leave it out",
         )
     return head
 
 
 def request_head(sub: Subscription, base: str) -> str:
-    """Return the branch of the request for the subscription's group,
-    which is its image unless the config says more.
+    """Return the request branch for the subscription's group, which is its image unless the config
+    says otherwise.
 
-    The name is flat, as Git refuses a branch `a/b` next to `a`.
+    The name is flat, because Git rejects a branch `a/b` next to `a`.
     """
     repo = normal_url(sub.repo)
     app = sub.application
     group = sub.wishes.group or "image"
-    # an Application has one request, whichever of its images were built; two Argo CDs may have one
-    # of its name
+    # An Application has one request, no matter which of its images were built. Two Argo CDs may
+    # have Applications with the same name.
     names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
     full = names.get(group, sub.entry.image.identity)
     short = app.name if group == "application" else full.rpartition("/")[2]
@@ -152,22 +149,22 @@ def request_head(sub: Subscription, base: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """The state of a head branch's request before anything is done."""
+    """The state of a head branch's request before the run changes anything."""
 
     forge: Host
-    found: Proposed | None = None
-    error: TaskError | None = None  # set if the forge did not answer
+    newest: Proposed | None = None
+    error: TaskError | None = None  # set if the Git host did not answer
 
 
 def requests_of(
     decided: Sequence[Decided], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
-    """Return the requests for these moves by head branch, and the moves;
-    one that cannot have a request is an error.
+    """Return the requests for these moves, by head branch, and the moves. A move that cannot have a
+    request becomes an error.
 
-    `plan` asks no forge. It only sees whether the repository is on a host at all.
+    `plan` does not query a forge. It only checks whether the repository's host is known.
     """
-    found: dict[str, Request] = {}
+    requests: dict[str, Request] = {}
     broken: dict[str, TaskError] = {}
     moves = [move for _, move in decided]
     repo = moves[0].subscription.repo if moves else ""
@@ -181,12 +178,12 @@ def requests_of(
             broken[head] = error
             continue
         try:
-            found[head] = Request(forge, _newest_request(forge, base, head))
+            requests[head] = Request(forge, _newest_request(forge, base, head))
         except TaskError as error:
-            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next
-            # run opens the request.
-            found[head] = Request(forge, error=error)
-    return found, [
+            # The forge is down. The branch is still pushed, so nothing is lost, and the next run
+            # opens the request.
+            requests[head] = Request(forge, error=error)
+    return requests, [
         (
             move.failed(broken[move.decision.head])
             if move.changes and move.decision.head in broken
@@ -199,7 +196,7 @@ def requests_of(
 def _proposing_heads(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
-    """Return the names of the head branches that have a request, or may get one."""
+    """Return the names of the head branches that have or may get a request."""
     proposing = [move for _, move in decided if move.subscription.pull_request]
     heads = {
         move.decision.head: None
@@ -219,52 +216,52 @@ def _proposing_heads(
 def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     """Return the newest request of a head branch.
 
-    Git hosts retarget open requests when a base is renamed. Closed and merged ones keep its old
+    When a base is renamed, Git hosts retarget open requests. Closed and merged ones keep the old
     name.
     """
-    found = forge.find(base.branch, head)
-    if found is None and base.renamed_from:
-        found = forge.find(base.renamed_from, head)
-        return found if found and found.state != "open" else None
-    return found
+    newest = forge.find(base.branch, head)
+    if newest is None and base.renamed_from:
+        newest = forge.find(base.renamed_from, head)
+        return newest if newest and newest.state != "open" else None
+    return newest
 
 
 @dataclass(frozen=True)
 class HeadBranch:
-    """One head branch that a run touches, before anything is done."""
+    """A head branch that the run affects, before the run changes anything."""
 
-    known: WaitingList  # as the memory branch has it
-    listed: WaitingList  # what of it still waits
+    known: WaitingList  # as it is on the memory branch
+    listed: WaitingList  # the part of it that is still waiting
     branch: Head | None = None
-    files: Files = field(default_factory=dict)  # of a branch of somebody else
+    files: Files = field(default_factory=dict)  # of somebody else's branch
     request: Request | None = None
-    ours: bool = True  # whether it may be replaced, or made
-    unnamed: bool = False  # it is as the list says, but no Application that was read names it
-    merged: bool = False  # whether what waited there is on the base
-    # the head branch that has its builds now, as the base or the group was renamed
+    ours: bool = True  # whether the run may create or replace it
+    unnamed: bool = False  # it matches the list, but no Application that was read uses its name
+    merged: bool = False  # whether its builds are now on the base
+    # the head branch that now has its builds, because the base or the group was renamed
     instead: str = ""
 
     @property
-    def found(self) -> Proposed | None:
+    def newest_request(self) -> Proposed | None:
         """Its newest request."""
-        return self.request.found if self.request else None
+        return self.request.newest if self.request else None
 
     @property
     def merged_builds(self) -> tuple[ListedBuild, ...]:
-        """What a merge took from its list, as this run has found out."""
+        """The builds that this run has found merged."""
         return self.known.builds if self.merged else ()
 
     @property
     def tip(self) -> str:
-        """Its commit, "" if there is no such branch."""
+        """Its commit, or "" if the branch does not exist."""
         return self.branch.tip if self.branch else ""
 
     @property
     def as_listed(self) -> bool:
-        """Whether the branch is at the commit that the list names."""
+        """Whether the branch is at the commit in the list."""
         made = self.listed.commit
-        there = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
-        return made is not None and made == there
+        at_tip = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
+        return made is not None and made == at_tip
 
 
 def touched_heads(
@@ -272,7 +269,7 @@ def touched_heads(
 ) -> dict[str, None]:
     """Return the names of the head branches that these moves affect.
 
-    A hold or a rollback affects every head branch that lists the image; a rollback of a promotion's
+    A hold or a rollback affects all head branches that list the image. A rollback of a promotion's
     source affects those that list the promotion.
     """
     names = {
@@ -291,43 +288,44 @@ def touched_heads(
 def lists_in(memory: Files) -> list[WaitingList]:
     """Return the lists on the memory branch.
 
-    One that cannot be read is left out: who needs it says so.
+    Unreadable lists are left out. Code that needs one reports the error.
     """
-    found = []
+    lists = []
     for path, file in sorted(memory.items()):
         if is_list_path(path):
             with suppress(TaskError):
                 listed = read_list(file.text)
-                found += [listed] if list_path(listed.head) == path else []
-    return found
+                lists += [listed] if list_path(listed.head) == path else []
+    return lists
 
 
 def left_memory(base: Snapshot) -> list[Problem]:
-    """Return a warning for each memory branch whose base is gone, if this base may be meant,
-    and one if no known key has signed that of the base.
+    """Return warnings: one for each memory branch of a deleted base that may be this base under its
+    old name, and one if no known key has signed this base's memory branch.
     """
     hint = (
-        "delete that branch; if its base was renamed, set the holds again first. Only a renamed"
-        " default branch keeps what is remembered"
+        "delete that branch; if its base was renamed, set the holds again first. The memory is kept"
+        " only if the default branch is renamed"
     )
     signed_by = (
-        "find out who may push there; memorySigners in the config names other keys than the run's"
+        "find out who can push there; to accept keys other than the run's own, set memorySigners in"
+        " the config"
     )
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if base.unsigned:
         unsigned = f"{memory_branch(base.repo, base.branch, base.prefix)}: {base.unsigned}"
-        found.append(Problem(Trouble.warning("signature", unsigned, signed_by)))
+        problems.append(Problem(Trouble.warning("signature", unsigned, signed_by)))
     if base.inherited and not base.renamed_from:
         old = base.inherited[0]
         new = memory_branch(base.repo, base.branch, base.prefix)
-        moves = f"what {old} remembers moves to {new}, as branchPrefix in the config says"
-        found.append(Problem(Trouble.warning("target", moves)))
-    return found + [
+        moves = f"the memory moves from {old} to {new}, because of branchPrefix in the config"
+        problems.append(Problem(Trouble.warning("target", moves)))
+    return problems + [
         Problem(
             Trouble.warning(
                 "target",
-                f"{name} has holds or waiting builds of {gone}, which no longer exists: they do not"
-                f" count for {base.branch}",
+                f"{name} has holds or waiting builds for {gone}, which no longer exists: they do"
+                f" not apply to {base.branch}",
                 hint,
             )
         )
@@ -338,14 +336,14 @@ def left_memory(base: Snapshot) -> list[Problem]:
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
-    """Read the head branches that these moves touch, their lists and their requests.
+    """Read the head branches that these moves affect, with their lists and requests.
 
-    `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request,
-    or whose list cannot be read, becomes an error.
+    `moves` contains one move for each of `batch.asks`, in the same order. A move becomes an error
+    if it cannot have its request, or if its list cannot be read.
     """
     requests, moves = requests_of(list(zip(batch.asks, moves, strict=True)), base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
-    found: dict[str, HeadBranch] = {}
+    heads: dict[str, HeadBranch] = {}
     broken: dict[str, TaskError] = {}
     for name in touched_heads(decided, base, job.intent):
         try:
@@ -356,11 +354,11 @@ def read_heads(
         head = _read_head(name, known, batch, base, requests.get(name))
         if not head.ours:
             head = _foreign_branch_with_files(head, batch, moves)
-        found[name] = head
-    found |= _still_open(found, batch, base, job, world)
-    found |= _renamed(found, batch, base, job, world)
-    found |= _overtaken(found, batch, base, job, world)
-    return found, [
+        heads[name] = head
+    heads |= _still_open(heads, batch, base, job, world)
+    heads |= _renamed(heads, batch, base, job, world)
+    heads |= _overtaken(heads, batch, base, job, world)
+    return heads, [
         move.failed(broken[move.decision.head]) if move.decision.head in broken else move
         for move in moves
     ]
@@ -369,23 +367,23 @@ def read_heads(
 def _read_head(
     name: str, known: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
-    """Return a head branch, with what still waits there."""
+    """Return a head branch, with the builds that are still waiting there."""
     branch = batch.repository.head(name)
-    fresh = branch is not None and branch.tip == base.tip and is_ours(name, base.prefix)
+    fresh = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
     made = branch is not None and known.has_made(branch.tree, branch.parent)
     named = not made or _may_be_ours(known, batch, base)
     ours = branch is None or fresh or (made and named)
-    found = request.found if request else None
-    merged = _is_merged(known, branch, found, batch.repository, base)
+    newest = request.newest if request else None
+    merged = _is_merged(known, branch, newest, batch.repository, base)
     listed = settled_list(
         known,
         absent=branch is None,
         merged=merged,
-        request=KnownRequest(found.number, found.url, found.state) if found else None,
+        request=KnownRequest(newest.number, newest.url, newest.state) if newest else None,
     )
     if branch and listed.has_made(branch.tree, branch.parent) and not listed.arrived:
-        there = HeadCommit(branch.tree, branch.parent)
-        if there == listed.commit:
+        at_tip = HeadCommit(branch.tree, branch.parent)
+        if at_tip == listed.commit:
             listed = replace(listed, arrived=True, replaces=None)
     return HeadBranch(
         known, listed, branch, request=request, ours=ours, unnamed=not named, merged=merged
@@ -393,15 +391,15 @@ def _read_head(
 
 
 def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
-    """Tell whether a list may call its branch ours: by our prefix, or as an Application names it.
+    """Tell whether a list's branch can be ours: it has our prefix, or an Application uses its name.
 
-    Whoever may push the memory branch could write the tree of any branch into a list, so that it is
-    replaced or deleted.
+    Anyone who can push the memory branch could write any branch's tree into a list, to have that
+    branch replaced or deleted.
     """
     name = known.head
     if name == base.branch:
         return False
-    if is_ours(name, base.prefix):
+    if has_our_prefix(name, base.prefix):
         return True
     subs = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
     for app in {build.application for build in known.builds}:
@@ -410,7 +408,7 @@ def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
 
 
 def _may_be_named(name: str, template: str) -> bool:
-    """Tell whether `git-branch` may have given this name."""
+    """Tell whether this template of `git-branch` can render this name."""
     first, *between = re.split(r"\{\{.*?\}\}", template)
     if not between:
         return bool(template) and name == template
@@ -418,7 +416,7 @@ def _may_be_named(name: str, template: str) -> bool:
         return False
     *middle, last = between
     at = len(first)
-    for part in middle:  # no pattern: an annotation with many actions would take it for ever
+    for part in middle:  # not a regex: many actions in an annotation would make it extremely slow
         at = name.find(part, at)
         if at < 0:
             return False
@@ -427,38 +425,37 @@ def _may_be_named(name: str, template: str) -> bool:
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
-    """Return a warning for each list of a branch that may be somebody else's."""
-    hint = "delete the branch if it is an old head branch; else find out who wrote the list"
-    found = []
+    """Return a warning for each list whose branch may be somebody else's."""
+    hint = "delete the branch if it is an old head branch; otherwise, find out who wrote the list"
+    problems = []
     for name, head in heads.items():
         if head.unnamed:
-            message = f"{name} stays as it is: no Application that was read has it in git-branch"
-            found.append(Problem(Trouble.warning("target", message, hint)))
-    return found
+            message = f"{name} was not changed: no Application that was read has it in git-branch"
+            problems.append(Problem(Trouble.warning("target", message, hint)))
+    return problems
 
 
 def _still_open(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches on which nothing waits, and whose request an earlier run has not closed:
-    it could not, or was killed.
+    """Return head branches where nothing is waiting, but whose request is still open because an
+    earlier run failed to close it or was killed.
     """
-    found: dict[str, HeadBranch] = {}
+    unclosed: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
-        closes = known.closing and not known.waits and known.head not in heads
-        if closes and _may_be_ours(known, batch, base) and len(found) < MOST_CLOSED:
-            with suppress(TaskError):  # without a token for the Git host, another run does it
-                found[known.head] = _head_with_request(known, batch, base, job, world)
-    return found
+        closes = known.closing and not known.proposes_anything and known.head not in heads
+        if closes and _may_be_ours(known, batch, base) and len(unclosed) < MOST_CLOSED:
+            with suppress(TaskError):  # if there is no token for the Git host, another run does it
+                unclosed[known.head] = _head_with_request(known, batch, base, job, world)
+    return unclosed
 
 
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return these head branches with what waits on others of ours whose name would be theirs now,
-    and those others.
+    """Return the head branches that inherit builds from renamed ones, together with the old ones.
 
-    The base was renamed, or the config groups images in another way.
+    Names change if the base was renamed, or if the config groups images differently.
     """
     subs = {
         key_of_entry(sub): request_head(sub, base.branch)
@@ -466,76 +463,74 @@ def _renamed(
         for sub in (ask.subscription, *ask.siblings)
         if ask.subscription.pull_request and not sub.head_template
     }
-    found: dict[str, HeadBranch] = {}
+    inheriting: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
         new = {subs.get(build.key, "") for build in known.builds}
         name = new.pop() if len(new) == 1 else ""
-        there = found.get(name) or heads.get(name)
-        if there is None or known.head in heads or not is_ours(known.head, base.prefix):
+        heir = inheriting.get(name) or heads.get(name)
+        if heir is None or known.head in heads or not has_our_prefix(known.head, base.prefix):
             continue
         old = _head_with_request(known, batch, base, job, world)
-        if not old.ours or not there.ours:
+        if not old.ours or not heir.ours:
             continue
-        found[name] = replace(there, listed=_with_list_of(there.listed, old.listed))
-        found[known.head] = replace(old, instead=name)
-    return found
+        inheriting[name] = replace(heir, listed=_with_list_of(heir.listed, old.listed))
+        inheriting[known.head] = replace(old, instead=name)
+    return inheriting
 
 
-def _with_list_of(there: WaitingList, old: WaitingList) -> WaitingList:
-    """Return a list with what waits on another one, too. Its own builds win."""
-    own = {build.key for build in there.builds}
-    builds = (*there.builds, *(build for build in old.builds if build.key not in own))
-    releases = tuple(dict.fromkeys((*there.releases, *old.releases)))
-    return replace(there, builds=builds, releases=releases)
+def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
+    """Add the entries of an old list to a list. If both have a build, its own one wins."""
+    own = {build.key for build in heir.builds}
+    builds = (*heir.builds, *(build for build in old.builds if build.key not in own))
+    releases = tuple(dict.fromkeys((*heir.releases, *old.releases)))
+    return replace(heir, builds=builds, releases=releases)
 
 
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches that no move is about, if the base now has a build of their lists,
-    or a newer one.
-    """
+    """Return head branches without moves if the base has one of their builds, or a newer one."""
     asked = {
         key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
     }
 
     def subscription(build: ListedBuild) -> Subscription | None:
         others = batch.look(build.application, ask=False)
-        known = {key_of_entry(sub): sub for sub in others}
-        return asked.get(build.key) or known.get(build.key)
+        looked_up = {key_of_entry(sub): sub for sub in others}
+        return asked.get(build.key) or looked_up.get(build.key)
 
-    found: dict[str, HeadBranch] = {}
+    outdated: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
-        if known.head in heads or len(found) == MOST_CLOSED:
+        if known.head in heads or len(outdated) == MOST_CLOSED:
             continue
         subs = [subscription(build) for build in known.builds]
         if any(map(partial(overtaken, base), known.builds, subs)):
-            proposed = known.request or is_ours(known.head, base.prefix)
+            proposed = known.request or has_our_prefix(known.head, base.prefix)
             proposed = proposed or any(sub and sub.pull_request for sub in subs)
-            with suppress(TaskError):  # without a token for the Git host, another run does it
-                found[known.head] = (
+            with suppress(TaskError):  # if there is no token for the Git host, another run does it
+                outdated[known.head] = (
                     _head_with_request(known, batch, base, job, world)
                     if proposed
                     else _read_head(known.head, known, batch, base, None)
                 )
-    return found
+    return outdated
 
 
 def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
-    """Return the places of the base that decide whether it has what waits."""
+    """Return the places to read on the base to find out whether it has the waiting builds."""
     builds = [build for known in lists_in(memory) for build in known.builds]
     base = Snapshot(repo, branch, "", {})
-    found: dict[Place, None] = {}
+    wanted: dict[Place, None] = {}
     for build in builds[:MOST_PLACES]:
         with suppress(TaskError):
-            found |= dict.fromkeys(places_of(subscription_of(build, base)))
-    return list(found)
+            wanted |= dict.fromkeys(places_of(subscription_of(build, base)))
+    return list(wanted)
 
 
 def _head_with_request(
     known: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
 ) -> HeadBranch:
-    """Return a head branch that no move is about, with its request."""
+    """Return a head branch without moves, with its request."""
     request = None
     if not job.dry:
         forge = world.forge(batch.asks[0].subscription.repo)
@@ -549,27 +544,27 @@ def _head_with_request(
 def _is_merged(
     known: WaitingList,
     branch: Head | None,
-    found: Proposed | None,
+    newest: Proposed | None,
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Tell whether what the list has was merged, whatever the base says now."""
-    if not known.waits or (branch and branch.parent == base.tip):
+    """Tell whether the listed builds were merged, even if the base has changed since."""
+    if not known.proposes_anything or (branch and branch.parent == base.tip):
         return False
     if (
-        found
-        and found.state == "merged"
+        newest
+        and newest.state == "merged"
         and (known.request is None or known.request.state == "open")
     ):
-        # What was pushed there after the merge is not in it.
-        return branch is None or found.head_commit in ("", branch.tip)
-    if found is not None or branch is None:
+        # Commits pushed after the merge are not part of it.
+        return branch is None or newest.head_commit in ("", branch.tip)
+    if newest is not None or branch is None:
         return False
     return branch.tip == base.tip or repository.merged(base.branch, branch.tip)
 
 
 def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
-    """Return a branch of somebody else with its files, and the keys that its config names."""
+    """Return somebody else's branch with its files, including the keys that its config uses."""
     if head.branch is None:
         return head
     name = head.branch.branch
@@ -583,7 +578,7 @@ def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[M
             wanted |= dict.fromkeys(places_of(subscription_of(build, Snapshot(repo, base, "", {}))))
     at = Snapshot(moves[0].subscription.repo, name, head.branch.tip, {})
     at = with_more(at, wanted, batch.repository)
-    with suppress(TargetError):  # it is told where the config is followed
+    with suppress(TargetError):  # reported where the config is applied
         config = config_in(at.files)
         keys = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
         at = with_more(at, map(Place, keys), batch.repository)
@@ -598,47 +593,49 @@ def on_theirs(
     facts: Facts,
     gather: Gather,
 ) -> dict[Identity, Move]:
-    """Decide about asks on a branch of somebody else: its values count,
-    and holds and configs of all branches.
+    """Decide asks on somebody else's branch: by the values there, and by the holds and configs of
+    all branches.
     """
     view = _with_memory_of(head, base, [ask for ask, _ in decided])
-    found: dict[Identity, Move] = {}
-    again: list[Decided] = []
+    moves: dict[Identity, Move] = {}
+    governed_asks: list[Decided] = []
     for ask, move in decided:
         if move.decision.verdict == "error":
             continue
         try:
-            again.append((_also_governed(ask, head, base, view, terms), move))
+            governed_asks.append((_also_governed(ask, head, base, view, terms), move))
         except TaskError as error:
-            found[ask.key] = _on_head(move.failed(error), move, base, view)
-    facts = _with_facts_of(view, again, facts, gather)
-    for ask, move in again:
-        found[ask.key] = _on_head(decide_one(view, ask, terms, facts), move, base, view)
-    return found
+            moves[ask.key] = _on_head(move.failed(error), move, base, view)
+    facts = _with_facts_of(view, governed_asks, facts, gather)
+    for ask, move in governed_asks:
+        moves[ask.key] = _on_head(decide_one(view, ask, terms, facts), move, base, view)
+    return moves
 
 
-def _on_head(now: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
-    """Return the move with the place of its commit, and with what the base says as current."""
+def _on_head(again: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
+    """Return the move with its commit's branches, and with the base's current version."""
     current = before.decision.current
-    judged = now.decision.judged
+    judged = again.decision.judged
     if judged.verdict == "unchanged":
-        judged = replace(judged, because=f"{view.branch} has it already")
-    at = replace(now.decision, branch=base.branch, head=view.branch, current=current, judged=judged)
-    return replace(now, decision=at)
+        judged = replace(judged, because=f"{view.branch} already has it")
+    at = replace(
+        again.decision, branch=base.branch, head=view.branch, current=current, judged=judged
+    )
+    return replace(again, decision=at)
 
 
 def decided_after(
     base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
-    """Decide about asks on the base as the releases on their head branch leave it."""
+    """Decide asks on the base as it will be after the releases on their head branch."""
     facts = _with_facts_of(base, decided, facts, gather)
-    found = {}
+    moves = {}
     for ask, move in decided:
         if move.decision.verdict != "error":
-            now = decide_one(base, ask, terms, facts)
-            at = replace(now.decision, head=move.decision.head)
-            found[ask.key] = replace(now, decision=at)
-    return found
+            again = decide_one(base, ask, terms, facts)
+            at = replace(again.decision, head=move.decision.head)
+            moves[ask.key] = replace(again, decision=at)
+    return moves
 
 
 def _with_facts_of(
@@ -655,10 +652,10 @@ def _with_facts_of(
 def settled_rollbacks(
     heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
 ) -> tuple[Files, list[Problem]]:
-    """Return the memory without the holds of rollbacks that a person has declined or merged,
-    and warnings about those that were declined.
+    """Remove the holds of rollbacks that a person has declined or merged from the memory. Also
+    return a warning for each declined rollback.
 
-    After a merge, the base has the hold, and people end it there.
+    After a merge, the hold is on the base, where people can end it.
     """
     settled: dict[str, set[str]] = {}
     problems: dict[Problem, None] = {}
@@ -687,14 +684,14 @@ def settled_rollbacks(
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
-    """Tell whether what waits is this very rollback."""
+    """Tell whether the waiting build is this rollback."""
     meant = build.rollback if build else None
     return meant is not None and alike(rollback, meant)
 
 
 def _declined_rollback(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
-    url = head.found.url if head.found else ""
-    why = f"{key_of(sub)}: its rollback was declined, {url}; no longer {hold_text(hold)}"
+    url = head.newest_request.url if head.newest_request else ""
+    why = f"{key_of(sub)}: its rollback was declined ({url}); no longer {hold_text(hold)}"
     return Problem(Trouble.warning("held", why), application=sub.application.key)
 
 
@@ -705,8 +702,8 @@ def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
 def _is_on_base(
     base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
 ) -> bool:
-    """Tell whether a rollback was merged: from this head branch, or the base has its version, and
-    says that it came from it, or the branch is gone.
+    """Tell whether a rollback was merged: the head branch was merged, or the base has the version,
+    and it either has a record of the rollback or the head branch is gone.
     """
     if head is not None and head.merged:
         return True
@@ -714,14 +711,14 @@ def _is_on_base(
         if reading(base, sub, Terms()).version != rollback.version:
             return False
         state = own_states(base.files, state_path(sub)).get(file, State())
-        known = state.images.get(key_of(sub), Memory()).rollback
-        return known == rollback or (head is not None and head.branch is None)
+        remembered = state.images.get(key_of(sub), Memory()).rollback
+        return remembered == rollback or (head is not None and head.branch is None)
     return False
 
 
 def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
-    """Return all builds that people have declined, also on head branches that have other names
-    now: the base, or the group, may have been renamed.
+    """Return all builds that people have declined, including those on head branches with an old
+    name: the base or the group may have been renamed.
     """
     lists = {known.head: known for known in lists_in(memory)}
     lists |= {name: head.listed for name, head in heads.items()}
@@ -729,8 +726,8 @@ def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[Declined
 
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
-    """Return the move to a head branch, or a refusal if a person closed the request
-    for this image or a newer one.
+    """Return a move to a head branch, or a refusal if a person has closed the request for this
+    build or a newer one.
     """
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
@@ -743,24 +740,24 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
 def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
     sub = move.subscription
     candidate = move.decision.candidate
-    known = declined.written
+    closed = declined.written
     event = Written(candidate.tag, candidate.digest, move.build)
-    if event.version == known.version:
-        because = f"{declined.url}: exactly this was closed by a person"
-        because += ": a newer build opens another request"
+    if event.version == closed.version:
+        because = f"{declined.url}: a person closed the request for this build"
+        because += "; a newer build opens another request"
         return move.without_effect(Verdict("refuse", "superseded", because))
-    by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
-    pair = commits(event.build, known.build) if by_build else None
-    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
-    because = f"{declined.url}: {known.version} was closed by a person: {why}"
+    by_build = not rules_of(sub.policy).ordered or event.tag == closed.tag
+    pair = commits(event.build, closed.build) if by_build else None
+    why = why_older(event, closed, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    because = f"{declined.url}: a person closed the request for {closed.version}: {why}"
     return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
 
 
 def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, terms: Terms) -> Ask:
-    """Return the ask as the configs of both branches want it: what asks for more wins, for each
-    file that changes on the head branch.
+    """Apply the configs of both branches to an ask. For each file that changes on the head branch,
+    the stricter setting wins.
 
-    Raises `TargetError` if the config there cannot be read, or asks for a request.
+    Raises `TargetError` if the config there is invalid or requires a request.
     """
     before = ask.subscription
     name = head.known.head
@@ -768,26 +765,26 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(view, sub, terms)
 
-    (there,) = governed([before], config_in(head.files), terms.now, changed)
-    if there.pull_request and not before.pull_request:
-        message = f"the config on {name} asks for a pull request for it"
-        hint = f"name {name} before the colon of git-branch, as the base of a request"
+    (by_head,) = governed([before], config_in(head.files), terms.now, changed)
+    if by_head.pull_request and not before.pull_request:
+        message = f"the config on {name} requires a pull request"
+        hint = f"use {name} before the colon in git-branch, as the base of a pull request"
         raise TargetError(message, hint=hint, subject=PATH)
-    # more proofs that the base wants of a file that only this branch has are refused at the edit
-    of_base = governed([before], config_in(base.files), terms.now, changed)
-    (of_base_there,) = also_limited(of_base, config_in(base.default), changed)
-    three = (before, of_base_there, there)
+    # if the base requires more proofs for a file that only this branch has, the edit is refused
+    governed_by_base = governed([before], config_in(base.files), terms.now, changed)
+    (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
+    three = (before, by_base, by_head)
     with of_config():
-        demands = (*before.demands, *with_all_keys(there, head.files).demands)
+        demands = (*before.demands, *with_all_keys(by_head, head.files).demands)
     freezes = [sub.freeze for sub in three if sub.freeze]
     policy = replace(
-        there.policy,
+        by_head.policy,
         pin_digest=any(sub.policy.pin_digest for sub in three),
         minimum_age=max(sub.policy.minimum_age for sub in three),
     )
     wishes = before.wishes
-    if there.wishes != Wishes():
-        wishes = agreed([wishes, there.wishes], wishes)
+    if by_head.wishes != Wishes():
+        wishes = agreed([wishes, by_head.wishes], wishes)
     sub = replace(
         before,
         wishes=wishes,
@@ -800,8 +797,8 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
 
 
 def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
-    """Return the files of somebody's branch,
-    and as their memory what the base and its memory branch remember.
+    """Return the files of somebody else's branch, with the memory of the base and its memory
+    branch.
     """
     memory = dict(base.memory)
     for path in {state_path(ask.subscription) for ask in asks}:

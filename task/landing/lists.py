@@ -1,4 +1,4 @@
-"""The lists of all head branches that a run touches, as they are afterwards."""
+"""The lists of all head branches that a run affects, after the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from task.deciding.decide import is_state_path
 from task.landing.changeset import Prepared, PreparedCommit
 from task.landing.head_branches import HeadBranch
-from task.landing.waiting import WaitsOnHead, list_after
+from task.landing.waiting_builds import WaitsOnHead, list_after
 from task.landing.waiting_list import ListedBuild, WaitingList, is_list_path, list_path, write_list
 from task.model import File, Files, Snapshot
 
@@ -17,13 +17,13 @@ REGULAR = "100644"  # the mode of a file
 
 @dataclass(frozen=True)
 class Lists:
-    """What the lists say after a run."""
+    """The lists before and after a run."""
 
-    known: Mapping[str, WaitingList]  # by head branch, as the memory branch has them
+    known: Mapping[str, WaitingList]  # by head branch, as they are on the memory branch
     after_run: Mapping[str, WaitingList]
-    with_commit: frozenset[str]  # those whose head branch gets a commit: they go with it
-    instead: Mapping[str, str]  # of head branches that lose their builds to another one
-    closing: Mapping[str, str]  # head branches on which nothing waits any more, and why
+    with_commit: frozenset[str]  # whose head branch gets a commit: they are pushed with it
+    instead: Mapping[str, str]  # from a head branch to the one that gets its builds
+    closing: Mapping[str, str]  # head branches where nothing is waiting any more, and why
 
     @classmethod
     def after(
@@ -34,9 +34,9 @@ class Lists:
         base: Snapshot,
         now: str,
     ) -> Lists:
-        """Return the lists after a run that lands what is prepared."""
+        """Return the lists after a run that lands the prepared commits."""
         commits = {commit.changeset.head: commit for commit in prepared.commits}
-        found: dict[str, WaitingList] = {}
+        after_run: dict[str, WaitingList] = {}
         closing: dict[str, str] = {}
         for name, head in heads.items():
             commit = commits.get(name)
@@ -46,20 +46,20 @@ class Lists:
             if because is not None:
                 closing[name] = because
                 listed = replace(listed, closing=because)
-            # A branch that is there stays known as ours: a person may keep it after the merge.
-            if head.branch is None and commit is None and not listed.waits:
+            # Remember an existing branch as ours: a person may keep it after the merge.
+            if head.branch is None and commit is None and not listed.proposes_anything:
                 listed = replace(listed, commit=None, replaces=None)
-            found[name] = listed
+            after_run[name] = listed
         known = {name: head.known for name, head in heads.items()}
         instead = {name: head.instead for name, head in heads.items() if head.instead}
-        return cls(known, found, frozenset(commits), instead, closing)
+        return cls(known, after_run, frozenset(commits), instead, closing)
 
     def of(self, name: str) -> WaitingList:
-        """Return the list of a head branch."""
+        """Return a head branch's list."""
         return self.after_run[name]
 
     def without_commits(self, files: Files) -> Files:
-        """Return the files of the memory branch with the lists that go with no commit."""
+        """Return the memory branch's files with the lists that are not pushed with a commit."""
         bound = {one.head for name in self.with_commit for one in self.bound_to(name)}
         for name, listed in self.after_run.items():
             if name not in self.with_commit and name not in bound and self.news(listed):
@@ -67,12 +67,13 @@ class Lists:
         return files
 
     def bound_to(self, name: str) -> list[WaitingList]:
-        """Return the lists whose builds a head branch has now: they change only together."""
+        """Return the lists whose builds moved to this head branch. They must change with it."""
         return [self.after_run[old] for old, new in self.instead.items() if new == name]
 
     def news(self, listed: WaitingList) -> bool:
-        """Tell whether a list says something else than the memory branch:
-        no push for what the Git host knows.
+        """Tell whether a list differs from the one on the memory branch.
+
+        The request's state does not count, because the Git host knows it.
         """
         known = self.known[listed.head]
         said = (listed.builds, listed.releases, listed.declined, listed.closing)
@@ -87,37 +88,37 @@ def _list_after(
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return the list of a head branch after a run.
+    """Return a head branch's list after a run.
 
-    `left` are the builds that could not be written.
+    `left` contains the builds that could not be written.
     """
     if head.instead:
         return replace(head.listed, builds=(), releases=())
     if commit is None and not waits.altered:
         return head.listed
-    stays = [kept.listed for kept in waits.kept if kept.stands]
+    standing = [fate.listed for fate in waits.fates if fate.stands]
     done = commit.done if commit else ()
-    return list_after(head.listed, done, waits, [*left, *stays], base, now)
+    return list_after(head.listed, done, waits, [*left, *standing], base, now)
 
 
 def _why_closed(
     head: HeadBranch, listed: WaitingList, waits: WaitsOnHead, base: Snapshot
 ) -> str | None:
-    """Return why we close the request of a head branch, or None if it stays as it is."""
+    """Return the reason for closing a head branch's request, or None to leave it as it is."""
     if head.instead:
-        return f"its base is now called {base.branch}"
-    if listed.waits or not head.ours:
+        return f"its base is now named {base.branch}"
+    if listed.proposes_anything or not head.ours:
         return None
-    if head.listed.waits:
+    if head.listed.proposes_anything:
         return "; ".join(dict.fromkeys(waits.gone))
     return head.listed.closing or None  # an earlier run could not close it
 
 
 def strange_in(memory: Files) -> list[str]:
-    """Return the paths on a memory branch that no run of ours has written.
+    """Return the paths on a memory branch that no run has written.
 
-    They are in no commit that we make and sign. A state file is none of them, whatever it is: it
-    may have a hold.
+    They are left out of our signed commits. State files are never left out, even unreadable ones,
+    because they may contain a hold.
     """
     return [
         path
@@ -128,7 +129,7 @@ def strange_in(memory: Files) -> list[str]:
 
 
 def with_lists_of(states: Files, lists: Files) -> Files:
-    """Return the state files of one memory branch with the lists of another."""
+    """Combine the state files of one memory branch with the lists of another."""
     return {
         **{path: file for path, file in states.items() if not is_list_path(path)},
         **{path: file for path, file in lists.items() if is_list_path(path)},
@@ -136,13 +137,13 @@ def with_lists_of(states: Files, lists: Files) -> Files:
 
 
 def with_list(files: Files, listed: WaitingList) -> Files:
-    """Return the files of the memory branch with a list, or without it if it says nothing."""
+    """Add a list to the memory branch's files, or remove it if it is empty."""
     path = list_path(listed.head)
-    found = dict(files)
+    changed = dict(files)
     if listed.empty:
-        found.pop(path, None)
-        return found
+        changed.pop(path, None)
+        return changed
     text = write_list(listed)
-    if path not in found or found[path].text != text:
-        found[path] = File(text)
-    return found
+    if path not in changed or changed[path].text != text:
+        changed[path] = File(text)
+    return changed

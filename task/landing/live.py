@@ -1,11 +1,11 @@
-"""`write-back-method: argocd`: the live Application is patched by the same rules,
-and nothing is written to Git.
+"""`write-back-method: argocd`: patch the live Application by the same rules, without writing to
+Git.
 
-Without Git there is no memory, so builds are compared by their tags, or else by arrival. Kubernetes
-applies a patch only to the version that was read. Argo CD's API checks a patch, renders the
-manifests, and only then writes the whole spec, over any change in between (seen with Argo CD 3.6:
-of two simultaneous runs, one lost its update in five of six tries). So an image that was written
-through that API is read again for a while, and written again if it is gone.
+Without Git, there is no memory, so builds are compared by their tags, or else by arrival.
+Kubernetes applies a patch only to the version that was read. Argo CD's API checks a patch, renders
+the manifests, and only then writes the whole spec, which overwrites any change in between. (With
+Argo CD 3.6, one of two simultaneous runs lost its update in five of six tries.) So after writing an
+image through that API, the run keeps reading it for a while, and writes it again if it is gone.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
-from task.deciding.decide import choose, facts_needed, failed_asks, settled_without_git
+from task.deciding.decide import choose, facts_needed_by_ask, failed_asks, settled_without_git
 from task.deciding.job import Ask, Job, Outcome, failed, landed_applications
 from task.deciding.target import live_reading, target_of
 from task.deciding.verify import verified
-from task.deciding.weigh import Facts, Situation, combined, may_ask
+from task.deciding.weigh import Facts, Situation, as_questions, may_ask
 from task.editors.live import place, read, write
 from task.errors import Outpaced, SourceError, TaskError
 from task.landing.before_deciding import answers_to, last_checks
@@ -34,48 +34,48 @@ LOOK = 0.25  # seconds between two reads
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and patch one Application after the other.
+    """Decide and patch the Applications one by one, and watch images that may be overwritten.
 
-    A failure stops no other one. Watch what may be overwritten.
+    A failure does not affect the other Applications.
     """
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     watched: list[_Undoable] = []
     for number, ask in enumerate(asks):
         outcome, more = _without_errors(ask, job, partial(_first, ask, number, job, world))
-        found.append(outcome)
+        outcomes.append(outcome)
         watched += more
     while watched:
         world.sleep(LOOK)
         still: list[_Undoable] = []
         for undoable in watched:
             try:
-                _manifest, _version, now = said_live(undoable.ask.subscription, undoable.api)
+                _manifest, _version, said = said_live(undoable.ask.subscription, undoable.api)
             except TaskError as error:  # the image was written, so the decision stays an update
                 image = undoable.decision.candidate.reference
                 app = undoable.ask.subscription.application.key
                 world.log(
-                    "warning", f"{app}: cannot tell whether {image} stays there: {error.message}"
+                    "warning", f"{app}: cannot tell whether {image} is still set: {error.message}"
                 )
                 continue
-            if (now.tag, now.digest) == (
+            if (said.tag, said.digest) == (
                 undoable.decision.candidate.tag,
                 undoable.decision.candidate.digest,
             ):
                 still += [undoable] if world.now() < undoable.until else []
                 continue
-            found[undoable.number], more = _without_errors(
+            outcomes[undoable.number], more = _without_errors(
                 undoable.ask,
                 job,
                 partial(_patch_again, undoable, job, world),
             )
             still += more
         watched = still
-    return reduce(Outcome.plus, found, Outcome())
+    return reduce(Outcome.plus, outcomes, Outcome())
 
 
 @dataclass(frozen=True)
 class _Undoable:
-    """An image that was written through an API which lets others overwrite it unnoticed."""
+    """An image written through an API that lets others overwrite it unnoticed."""
 
     ask: Ask
     number: int  # index among the asks
@@ -108,14 +108,14 @@ def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
         return refused, []
     if ask.intent:
         raise SourceError(
-            "write-back-method argocd leaves nothing in Git to hold or roll back",
+            "with write-back-method argocd, there is nothing in Git to hold or roll back",
             hint="use write-back-method: git, or argocd app rollback",
         )
     live = world.live()
     if live is None:
         raise SourceError(
-            "write-back-method argocd patches the live Application, and these Applications come"
-            " from files",
+            "write-back-method argocd patches live Applications, but these Applications come from"
+            " files",
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
     contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
@@ -130,9 +130,7 @@ def _patch_until_deadline(
     job: Job,
     world: World,
 ) -> _Result:
-    """Read, decide and patch, and try again until the deadline
-    if the Application changed meanwhile.
-    """
+    """Read, decide, and patch. If the Application has changed, retry until the deadline."""
     while True:
         contention.begin()
         with suppress(Outpaced):
@@ -166,12 +164,12 @@ def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
         job,
         world,
     )
-    # Unchanged means that somebody has restored it. It is still the image that this run wrote.
+    # "unchanged" means that somebody has restored it: it is still the image that this run wrote.
     return (undoable.decision if decision.verdict == "unchanged" else decision), watched
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
-    """Return the live Application, its resourceVersion, and its spec's reading.
+    """Return the live Application, its resourceVersion, and the image in its spec.
 
     Raises `TaskError`.
     """
@@ -180,19 +178,19 @@ def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, An
 
 
 def owner_of(sub: Subscription, world: World) -> str:
-    """Return who would take back a patch of the live Application, or "" if nobody is known to."""
+    """Return who would revert a patch of the live Application, or "" if unknown."""
     live = world.live() if sub.method == "argocd" else None
     if live is None:
         return ""
     try:
-        manifest, _version, _now = said_live(sub, live)
+        manifest, _version, _said = said_live(sub, live)
         return world.taken_back_by(manifest, place(manifest, *_target_in_source(sub)))
     except TaskError:
         return ""
 
 
 def _target_in_source(sub: Subscription) -> tuple[int, Target]:
-    """Return the index of the source among the Application's sources, and the target in it."""
+    """Return the source's index among the Application's sources, and the target in it."""
     sources = sub.application.sources
     return sources.index(sub.source) if sub.source in sources else 0, target_of(
         sub,
@@ -208,8 +206,8 @@ def _attempt(
     world: World,
     contention: Contention,
 ) -> tuple[Decision, float]:
-    """Decide and patch; return the decision,
-    and until when to watch it (0 if nobody can have overwritten it).
+    """Decide and patch. Return the decision and when to stop watching it (0 if nobody can overwrite
+    it unnoticed).
     """
     sub = ask.subscription
     terms = ask.terms(job.terms)
@@ -217,7 +215,9 @@ def _attempt(
     manifest, version, said = said_live(sub, api)
     facts = Facts()
     if may_ask(sub, terms.check):
-        facts = Facts(answers=answers_to(combined(facts_needed(ask, said, Memory(), terms)), world))
+        facts = Facts(
+            answers=answers_to(as_questions(facts_needed_by_ask(ask, said, Memory(), terms)), world)
+        )
     current = said if said.tag or said.digest else live_reading(sub)
     situation = Situation(
         sub,
@@ -246,7 +246,7 @@ def _attempt(
     began = world.now()
     if api.patch(app.namespace, app.name, version, operations):
         return decision, 0.0
-    # A client that read the Application before this patch may write its old copy back. It takes
-    # about as long as this attempt took.
+    # A client that read the Application before this patch may write its old copy back. That takes
+    # about as long as this attempt did.
     now = world.now()
     return decision, now + min(max(SHORTEST_LOOK, 3 * (now - began)), LONGEST_LOOK)

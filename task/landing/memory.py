@@ -1,9 +1,8 @@
-"""Pure code for what is remembered: in the state files that a commit changes,
-and on the memory branch.
+"""Pure code for a run's memory: in the state files that a commit changes, and on the memory branch.
 
-That branch has holds, and what they defer, where changes do not go to the base itself: they count
-at once, before anybody merges anything; and the lists of what waits (`waiting_list`). What is
-written travels with the change.
+If changes do not go directly to the base, its memory branch contains holds and deferred builds, so
+that they apply at once, before a merge. It also contains the lists of waiting builds
+(`waiting_list`). The record of a written build is part of the commit that writes it.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from task.errors import TaskError
 from task.model import File, Files, Hold, Meant, Memory, Snapshot, State, Subscription
 from task.policy.builds import apart, hold_text, merged
 
-GONE = File("", "")  # a file that the commit deletes
+GONE = File("", "")  # deleted by the commit
 
 
 def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
-    """Return the state files that change, one for each Application with something new to remember.
+    """Return the changed state files, one for each Application with something new to remember.
 
-    On a head branch (`aside`), what is written travels with the change. What is deferred is
-    remembered elsewhere.
+    On a head branch (`aside`), they contain the written builds. Deferred builds are remembered on
+    the memory branch.
     """
     apps: dict[str, list[Move]] = {}
     for move in done:
@@ -53,15 +52,15 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 
 
 def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
-    """Return what a head branch says: not what is deferred."""
+    """Return what to remember on a head branch: everything except deferred builds."""
     both = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or both.images.get(key_of(sub), Memory())
-    kept = memory.hold if remember.memory else None
-    return replace(remember, memory=replace(memory, hold=kept, deferred=None))
+    hold = memory.hold if remember.memory else None
+    return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
 
 def _state_after(state: State, sub: Subscription, new: Remember) -> State:
-    """Return the state of one Application after a move."""
+    """Return an Application's state after a move."""
     images = dict(state.images)
     if new.memory is not None:
         images[key_of(sub)] = new.memory
@@ -74,7 +73,7 @@ def _state_after(state: State, sub: Subscription, new: Remember) -> State:
 
 
 def memory_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
-    """Return all files of the memory branch after these moves. It goes if there are none."""
+    """Return all files on the memory branch after these moves. Without files, it is deleted."""
     files = dict(snapshot.memory)
     for move in moves:
         sub = move.subscription
@@ -84,7 +83,7 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
         try:
             file = file_of(snapshot, sub, states_of(snapshot, sub))
             states = dict(own_states(files, path))
-        except TaskError:  # it is already the decision's error
+        except TaskError:  # the decision already has this error
             continue
         states[file] = _beside_base(states.get(file, State()), snapshot, move, file)
         _store(files, path, states)
@@ -92,29 +91,30 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
 
 
 def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> None:
-    """Write a state file, or remove it if nothing is to be remembered."""
+    """Write a state file, or remove it if there is nothing to remember."""
     if text := write_state(files[path].text if path in files else "", states):
         files[path] = File(text)
     else:
         files.pop(path, None)
 
 
-def until_landed(before: Files, after: Files) -> Files:
-    """Return the memory after a run, with the builds that it no longer defers:
-    they go once they have landed.
+def deferred_until_landed(before: Files, after: Files) -> Files:
+    """Return the memory after a run, but still with the builds that it no longer defers.
+
+    They are removed once they have landed.
     """
     files = dict(after)
     for path in filter(is_state_path, before):
         states = dict(own_states(after, path))
         for file, state in own_states(before, path).items():
-            now = states.get(file, State())
+            new_state = states.get(file, State())
             lost = {
-                key: replace(now.images.get(key, Memory()), deferred=memory.deferred)
+                key: replace(new_state.images.get(key, Memory()), deferred=memory.deferred)
                 for key, memory in state.images.items()
-                if memory.deferred and not now.images.get(key, Memory()).deferred
+                if memory.deferred and not new_state.images.get(key, Memory()).deferred
             }
             if lost:
-                states[file] = replace(now, images={**now.images, **lost})
+                states[file] = replace(new_state, images={**new_state.images, **lost})
                 _store(files, path, states)
     return files
 
@@ -123,17 +123,17 @@ def _aside(move: Move) -> bool:
     return move.decision.head not in ("", move.decision.branch)
 
 
-def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> State:
-    """Return what the memory branch says of an Application after a move.
+def _beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
+    """Return an Application's state on the memory branch after a move.
 
-    `known` is what it says now.
+    `beside_before` is its current state there.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
     new = move.remember or Remember()
     base = own_states(snapshot.files, path).get(file, State())
-    wanted = merged(base, known)  # with the moves before
-    if not _aside(move):  # the base itself remembers it from now on
+    wanted = merged(base, beside_before)  # including earlier moves
+    if not _aside(move):  # from now on, the base itself remembers it
         images = {**base.images, key: new.memory} if new.memory else base.images
         base = State(new.hold or base.hold, images)
     hold = None if new.lifted else new.hold or wanted.hold
@@ -144,7 +144,7 @@ def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> Sta
     beside = replace(
         beside, rollback=_rollback_of(beside.hold or whole, before, move, memory.rollback)
     )
-    return State(whole, {**known.images, key: beside})
+    return State(whole, {**beside_before.images, key: beside})
 
 
 def _rollback_of(
@@ -153,8 +153,8 @@ def _rollback_of(
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback that a hold of the memory is for: none if a person has held the image
-    for another reason.
+    """Return the rollback that a hold in the memory belongs to. Return None if a person has held
+    the image for another reason.
     """
     if hold is None:
         return None
@@ -166,8 +166,9 @@ def _rollback_of(
 
 
 def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> Files:
-    """Return the memory without the holds of rollbacks that a person has declined:
-    the images of each state file.
+    """Remove the holds of rollbacks that a person has declined or merged from the memory.
+
+    `closed` contains the image keys for each state file.
     """
     files = dict(memory)
     for path, keys in closed.items():
@@ -181,8 +182,8 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
                     rollback=None,
                 )
             whole = any(
-                key in keys and known.rollback and not known.hold
-                for key, known in state.images.items()
+                key in keys and memory_of_image.rollback and not memory_of_image.hold
+                for key, memory_of_image in state.images.items()
             )
             states[file] = replace(
                 state,
@@ -194,9 +195,9 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
 
 
 def only_holds(memory: Files) -> Files:
-    """Return what counts of a memory branch that no known key has signed.
+    """Return the trusted part of a memory branch that no known key has signed.
 
-    A state file that cannot be read stays: it may have a hold.
+    An unreadable state file is kept, because it may contain a hold.
     """
     files: dict[str, File] = {}
     for path in filter(is_state_path, memory):
@@ -220,7 +221,7 @@ def new_holds(
     after: Files,
     done: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
-    """Return (Application, what is held, reason) for each hold that the base does not have."""
+    """Return (Application, what is held, reason) for each hold that `before` does not contain."""
     apps = {
         path: move.subscription.application
         for move in done
@@ -231,15 +232,15 @@ def new_holds(
         old = read_state(before.get(path, GONE).text)
         new = read_state(after[path].text)
         for file, state in sorted(new.items()):
-            known = old.get(file, State())
-            holds = [(app.name, state.hold, known.hold)]
+            old_state = old.get(file, State())
+            holds = [(app.name, state.hold, old_state.hold)]
             holds += [
-                (key, memory.hold, known.images.get(key, Memory()).hold)
+                (key, memory.hold, old_state.images.get(key, Memory()).hold)
                 for key, memory in sorted(state.images.items())
             ]
             found += [
-                ((app.namespace, app.name), what, hold_text(now))
-                for what, now, then in holds
-                if now and now != then
+                ((app.namespace, app.name), what, hold_text(new_hold))
+                for what, new_hold, old_hold in holds
+                if new_hold and new_hold != old_hold
             ]
     return found

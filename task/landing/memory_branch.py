@@ -1,6 +1,4 @@
-"""The memory branch of one base, while a run changes it: alone,
-or in one push with a head branch.
-"""
+"""The memory branch of one base while a run changes it, alone or in one push with a head branch."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ from task.output.diff import unified_diff
 
 
 class MemoryBranch:
-    """What the branch has, and what it is to have."""
+    """The branch's current files, and the wanted ones."""
 
     def __init__(self, base: Snapshot, author: Person, batch: Batch, job: Job) -> None:
         self.wanted: Files = base.memory
-        self.commits: list[Commit] = []  # that were made, or predicted
+        self.commits: list[Commit] = []  # made or predicted
         self._base = base
         self._author = author
         self._batch = batch
@@ -43,7 +41,7 @@ class MemoryBranch:
 
     @property
     def commit(self) -> Commit | None:
-        """The commit of the run, as one of its last state: a branch of this kind has one commit."""
+        """The run's commits as a single one, because a memory branch only has one commit."""
         if not self.commits:
             return None
         files = {path for made in self.commits for path in made.files}
@@ -56,25 +54,25 @@ class MemoryBranch:
 
     @property
     def remembers(self) -> bool:
-        """Whether more has changed than lists, which change with their head branches."""
+        """Whether anything but lists has changed. Lists change with their head branches."""
         paths = (path for made in self.commits for path in made.files)
         return any(not is_list_path(path) for path in paths)
 
     def put(self, listed: WaitingList) -> None:
-        """Change one list of what is wanted."""
+        """Change a list in the wanted files."""
         self.wanted = with_list(self.wanted, listed)
 
     def write(self) -> None:
-        """Write what is wanted. Raises `Outpaced` if the branch has moved."""
-        ends = self._inherited is not None and not self.wanted  # there is no new branch then
+        """Write the wanted files. Raises `Outpaced` if the branch has moved."""
+        ends = self._inherited is not None and not self.wanted  # then there is no new branch
         if self.wanted == self._there and not ends:
             return
-        landing = LandedCommit("", "")
+        landed_commit = LandedCommit("", "")
         if not self._job.dry and not ends:
-            landing = self._batch.repository.remember(self._change(self.wanted))
-        self._arrived(self.wanted, landing.commit, landing.tree)
+            landed_commit = self._batch.repository.remember(self._change(self.wanted))
+        self._arrived(self.wanted, landed_commit.commit, landed_commit.tree)
 
-    def land(
+    def land_with_list(
         self,
         change: Changeset,
         listed: WaitingList,
@@ -82,9 +80,10 @@ class MemoryBranch:
         head: HeadBranch,
         bound: Sequence[WaitingList] = (),
     ) -> LandedCommit:
-        """Land a commit on a head branch with its list: both in one push, or the list first.
+        """Land a commit on a head branch together with its list: both in one push, or the list
+        first.
 
-        `bound` are lists that lose to it what they had.
+        `bound` are the lists whose builds moved to this one.
 
         Raises `Outpaced` if one of the branches has moved.
         """
@@ -105,17 +104,17 @@ class MemoryBranch:
             self.put(listed)
             return predicted
         together = with_list(self.wanted, listed)
-        # A branch of ours that a person has deleted may be made again just as the list says.
+        # If a person has deleted our branch, it may be created again exactly as listed.
         news = together != self._there or not change.on_top
         if repository.atomic and not change.push_options and news:
             try:
-                landing = repository.land(change, self._change(together))
+                landed_commit = repository.land(change, self._change(together))
             except NotAtomicError:
                 pass
             else:
                 self.wanted = together
-                self._arrived(together, landing.memory, "")
-                return landing
+                self._arrived(together, landed_commit.memory, "")
+                return landed_commit
         if not change.on_top:
             replaces = None
             if head.branch and head.ours:
@@ -130,7 +129,7 @@ class MemoryBranch:
     def _change(self, files: Files) -> Changeset:
         """Return the commit with these files.
 
-        Raises `TargetError` if one of them cannot be read: its hold would be lost.
+        Raises `TargetError` if a file cannot be read, because its hold would be lost.
         """
         base = self._base
         strange = strange_in(files)
@@ -140,7 +139,7 @@ class MemoryBranch:
                 raise TargetError(
                     f"{path} on the memory branch cannot be read:"
                     f" {file.problem or 'it is not a regular file'}",
-                    hint="delete it there, and give the hold again that it had",
+                    hint="delete it there, and set its hold again",
                     subject=path,
                 )
         return Changeset(
@@ -150,7 +149,7 @@ class MemoryBranch:
             tip="",
             files=files,
             message=(
-                f"Remember holds, and what waits, beside {base.branch}\n\n"
+                f"Remember holds and waiting builds for {base.branch}\n\n"
                 f"{BASE_TRAILER}: {base.branch}\n"
             ),
             author=self._author,
@@ -158,9 +157,9 @@ class MemoryBranch:
         )
 
     def _drop_inherited(self, name: str, tip: str) -> None:
-        """Delete the memory branch of another name, or empty it where nobody may delete it.
+        """Delete the memory branch with the old name, or empty it if it cannot be deleted.
 
-        Raises `TaskError` if it still says what this run has ended.
+        Raises `TaskError` if it still contains something that this run has ended.
         """
         if self._job.dry:
             return
@@ -170,7 +169,7 @@ class MemoryBranch:
         except (Outpaced, TaskError):
             if not self.wanted:
                 raise
-            # The next run reads the new branch only.
+            # The next run only reads the new branch.
 
     def _arrived(self, files: Files, commit: str, tree: str) -> None:
         before = self._there
@@ -205,15 +204,15 @@ class MemoryBranch:
 
 
 def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) -> set[str]:
-    """Return the Applications whose builds or releases have come to a list, or left it."""
+    """Return the Applications whose builds or releases were added to a list or removed from it."""
     found: set[str] = set()
     for path in filter(is_list_path, paths):
-        old, new = (_waiting_in(files, path) for files in (before, after))
-        found |= {waiting.application for waiting in old ^ new}
+        old, new = (_entries_of_list(files, path) for files in (before, after))
+        found |= {entry.application for entry in old ^ new}
     return found
 
 
-def _waiting_in(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
+def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
     if path not in files:
         return set()
     listed = read_list(files[path].text)

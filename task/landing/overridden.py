@@ -1,4 +1,4 @@
-"""Pure code that finds refusals without effect, because another entry writes to the same place."""
+"""Pure code that finds refusals without effect: another entry writes the version anyway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def with_overridden(
     settled: Sequence[Decision],
     terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
-    """Return both. A refusal of what a commit writes to the same entry says who writes it."""
+    """If a refused version is written by a commit anyway, add the writer to the refusal."""
     written = [one for prepared in commits for one in prepared.decisions]
     marked = _marker(snapshot, written, terms)
     made = [replace(commit, decisions=tuple(map(marked, commit.decisions))) for commit in commits]
@@ -33,7 +33,7 @@ def overridden(
     writers: Iterable[Decision],
     terms: Terms,
 ) -> list[Decision]:
-    """Return the decisions. A refusal of what a writer admits to the same entry says who that is."""
+    """If a refused version is written by a writer anyway, add the writer to the refusal."""
     marked = _marker(snapshot, writers, terms)
     return [marked(one) if one.verdict == "refuse" else one for one in decisions]
 
@@ -43,7 +43,7 @@ def _marker(
     written: Iterable[Decision],
     terms: Terms,
 ) -> Callable[[Decision], Decision]:
-    """Return what gives a refusal the name of whoever writes the version anyway."""
+    """Return a function that adds the writer's name to a refusal."""
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
     )
@@ -66,14 +66,14 @@ def _marker(
 
 
 def called(decision: Decision) -> str:
-    """Return the Application and alias of a decision, for people."""
+    """Return a decision's Application and alias, as shown in reports."""
     app = decision.subscription.application.key
     alias = decision.subscription.entry.alias
     return f"{app} ({alias})" if alias else app
 
 
 class _Writers:
-    """Updates by their target's path, because thousands of Applications rarely share one."""
+    """Updates by target path, because few of thousands of Applications share one."""
 
     def __init__(self, written: Iterable[Decision]) -> None:
         self._by_path: dict[str, list[Decision]] = {}
@@ -81,7 +81,7 @@ class _Writers:
             self._by_path.setdefault(decision.subscription.path, []).append(decision)
 
     def near(self, refused: Decision) -> Iterator[Decision]:
-        """Yield the updates to the refused version whose target may have the same files."""
+        """Yield the updates to the refused version whose targets may be in the same files."""
         path = refused.subscription.path
         paths = ["", *accumulate(path.split("/"), posixpath.join)]
         if refused.kind in ("manifests", "flux"):  # a folder

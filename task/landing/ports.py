@@ -1,6 +1,4 @@
-"""What the pipeline needs from outside: the world,
-and the repositories and live Applications in it.
-"""
+"""The pipeline's ports to the outside: the world, and its repositories and live Applications."""
 
 from __future__ import annotations
 
@@ -33,18 +31,16 @@ if TYPE_CHECKING:
 
 
 class Repository(Protocol):
-    """A Git repository with compare-and-swap:
-    `land` succeeds only if the branch is where it was read.
-    """
+    """A Git repository with compare-and-swap: `land` fails if the branch moved since the read."""
 
     @property
     def atomic(self) -> bool:
-        """Whether two branches can be pushed together, as far as that is known."""
+        """Whether two branches can probably be pushed together."""
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """Return the branch that HEAD names.
+        """Return the branch that HEAD points to.
 
-        With `tip`, also fetch what the following `snapshot` reads.
+        With `tip`, also fetch the objects for the next `snapshot`.
         """
 
     def snapshot(
@@ -55,49 +51,50 @@ class Repository(Protocol):
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return the files at these places, at the current tip of the branch,
-        and what its memory branch has.
+        """Return the files at these places, at the branch's current tip, and the files on its
+        memory branch.
 
-        What the next calls of `head_snapshot` need for `heads` is fetched already. `default`: what
-        to read of the default branch as well. `besides` returns more places, once it knows the
-        files of the memory branch.
+        `heads` are fetched at the same time, for later calls of `head`. `default` has places to
+        also read on the default branch. `besides` returns more places, based on the files on the
+        memory branch.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return these places, read at the commit of an earlier snapshot."""
 
     def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Return the snapshot with the memory branch whose name begins in this way.
+        """Return the snapshot with the memory branch that has this prefix.
 
-        If there is none yet, what it has moves there.
+        If that branch does not exist yet, the snapshot's memory moves there.
         """
 
     def head(self, head: str) -> Head | None:
-        """Return the tip of a head branch; None if there is no such branch."""
+        """Return a head branch's tip, or None if the branch does not exist."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Tell whether one of these public keys has signed a commit that was read; without any,
-        the run's own. Where nobody signs, every commit counts.
+        """Tell whether a commit that was read is signed with one of these public keys, or without
+        keys, with the run's own. If the run does not sign, all commits count.
         """
 
     def merged(self, branch: str, commit: str) -> bool:
-        """Tell whether a commit is in the latest history of a branch."""
+        """Tell whether a commit is in a branch's recent history."""
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
-        """Commit and push. Raises `Outpaced` if the branch moved meanwhile.
+        """Commit and push. Raises `Outpaced` if the branch has moved.
 
-        `memory`: replace the memory branch in the same push, or change neither. Only if `atomic`;
-        raises `NotAtomicError` for a server that cannot do this.
+        With `memory`, also replace the memory branch in the same push. If that fails, neither
+        branch changes. Requires `atomic`. Raises `NotAtomicError` if the server doesn't support
+        this.
         """
 
     def remember(self, change: Changeset) -> LandedCommit:
-        """Replace the memory branch.
+        """Replace the memory branch, or delete it if there are no files.
 
-        Without files, it goes. Raises `Outpaced` if it moved meanwhile.
+        Raises `Outpaced` if it has moved.
         """
 
     def drop(self, head: str, was: str) -> None:
-        """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
+        """Delete a head branch. Raises `Outpaced` if it has moved."""
 
     def earlier(
         self,
@@ -106,10 +103,10 @@ class Repository(Protocol):
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) of a file, newest first, at most `limit`.
+        """Yield (commit, text) for a file, newest first, up to `limit` times.
 
         The text is None if the file did not exist. If one of the `marked` commits had the text,
-        that is the commit.
+        that commit is used.
         """
 
     def written(
@@ -118,19 +115,19 @@ class Repository(Protocol):
         pages: Sequence[Collection[str]],
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield, for each page of paths, the last versions of its files, newest first,
-        at most `most` of each.
+        """Yield the latest versions of the files for each page of paths, newest first, up to `most`
+        per file.
         """
 
     def predict(self, change: Changeset) -> LandedCommit:
-        """Return what `land` would return, without a commit."""
+        """Return what `land` would return, without committing."""
 
     def close(self) -> None:
         """Remove all temporary files."""
 
 
 class KeepsMemory(Protocol):
-    """What has a memory branch for each base."""
+    """A store with a memory branch for each base."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Like `Repository.read_more`."""
@@ -143,7 +140,7 @@ class KeepsMemory(Protocol):
 
 
 class ReadsMore(Protocol):
-    """What can read more places at the commit of a snapshot."""
+    """A reader of more places at a snapshot's commit."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return these places, read at the commit of an earlier snapshot."""
@@ -153,15 +150,15 @@ Side = Literal["base", "merged"]
 
 
 class ChangeToJudge(Protocol):
-    """What `check` judges: a base, and the merge of a change into it. Both are only read."""
+    """The change that `check` judges: a base, and the merge of the change into it. Read-only."""
 
     @property
     def repo(self) -> str:
-        """The repository's URL, without a login."""
+        """The repository's URL without a login."""
 
     @property
     def branch(self) -> str:
-        """The branch that the change goes into."""
+        """The branch that the change is merged into."""
 
     @property
     def default(self) -> str:
@@ -169,7 +166,7 @@ class ChangeToJudge(Protocol):
 
     @property
     def commits(self) -> tuple[str, str]:
-        """The commits of base and change."""
+        """The commits of the base and the change."""
 
     @property
     def paths(self) -> Sequence[str]:
@@ -177,19 +174,21 @@ class ChangeToJudge(Protocol):
 
     @property
     def messages(self) -> Sequence[str]:
-        """The messages of the change's last commits, as far as they are known."""
+        """The known messages of the change's last commits."""
 
     def concerns(self, url: str) -> bool:
-        """Tell whether an Application means this repository by a URL."""
+        """Tell whether a URL in an Application refers to this repository."""
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield the Applications of a side: this repository's own are read there."""
+        """Yield a side's Applications. Those in this repository are read from that side."""
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
-        """Return places of a side. The base also has its memory, by the repository's URLs."""
+        """Return places on a side. The base also includes its memory, found by the repository's
+        URLs.
+        """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places of the same side."""
+        """Return more places on the same side."""
 
     def earlier(
         self,
@@ -198,7 +197,7 @@ class ChangeToJudge(Protocol):
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) of a file of the base, newest first, at most `limit`."""
+        """Yield (commit, text) for a file on the base, newest first, up to `limit` times."""
 
     def close(self) -> None:
         """Remove all temporary files."""
@@ -207,7 +206,7 @@ class ChangeToJudge(Protocol):
 class LiveApplications(Protocol):
     """Live Applications.
 
-    `patch` succeeds only at the version that was read, if the API can check that.
+    If the API can check the version, `patch` fails if the Application changed after it was read.
     """
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
@@ -220,158 +219,152 @@ class LiveApplications(Protocol):
         version: str,
         operations: Sequence[Mapping[str, Any]],
     ) -> bool:
-        """Patch the Application. Raises `Outpaced` if it now has another version.
+        """Patch the Application. Raises `Outpaced` if its version has changed.
 
         False means that others may have changed it in between, or may overwrite this patch
-        unnoticed: read it again.
+        unnoticed, so read it again.
         """
 
 
 class World(Protocol):
-    """Everything outside that the pipeline uses."""
+    """Everything outside the pipeline that it uses."""
 
     always_prove: bool  # whether the command line requires a proof of every image
 
     def applications(self) -> Iterable[Found]:
-        """Yield the manifests of the Applications in question."""
+        """Yield the manifests of the Applications to consider."""
 
     def passed_over(self) -> Sequence[Application]:
-        """Return the metadata of annotated Applications that `applications` left out.
-
-        They were left out because of their images or the narrowing options.
+        """Return the metadata of annotated Applications that `applications` left out because of
+        their images or the narrowing options.
         """
 
     def application(self, namespace: str, name: str) -> Application | None:
         """Return an Application that `applications` left out.
 
-        None if only files say what there is, or if it may not be read.
+        None if Applications come only from files, or if reading it is not allowed.
         """
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
-        """Return (repository, branch, path) of a file in a Git work tree,
-        from the origin of a manifest, or None.
+        """Return the (repository, branch, path) of a manifest's origin if that is a file in a Git
+        work tree, else None.
         """
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
-        """Return the repository of a URL, with the login for a subscription that writes to it."""
+        """Return the repository at a URL, with the login for a subscription that writes to it."""
 
     def change(self, compared: Compared) -> ChangeToJudge:
-        """Return what `check` judges."""
+        """Return the change that `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
-        """Return a text that identifies the login.
+        """Return a string that identifies the login.
 
-        Updates may share a commit if the texts are equal.
+        Updates may share a commit if the strings are equal.
         """
 
     def now(self) -> float:
-        """Return seconds of a clock that never goes back."""
+        """Return the seconds on a clock that never goes back."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait, or until a signal arrives."""
+        """Wait until the time is over or a signal arrives."""
 
     def jitter(self) -> float:
-        """Return a number from 0 to 1, at random: it keeps many writers from trying in step."""
+        """Return a random number from 0 to 1, so that many writers do not retry in step."""
 
     def log(self, level: str, sentence: str) -> None:
         """Log a sentence."""
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an old one: "newer", "older",
-        or another word if it is unknown.
+        """Return how a source commit relates to an old one: "newer", "older", or another word if
+        unknown.
         """
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return what the registries say about images."""
+        """Return the registries' answers about images."""
 
     def prove(
         self,
         questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return what is proved about images, a refusal if that is not what is required,
-        or an error.
+        """Return a proof for each image, a refusal if the proof is not the required one, or an
+        error.
         """
 
     def forge(self, repo: str) -> Host:
-        """Return the pull requests of a repository."""
+        """Return the host with a repository's pull requests."""
 
     def check_forge(self, repo: str) -> None:
-        """Raise what `forge` would raise for an unknown Git host.
+        """Raise the error that `forge` would raise for an unknown Git host.
 
-        This makes no request, so `plan` can call it.
+        This doesn't send a request, so `plan` can call it.
         """
 
     def range_page(self, repo: str, old: str, new: str) -> str:
-        """Return the page that compares two commits, or "" if the Git host is unknown."""
+        """Return the URL of the page that compares two commits, or "" for an unknown Git host."""
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page
-        that shows what a head branch changes.
-        """
+        """Return the kind of forge, and the URL of the page with a head branch's changes."""
 
     def commit_page(self, repo: str, commit: str) -> str:
-        """Return the URL of a commit's page, or "" if the Git host is unknown.
+        """Return the URL of a commit's page, or "" for an unknown Git host.
 
-        This makes no request.
+        This doesn't send a request.
         """
 
     def comments(self, repo: str) -> Comments:
-        """Return the comments on the pull requests of a repository."""
+        """Return the comments on a repository's pull requests."""
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments that a repository shows."""
+        """Return the deployments shown in a repository."""
 
     def page(self, application: Tracker) -> str:
-        """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
+        """Return the URL of the Application in Argo CD's UI, or "" if unknown."""
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the OpenPGP keys one of which must have signed a commit,
-        so that Argo CD syncs it; () for any.
+        """Return the OpenPGP keys that Argo CD accepts: one of them must sign a commit before it is
+        synced. () means that a signature is not required.
         """
 
     def signing_keys(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP keys that sign the run's commits."""
 
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
-        """Return what keeps Argo CD from deploying a commit now, and what to do about it.
+        """Return why Argo CD cannot deploy a commit now, and what to do about it.
 
-        That is what its AppProject says. Both are "" if nothing is known to. What was found is
-        logged, once.
+        Both come from the AppProject, and are "" if there is no known reason. A reason is logged
+        once.
         """
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of its repository in Argo CD's history, newest first.
-
-        () if that is unknown.
+        """Return the revisions of its repository in Argo CD's history, newest first, or () if
+        unknown.
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who takes back a change of a field of a live Application: "ApplicationSet web";
-        "" if nobody.
-        """
+        """Return who reverts changes to a live Application's field: "ApplicationSet web", or ""."""
 
     def live(self) -> LiveApplications | None:
-        """Return the live Applications, or None if Applications come neither
-        from a cluster nor from Argo CD.
+        """Return the live Applications, or None if Applications don't come from a cluster or Argo
+        CD.
         """
 
     def follow(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh Argo CD, and wait for the rollouts."""
+        """Refresh Argo CD and wait for the rollouts."""
 
     def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Do the same after a rollback, within the time that `follow` has left."""
+        """Do the same after a rollback, within the remaining time of `follow`."""
 
     def close(self) -> None:
-        """Remove what was opened for the run."""
+        """Close everything that was opened for the run."""
 
 
 class Look(Protocol):
-    """Finds what the annotations of any Application ask for, whether the run is about it or not."""
+    """Looks up the subscriptions of any Application, even if it is not part of the run."""
 
     def __call__(self, key: str, *, ask: bool = True) -> Sequence[Subscription]:
         """Return the subscriptions of an Application (`namespace/name`).
 
-        Without `ask`, only what the run has read already counts.
+        Without `ask`, only Applications that the run has already read are used.
         """
 
 
@@ -393,4 +386,4 @@ class Batch:
     repository: Repository
     base: str
     asks: tuple[Ask, ...]
-    look: Look = NOBODY  # what waits may belong to Applications that take no part in the run
+    look: Look = NOBODY  # waiting builds may belong to Applications outside the run

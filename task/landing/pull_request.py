@@ -1,5 +1,6 @@
-"""Opens or updates a pull request instead of pushing to the base branch:
-one request for each head branch.
+"""Opens or updates a pull request instead of pushing to the base branch.
+
+Each head branch has one request.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from task.landing.waiting_list import WaitingList
 from task.model import Proposal, Proposed, Verdict
 from task.templates.change import AppChanges, merged_changes
 
-NOWHERE = "0" * 40  # Git's name for a branch that does not exist
+NOWHERE = "0" * 40  # Git's commit id for a branch that does not exist
 
 
 def as_it_stands(
@@ -39,40 +40,40 @@ def as_it_stands(
     job: Job,
     world: World,
 ) -> Outcome | None:
-    """Return the outcome if nothing is to be pushed:
-    the open request proposes exactly what the list will say.
+    """Return the outcome if there is nothing to push, because the open request already proposes
+    what the list will contain.
 
-    What an earlier run could not set on the request is set now. None means that the head branch is
-    to be written, and then its request.
+    Set everything on the request that an earlier run could not set. None means that the head branch
+    must be written, and then its request.
     """
-    found = head.found
+    newest = head.newest_request
     request = head.request
-    if found is None or request is None or found.state != "open" or not head.as_listed:
+    if newest is None or request is None or newest.state != "open" or not head.as_listed:
         return None
-    known = head.tip.startswith(described(found.body) or NOWHERE)
-    if not known or job.intent or versions(head.listed) != versions(listed):
+    described_here = head.tip.startswith(described(newest.body) or NOWHERE)
+    if not described_here or job.intent or versions(head.listed) != versions(listed):
         return None
-    if request.forge.state(found.number).conflicts:  # then it is written again, on the base's tip
+    if request.forge.state(newest.number).conflicts:  # then write it again, on the base's tip
         return None
     at = head.tip
     decisions = prepared.with_updates_as(
-        Verdict("unchanged", "same", f"{found.url} proposes exactly this")
+        Verdict("unchanged", "same", f"{newest.url} already proposes this")
     )
     landed = grouped_by_application(decisions, prepared.changeset.repo, at)
     told = Outcome(
         decisions,
-        (replace(prepared.reported(at), pull_request=found.url, already_there=True),),
+        (replace(prepared.reported(at), pull_request=newest.url, already_there=True),),
         landed,
     )
     whole = _proposal(prepared, at, listed, job, world)
-    if wishes(lacking(whole, found.body)):
-        whole = replace(whole, title=found.title, body=split(found.body)[1])
-        found = _noted(request.forge.propose(whole, found), world)
-    return _of_request(told, found, at, whole.base)
+    if wishes(lacking(whole, newest.body)):
+        whole = replace(whole, title=newest.title, body=split(newest.body)[1])
+        newest = _with_note_logged(request.forge.propose(whole, newest), world)
+    return _of_request(told, newest, at, whole.base)
 
 
 def versions(listed: WaitingList) -> set[object]:
-    """Return what a list proposes, without what is known about it."""
+    """Return the builds and releases that a list proposes, without their metadata."""
     builds = {(build.key, build.version, build.rollback is not None) for build in listed.builds}
     return {*builds, *listed.releases}
 
@@ -85,56 +86,58 @@ def propose(
     job: Job,
     world: World,
 ) -> Outcome:
-    """Open or update the request of a head branch. `outcome` is that of its commit.
+    """Open or update a head branch's request. `outcome` is the outcome of its commit.
 
-    If the forge fails, the decisions become errors and the branch stays. The next run continues
+    If the forge fails, the decisions become errors, and the branch is kept. The next run continues
     from there.
     """
     where = prepared.changeset
-    landed = outcome.commits[0].commit if outcome.commits else ""
-    at = landed or (
+    new_commit = outcome.commits[0].commit if outcome.commits else ""
+    at = new_commit or (
         outcome.landed[0].commit if outcome.landed else prepared.changeset.head_commit or ""
     )
     try:
         if request.error:
             raise request.error
-        # If the branch had exactly this before, another run pushed it and may have opened the
-        # request meanwhile.
-        found = request.found if outcome.commits else request.forge.find(where.base, where.head)
+        # If the branch already had this commit, another run pushed it, and may also have opened the
+        # request.
+        newest = request.newest if outcome.commits else request.forge.find(where.base, where.head)
         wanted = _proposal(prepared, at, listed, job, world)
-        now = _noted(request.forge.propose(wanted, found), world)
+        proposed = _with_note_logged(request.forge.propose(wanted, newest), world)
     except TaskError as error:
-        if not prepared.decisions:  # only builds that waited before are left there
-            world.log("warning", f"the request of {where.head} still has its old text: {error}")
+        if not prepared.decisions:  # only builds that were already waiting are left
+            world.log("warning", f"the request for {where.head} still has its old text: {error}")
         return replace(
             outcome,
             decisions=tuple(failed(decision, error) for decision in prepared.decisions),
             landed=(),
         )
     commits = tuple(
-        replace(commit, pull_request=now.url)
+        replace(commit, pull_request=proposed.url)
         for commit in outcome.commits or (prepared.reported(at),)
     )
-    return _of_request(Outcome(prepared.decisions, commits, outcome.landed), now, at, where.base)
+    return _of_request(
+        Outcome(prepared.decisions, commits, outcome.landed), proposed, at, where.base
+    )
 
 
-def _noted(request: Proposed, world: World) -> Proposed:
+def _with_note_logged(request: Proposed, world: World) -> Proposed:
     if request.note:
         world.log("warning", f"{request.url}: {request.note}")
     return request
 
 
-def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
-    """Return the outcome with the request.
+def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Outcome:
+    """Add the request to the outcome.
 
-    A run with --wait waits for its merge, unless the forge merged it at once.
+    With --wait, the run waits for its merge, unless the forge merged it at once.
     """
-    if now.state != "merged":
+    if proposed.state != "merged":
         return replace(
             outcome,
-            landed=tuple(replace(landed, request=now.number) for landed in outcome.landed),
+            landed=tuple(replace(landed, request=proposed.number) for landed in outcome.landed),
         )
-    merged = now.merge_commit or at  # it is on the base branch
+    merged = proposed.merge_commit or at  # it is on the base branch
     return Outcome(
         outcome.decisions,
         tuple(replace(commit, commit=merged, head=base) for commit in outcome.commits),
@@ -150,28 +153,26 @@ def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
 
 
 def withdraw(because: str, request: Request | None, world: World) -> bool:
-    """Close the open request of a head branch on which nothing waits any more.
+    """Close the open request of a head branch where nothing is waiting any more.
 
-    Return whether it is closed.
-
-    Raises `Outpaced` if another run proposes something newer there.
+    Return whether it is closed. Raises `Outpaced` if another run proposes something newer there.
     """
-    if request is None or request.found is None or request.found.state != "open":
+    if request is None or request.newest is None or request.newest.state != "open":
         return True
     try:
-        request.forge.withdraw(request.found, because)
+        request.forge.withdraw(request.newest, because)
     except TaskError as error:
-        url = request.found.url
-        world.log("warning", f"{url} is obsolete, and was not closed: {error.message}")
+        url = request.newest.url
+        world.log("warning", f"{url} is obsolete but could not be closed: {error.message}")
         return False
-    world.log("info", f"{request.found.url} is closed: {because}")
+    world.log("info", f"closed {request.newest.url}: {because}")
     return True
 
 
 def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
-    """Return the builds before and after each shown change.
+    """Return the builds before and after each displayed change.
 
-    A rollback goes from a newer build to an older one, so no range of commits describes it.
+    Rollbacks are left out: they go from a newer build to an older one, so there is no commit range.
     """
     shown = {
         (f"{app.namespace}/{app.name}", change.alias, change.new_tag, change.new_digest)
@@ -184,7 +185,7 @@ def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange
         key = (build.application, build.alias, build.tag, build.digest)
         if key not in shown or build.rollback or old is None:
             continue
-        if old.version == build.base.version:  # else the base has another build than the last one
+        if old.version == build.base.version:  # otherwise, the base has a different build
             ranges.append(SourceRange(build.image, old.build, build.build))
     return ranges
 
@@ -230,14 +231,14 @@ def _proposal(
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),
         draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
-        # no forge deploys in a freeze for us
+        # forges must not deploy during a freeze
         auto_merge=merges and (not prepared.frozen or bool(prepared.rollbacks)),
         prefix=wishes.branch_prefix or PREFIX,
     )
 
 
 def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> tuple[str, str]:
-    """Return the title, and the words of the author's own template, "" if the words are ours."""
+    """Return the title, and the text from the author's own template ("" without a template)."""
     subject, text = message_parts(prepared.changeset.message)
     ours = headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
     if not (prepared.templated and apps):
@@ -248,8 +249,8 @@ def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> t
 
 
 def _labels(prepared: PreparedCommit, wanted: PullRequestOptions) -> tuple[str, ...]:
-    """Return the labels of a request: those that are given, or the config's, and those of the
-    resources that Applications come from.
+    """Return a request's labels: from the options or the config, and from the resources that the
+    Applications come from.
     """
     of_resources = (
         label

@@ -1,7 +1,7 @@
-"""Pure code for holds of the base that a person has ended on a head branch.
+"""Pure code for holds on the base that a person has ended on a head branch.
 
-A hold ends where it is. So a release of a hold that the base has is a change like any other: it
-waits on the head branch, and the base holds until somebody merges it.
+A hold ends on the branch that contains it. So the release of a hold on the base is a change like
+any other: it waits on the head branch, and the hold applies until somebody merges that branch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING = Hold("")
 
 
 def places_of_releases(releases: Iterable[ListedRelease]) -> list[Place]:
-    """Return the state files that have the holds."""
+    """Return the state files with the holds."""
     return [Place(_path(release)) for release in releases]
 
 
@@ -37,9 +37,9 @@ def _base_state(base: Snapshot, release: ListedRelease) -> State:
 
 
 def counts(base: Snapshot, release: ListedRelease) -> bool:
-    """Tell whether the base still has what the release ends: this very hold, and no other one.
+    """Tell whether the base still has the hold that the release ends, and not a different one.
 
-    A state file that nobody can read still has it.
+    An unreadable state file counts as still having it.
     """
     try:
         state = _base_state(base, release)
@@ -48,8 +48,8 @@ def counts(base: Snapshot, release: ListedRelease) -> bool:
     if not release.image:
         return state.hold is not None and state.hold == release.hold
     memory = state.images.get(release.image, Memory())
-    there = memory.hold is not None or _deferred_version(memory) == release.deferred != ""
-    return there and (memory.hold or NOTHING) == release.hold
+    remembered = memory.hold is not None or _deferred_version(memory) == release.deferred != ""
+    return remembered and (memory.hold or NOTHING) == release.hold
 
 
 def _deferred_version(memory: Memory) -> str:
@@ -57,16 +57,19 @@ def _deferred_version(memory: Memory) -> str:
 
 
 def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str, File]:
-    """Return the state files of the base that change, as they are without these holds."""
+    """Return the base's state files that change without these holds."""
     changed: dict[str, File] = {}
     for release in releases:
         with suppress(TargetError):
-            now = with_files(base, changed)
-            if not counts(now, release):
+            so_far = with_files(base, changed)
+            if not counts(so_far, release):
                 continue
             path = _path(release)
-            old = now.files[path]
-            states = {**own_states(now.files, path), release.file: _state_without(now, release)}
+            old = so_far.files[path]
+            states = {
+                **own_states(so_far.files, path),
+                release.file: _state_without(so_far, release),
+            }
             text = write_state(old.text, states)
             changed[path] = File(text, old.mode) if text else GONE
     return changed
@@ -78,28 +81,28 @@ def _state_without(base: Snapshot, release: ListedRelease) -> State:
         return replace(state, hold=None)
     memory = state.images[release.image]
     after = released(memory)
-    if _deferred_version(memory) != release.deferred:  # it came later
+    if _deferred_version(memory) != release.deferred:  # it was deferred later
         after = replace(after, deferred=memory.deferred)
     images = {**state.images, release.image: after}
     return replace(state, images={key: one for key, one in images.items() if one != Memory()})
 
 
 def with_files(base: Snapshot, changed: dict[str, File]) -> Snapshot:
-    """Return the base as a commit with these files would leave it."""
+    """Return the base after a commit with these files."""
     files = {**base.files, **changed}
     return replace(base, files={path: file for path, file in files.items() if file != GONE})
 
 
 def without(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapshot:
-    """Return the base as the merge of these releases would leave it."""
+    """Return the base after a merge of these releases."""
     return with_files(base, files_without(base, releases)) if releases else base
 
 
 def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedRelease]]:
-    """Return what these moves end on the base, by head branch.
+    """Return the holds on the base that these moves end, by head branch.
 
-    Where the whole Application was held, its hold goes with each build, or, if there are none, with
-    one branch.
+    The hold of a whole Application ends with each of its builds, or on one branch if there are no
+    builds.
     """
     found: dict[str, list[ListedRelease]] = {}
     ended: set[tuple[str, ...]] = set()
@@ -112,7 +115,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
         file = file_of(base, sub, states_of(base, sub))
         state = own_states(base.files, path).get(file, State())
         memory = state.images.get(key_of(sub), Memory())
-        there = found.setdefault(head, [])
+        of_head = found.setdefault(head, [])
         of_image = ListedRelease(
             application=sub.application.key,
             folder=sub.home,
@@ -122,7 +125,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
             deferred=_deferred_version(memory),
         )
         if memory.hold or (memory.deferred and not move.updates):
-            there.append(of_image)
+            of_head.append(of_image)
         if state.hold and move.remember and move.remember.lifted:
             of_all = replace(
                 of_image,
@@ -130,14 +133,14 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
                 hold=state.hold,
                 deferred="",
             )
-            if of_all not in there and (move.updates or of_all.key not in ended):
-                there.append(of_all)
+            if of_all not in of_head and (move.updates or of_all.key not in ended):
+                of_head.append(of_all)
                 ended.add(of_all.key)
     return found
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Tell whether a person has held the same since."""
+    """Tell whether a person has set the same hold again since then."""
     for move in moves:
         sub = move.subscription
         if (sub.application.key, sub.home) != (release.application, release.folder):
@@ -151,20 +154,20 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
 
 
 def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
-    """Return the move of a release, which says when the base's hold ends."""
+    """Add to a release's reason when the hold on the base ends."""
     sub = move.subscription
     for release in releases:
         of_app = (release.application, release.folder) == (sub.application.key, sub.home)
         if of_app and release.image in ("", key_of(sub)):
             judged = move.decision.judged
-            until = f"{base} holds it until {move.decision.head} is merged"
+            until = f"the hold on {base} ends when {move.decision.head} is merged"
             judged = replace(judged, because=f"{judged.because}; {until}")
             return replace(move, decision=replace(move.decision, judged=judged))
     return move
 
 
 def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
-    """Return (Application, what is released, why), for people."""
+    """Return (Application, what is released, reason) for messages."""
     was = f"released: it was {hold_text(release.hold)}"
     dropped = "released: the waiting build is discarded"
     what = release.image or "all images"
@@ -172,7 +175,7 @@ def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
 
 
 def hold_of(release: ListedRelease) -> str:
-    """Return the hold that ends, for people: `argocd/web (api): held by jane: INC-42`."""
+    """Return the ended hold as text: `argocd/web (api): held by jane: INC-42`."""
     what = release.image or "all images"
     why = f"deferred {release.deferred}" if release.hold == NOTHING else hold_text(release.hold)
     return f"{release.application} ({what}): {why}"

@@ -1,7 +1,8 @@
-"""Decides about asks together with what waits on the head branches that they touch.
+"""Decides asks together with the builds waiting on the affected head branches.
 
-Each side is decided and proved alone first, and only what passes meets the other. So a build that
-fails takes no waiting build away, and one that would not be written never wins.
+Each side is first decided and verified on its own, and only builds that pass are compared. So a
+build that fails does not remove a waiting build, and a waiting build that would not be written does
+not win.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from task.landing.releases import (
     with_end,
     without,
 )
-from task.landing.waiting import (
+from task.landing.waiting_builds import (
+    BuildFate,
     Decided,
-    KeptBuild,
     Undecided,
     WaitingBuild,
     WaitsOnHead,
-    alone_on_base,
     asks_of,
     decide_with_waiting,
+    fate_alone,
     pairs_of,
     places_of,
     standing_on,
@@ -61,21 +62,21 @@ NO_LONGER_PROVED = "no longer proved"
 
 @dataclass(frozen=True)
 class Together:
-    """What was decided about asks, and about what waits."""
+    """The decisions about the asks and the waiting builds."""
 
-    base: Snapshot  # with all files that it needed
-    moves: list[Move]  # those of the asks in their order, then those that keep or defer what waits
+    base: Snapshot  # with all files that were needed
+    moves: list[Move]  # of the asks, in order; then those that keep or defer waiting builds
     waits: dict[str, WaitsOnHead]  # by head branch
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What is known for the decisions about what waits, for all head branches of a batch."""
+    """Everything needed to decide waiting builds, for all head branches of a batch."""
 
     base: Snapshot
-    read: Mapping[BuildKey, Subscription]  # of Applications whose annotations were read
-    # made from the list alone, for Applications that were not read: nobody knows their tag rules
-    others: Mapping[BuildKey, Subscription]
+    from_annotations: Mapping[BuildKey, Subscription]  # of Applications that were read
+    # built only from the list, for Applications that were not read: their tag rules are unknown
+    from_list: Mapping[BuildKey, Subscription]
     facts: Facts
     job: Job
     world: World
@@ -83,7 +84,7 @@ class Scene:
     checks: LastChecks
 
 
-def decide_together(  # noqa: PLR0913 - what waits is decided with all that the run knows
+def decide_together(  # noqa: PLR0913 - waiting builds are decided with everything the run knows
     batch: Batch,
     base: Snapshot,
     heads: Mapping[str, HeadBranch],
@@ -94,22 +95,22 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
     world: World,
     checks: LastChecks,
 ) -> Together:
-    """Prove what asks, and decide it again together with what waits on these head branches."""
+    """Verify the asks, then decide them together with the builds waiting on these head branches."""
     listed = [one for head in heads.values() for one in head.listed.releases]
     base = with_more(base, places_of_releases(listed), batch.repository)
-    found = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
+    by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
-        there = _asks_at(name, batch.asks, found)
+        asks_at_head = _asks_at(name, batch.asks, by_ask)
         after = without(base, head.listed.releases)
         if not head.ours:
-            found |= on_theirs(head, after, there, job.terms, facts, gather)
+            by_ask |= on_theirs(head, after, asks_at_head, job.terms, facts, gather)
         elif head.listed.releases:
-            found |= decided_after(after, there, job.terms, facts, gather)
-    found = dict(
+            by_ask |= decided_after(after, asks_at_head, job.terms, facts, gather)
+    by_ask = dict(
         zip(
-            found,
+            by_ask,
             _proved_asks(
-                list(found.values()),
+                list(by_ask.values()),
                 base,
                 heads,
                 job,
@@ -121,39 +122,41 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
     )
 
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
-    kept: list[Move] = []
+    kept_moves: list[Move] = []
     waits: dict[str, WaitsOnHead] = {}
     heirs = {head.instead for head in heads.values()}
     for number, (name, head) in enumerate(heads.items()):
-        there = _asks_at(name, batch.asks, found)
+        asks_at_head = _asks_at(name, batch.asks, by_ask)
         if head.instead:
             waits[name] = WaitsOnHead()
             continue
         if not head.ours:
-            waits[name] = standing_on(head.listed, head.files, scene.read, there, scene.base)
+            waits[name] = standing_on(
+                head.listed, head.files, scene.from_annotations, asks_at_head, scene.base
+            )
             continue
-        again, waits[name] = _on_ours(
+        decided_again, waits[name] = _on_ours(
             head,
-            there,
-            found,
+            asks_at_head,
+            by_ask,
             batch,
             scene,
             proves=number < MOST_PROVED,
         )
-        found |= again
-        # a run was killed after the list was pushed, and before the head branch was
+        by_ask |= decided_again
+        # a run was killed after it pushed the list, but before it pushed the head branch
         late = not (head.listed.arrived or head.as_listed)
         waits[name] = replace(waits[name], moved=late or name in heirs)
-        kept += _kept_moves(name, waits[name])
-    waits = _with_releases(waits, heads, list(found.values()), scene.base)
+        kept_moves += _kept_moves(name, waits[name])
+    waits = _with_releases(waits, heads, list(by_ask.values()), scene.base)
     if job.intent and job.intent.verb == "release":
-        found = {
+        by_ask = {
             key: with_end(move, waits[move.decision.head].releases, base.branch)
             if move.decision.head in waits
             else move
-            for key, move in found.items()
+            for key, move in by_ask.items()
         }
-    return Together(scene.base, [*found.values(), *kept], waits)
+    return Together(scene.base, [*by_ask.values(), *kept_moves], waits)
 
 
 def _with_releases(
@@ -162,23 +165,25 @@ def _with_releases(
     moves: Sequence[Move],
     base: Snapshot,
 ) -> dict[str, WaitsOnHead]:
-    """Return what waits with the holds of the base that end with it."""
+    """Add the holds on the base that end with the waiting builds."""
     new = releases_of(base, moves)
-    found: dict[str, WaitsOnHead] = {}
+    with_releases: dict[str, WaitsOnHead] = {}
     for name, waiting in waits.items():
-        known = () if heads[name].instead else heads[name].listed.releases
-        there = [move for move in moves if move.decision.head == name]
-        again = [one for one in known if counts(base, one) and not held_again(one, there)]
-        releases = tuple(dict.fromkeys((*again, *new.get(name, ()))))
-        ended = tuple(one for one in known if one not in releases)
-        moved = waiting.moved or releases != known
-        found[name] = replace(waiting, releases=releases, ended=ended, moved=moved)
-    return found
+        before = () if heads[name].instead else heads[name].listed.releases
+        moves_at_head = [move for move in moves if move.decision.head == name]
+        still_ending = [
+            one for one in before if counts(base, one) and not held_again(one, moves_at_head)
+        ]
+        releases = tuple(dict.fromkeys((*still_ending, *new.get(name, ()))))
+        ended = tuple(one for one in before if one not in releases)
+        moved = waiting.moved or releases != before
+        with_releases[name] = replace(waiting, releases=releases, ended=ended, moved=moved)
+    return with_releases
 
 
 def _kept_moves(head: str, waits: WaitsOnHead) -> list[Move]:
-    """Return the moves that keep, or defer, what waited on a head branch."""
-    moves = [build.move for build in waits.kept if build.move]
+    """Return the moves that keep or defer a head branch's waiting builds."""
+    moves = [fate.move for fate in waits.fates if fate.move]
     return [replace(move, decision=replace(move.decision, head=head), kept=True) for move in moves]
 
 
@@ -194,7 +199,7 @@ def _proved_asks(
     world: World,
     checks: LastChecks,
 ) -> list[Move]:
-    """Return the moves of asks, unless a person has declined them, with their proofs."""
+    """Return the asks' moves with their proofs, or refusals if a person has declined them."""
     if job.intent:
         return verified(moves, checks)
     declined = declined_in(base.memory, heads)
@@ -202,7 +207,7 @@ def _proved_asks(
     def wanted(move: Move) -> Move:
         return unless_declined(move, declined, world) if move.decision.head in heads else move
 
-    # once more, because verifying may have found the digest that a person declined
+    # again, because verifying may have found the digest that a person declined
     return [wanted(move) for move in verified(list(map(wanted, moves)), checks)]
 
 
@@ -216,34 +221,34 @@ def _scene(
     world: World,
     checks: LastChecks,
 ) -> Scene:
-    """Find the subscriptions of all that waits,
-    and read what decides about those of other Applications.
+    """Find the subscriptions of all waiting builds. For those of other Applications, also read the
+    files that their decisions need.
     """
     every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
-    read = {key_of_entry(sub): sub for sub in every}
+    from_annotations = {key_of_entry(sub): sub for sub in every}
     listed = {
         build.key: build
         for head in heads.values()
         for build in head.listed.builds
-        if build.key not in read and not head.instead
+        if build.key not in from_annotations and not head.instead
     }
     if not listed:
-        return Scene(base, read, {}, facts, job, world, gather, checks)
+        return Scene(base, from_annotations, {}, facts, job, world, gather, checks)
     more = _read_besides(listed, batch, base, world)
-    others = {key: subscription_of(one, base) for key, one in listed.items() if key not in more}
-    base, found = _governed(base, [*more.values(), *others.values()], batch, job)
-    facts = replace(facts, elsewhere=holds_of_others(base, [*every, *found], job.terms))
-    for sub in found:
+    from_list = {key: subscription_of(one, base) for key, one in listed.items() if key not in more}
+    base, subs = _governed(base, [*more.values(), *from_list.values()], batch, job)
+    facts = replace(facts, elsewhere=holds_of_others(base, [*every, *subs], job.terms))
+    for sub in subs:
         key = key_of_entry(sub)
-        (read if key in more else others)[key] = sub
-    return Scene(base, read, others, facts, job, world, gather, checks)
+        (from_annotations if key in more else from_list)[key] = sub
+    return Scene(base, from_annotations, from_list, facts, job, world, gather, checks)
 
 
 def _read_besides(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
-    """Return the subscriptions for these builds of Applications that take no part in the run,
-    if they are written with the same login.
+    """Return the subscriptions for builds of Applications outside the run, if they are written with
+    the same login.
     """
     first = batch.asks[0].subscription
     repo = normal_url(first.repo)
@@ -261,8 +266,8 @@ def _read_besides(
 def _governed(
     base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
 ) -> tuple[Snapshot, list[Subscription]]:
-    """Return the base with all that decides about these,
-    and the subscriptions as its config governs them.
+    """Read the files on the base that are needed to decide these subscriptions, and apply its
+    config to them.
     """
     config = job.wording.config
     default = config_in(base.default)
@@ -271,49 +276,49 @@ def _governed(
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(base, sub, job.terms)
 
-    found = also_limited(governed(subs, config, job.terms.now, changed), default, changed)
-    keys = [path for sub in found for demand in sub.demands for path in demand.keys]
+    governed_subs = also_limited(governed(subs, config, job.terms.now, changed), default, changed)
+    keys = [path for sub in governed_subs for demand in sub.demands for path in demand.keys]
     base = with_more(base, map(Place, keys), batch.repository)
     with of_config():
-        return base, [with_all_keys(sub, base.files) for sub in found]
+        return base, [with_all_keys(sub, base.files) for sub in governed_subs]
 
 
 def _on_ours(
     head: HeadBranch,
-    there: Sequence[Decided],
+    asks_at_head: Sequence[Decided],
     moves: Mapping[Identity, Move],
     batch: Batch,
     scene: Scene,
     *,
     proves: bool,
 ) -> tuple[dict[Identity, Move], WaitsOnHead]:
-    """Decide about a head branch of ours: first what waits alone, then together with the asks."""
+    """Decide one of our head branches: first its waiting builds alone, then with the asks."""
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.listed.releases))
     waiting, undecided = waiting_in(
-        head.listed, scene.base, scene.read, scene.others, terms, scene.facts
+        head.listed, scene.base, scene.from_annotations, scene.from_list, terms, scene.facts
     )
-    facts = _facts_between(waiting, there, scene)
+    facts = _facts_between(waiting, asks_at_head, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
-    waiting, gone = _without_withdrawn(waiting, batch, moves, there)
+    waiting, gone = _without_withdrawn(waiting, batch, moves, asks_at_head)
     waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
 
-    asked = {ask.key for ask, _ in there}
+    asked = {ask.key for ask, _ in asks_at_head}
     elsewhere = (
         {}
         if scene.job.intent is None or scene.job.intent.verb == "release"
         else {ask.key: ask for ask in batch.asks if ask.key not in asked}
     )
     out = [build for build in waiting if build.subscription.identity in elsewhere]
-    again, kept = decide_with_waiting(
-        scene.base, [build for build in waiting if build not in out], there, terms
+    decided_again, fates = decide_with_waiting(
+        scene.base, [build for build in waiting if build not in out], asks_at_head, terms
     )
     for build in out:
         ask = elsewhere[build.subscription.identity]
-        kept.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
+        fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
     problems += [_undecided(entry, head.known.head) for entry in undecided]
-    return again, WaitsOnHead(
-        (*kept, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
+    return decided_again, WaitsOnHead(
+        (*fates, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
     )
 
 
@@ -321,31 +326,31 @@ def _without_withdrawn(
     waiting: Sequence[WaitingBuild],
     batch: Batch,
     moves: Mapping[Identity, Move],
-    there: Sequence[Decided],
-) -> tuple[list[WaitingBuild], list[KeptBuild]]:
-    """Return what waits, without promotions whose source no longer has them; and those."""
+    asks_at_head: Sequence[Decided],
+) -> tuple[list[WaitingBuild], list[BuildFate]]:
+    """Separate the waiting builds from promotions whose source no longer has the version."""
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
-    written = {ask.key: move for ask, move in there if move.updates}
+    written = {ask.key: move for ask, move in asks_at_head if move.updates}
     left: list[WaitingBuild] = []
-    gone: list[KeptBuild] = []
+    gone: list[BuildFate] = []
     for build in waiting:
         because = withdrawn(build.listed, decided)
         if not because:
             left.append(build)
         elif move := written.get(build.subscription.identity):
-            because = f"{move.decision.candidate.version} takes its place"
-            gone.append(KeptBuild(build.listed, "superseded", because))
+            because = f"replaced by {move.decision.candidate.version}"
+            gone.append(BuildFate(build.listed, "superseded", because))
         else:
-            gone.append(KeptBuild(build.listed, "dropped", because))
+            gone.append(BuildFate(build.listed, "dropped", because))
     return left, gone
 
 
 def _facts_between(
-    waiting: Sequence[WaitingBuild], there: Sequence[Decided], scene: Scene
+    waiting: Sequence[WaitingBuild], asks_at_head: Sequence[Decided], scene: Scene
 ) -> Facts:
-    """Return the facts that decide between what waits, what asks, and what the base has."""
+    """Return the facts for choosing between waiting builds, asks, and the base's version."""
     more = scene.gather(scene.base, asks_of(waiting))
-    pairs = dict.fromkeys(pairs_of(waiting, there))
+    pairs = dict.fromkeys(pairs_of(waiting, asks_at_head))
     ancestry = {pair: scene.world.ancestry(*pair) for pair in pairs}
     return replace(
         scene.facts,
@@ -356,49 +361,50 @@ def _facts_between(
 
 def _tried(
     waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
-) -> tuple[list[WaitingBuild], list[KeptBuild], list[Problem]]:
-    """Return the builds that may wait on, those that may not,
-    and warnings about what nobody could check.
-    """
-    decided = [(build, alone_on_base(scene.base, build, head)) for build in waiting]
-    lost = [kept for _, kept in decided if kept.rule]
-    left = [(one, kept) for one, kept in decided if not kept.rule]
-    written = [kept.move for _, kept in left if kept.move and kept.move.updates]
+) -> tuple[list[WaitingBuild], list[BuildFate], list[Problem]]:
+    """Return the builds that may stay, those that may not, and warnings about unchecked builds."""
+    decided = [(build, fate_alone(scene.base, build, head)) for build in waiting]
+    lost = [fate for _, fate in decided if fate.rule]
+    left = [(one, fate) for one, fate in decided if not fate.rule]
+    written = [fate.move for _, fate in left if fate.move and fate.move.updates]
     proved = verified(written, replace(scene.checks, labels=False)) if proves else written
     results = iter(proved)
-    found: list[WaitingBuild] = []
+    passed: list[WaitingBuild] = []
     problems: list[Problem] = []
     if written and not proves:
-        message = f"what waits on {head} was not proved again: this run touches too many branches"
+        message = (
+            f"the builds waiting on {head} were not verified again: this run affects too"
+            " many branches"
+        )
         problems.append(Problem(Trouble.warning("signature", message)))
-    for build, kept in left:
-        if not (kept.move and kept.move.updates):
-            found.append(build)
+    for build, fate in left:
+        if not (fate.move and fate.move.updates):
+            passed.append(build)
             continue
         move = next(results)
         verdict = move.decision.judged
         if verdict.verdict == "refuse":
             because = f"{NO_LONGER_PROVED}: {verdict.because}"
-            lost.append(KeptBuild(build.listed, "dropped", because))
+            lost.append(BuildFate(build.listed, "dropped", because))
             continue
         if verdict.verdict == "error":
             problems.append(_unchecked_build(build, verdict.because, verdict.hint, head))
-        elif kept.doubt:
-            problems.append(_unchecked_build(build, kept.because, "", head))
-        found.append(replace(build, proof=move.decision.proof))
-    return found, lost, problems
+        elif fate.doubt:
+            problems.append(_unchecked_build(build, fate.because, "", head))
+        passed.append(replace(build, proof=move.decision.proof))
+    return passed, lost, problems
 
 
 def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
     version = waiting.listed.version
     app = waiting.listed.application
-    message = f"{version} waits on {head} as before, and could not be checked: {because}"
+    message = f"{version} is still waiting on {head}, but could not be checked: {because}"
     return Problem(Trouble.warning("registry", message, hint), application=app)
 
 
 def _undecided(undecided: Undecided, head: str) -> Problem:
     message = (
-        f"{undecided.listed.version}, which waits on {head}, cannot be decided: {undecided.error}"
+        f"cannot decide {undecided.listed.version}, which is waiting on {head}: {undecided.error}"
     )
     return Problem(
         undecided.error.saying(message).as_warning(), application=undecided.listed.application

@@ -1,13 +1,13 @@
-"""The record of what waits on one head branch: a file on the memory branch, with a list of builds.
+"""The list of builds waiting on one head branch: a file on the memory branch.
 
-It is the only place that says what waits there. (A build that a hold or a freeze keeps back is in
-the state file.) Nobody needs the head branch, its commit or its request to know it. The file is
-YAML in a fixed form, so people can read it. `waiting.list_after` makes it, `memory_branch` writes
-it, `head_branches` and `status` read it.
+It is the only record of these builds: the head branch, its commit, and its request are not needed.
+(Builds deferred by a hold or a freeze are in the state file.) The file is YAML in a fixed format,
+so people can read it. `waiting_builds.list_after` creates it, `memory_branch` writes it, and
+`head_branches` and `status` read it.
 
-Whoever may push the memory branch can write it, so a reader refuses whatever is not in this form,
-and everything in it is decided again before it is written anywhere: `together` decides, and
-`write_back.refuse_files` looks at its files.
+Anyone who can push the memory branch can write it. So readers reject everything that does not match
+the format, and every entry is decided again before anything is written: `together` decides, and
+`write_back.refuse_files` checks the files.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from task.timestamps import utc
 FOLDER = ".image-update/waiting"
 VERSION = "1"
 ABOUT = (
-    "# What waits on one head branch of Image Update, and what was declined there.\n"
-    "# Each run reads this list, decides all of it again, and makes the branch from it.\n"
+    "# The builds waiting on one head branch of Image Update, and the declined ones.\n"
+    "# Each run reads this list, decides all builds again, and creates the branch from it.\n"
 )
-LONGEST_NAME = 200  # bytes of the file's name; a longer one is a hash
+LONGEST_NAME = 200  # bytes in the file name; longer names are hashed
 LARGEST = 1_000_000  # characters
 MOST_BUILDS = 1000
 LONGEST_WORD = 4096  # characters
 SPELLED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 T = TypeVar("T")
-Data = Mapping[str, object]  # a mapping of the file: texts, lists of texts, and mappings
+Data = Mapping[str, object]  # a mapping in the file: strings, lists of strings, and mappings
 BuildKey = tuple[str, str, str, str, str]  # Application, alias, image, target, path
 
 
 @dataclass(frozen=True)
 class HeadCommit:
-    """What identifies our commit on a head branch, whoever signed it."""
+    """The identity of our commit on a head branch, whoever signed it."""
 
     tree: str
     parent: str
@@ -52,7 +52,7 @@ class HeadCommit:
 
 @dataclass(frozen=True)
 class KnownRequest:
-    """The newest request of a head branch that a run has seen, and its state at that time."""
+    """The newest request that a run has seen for a head branch, and its state then."""
 
     number: str
     url: str
@@ -61,7 +61,7 @@ class KnownRequest:
 
 @dataclass(frozen=True)
 class BaseThen(Versioned):
-    """What the base had when a build was listed."""
+    """The base's state when a build was listed."""
 
     tag: str = ""
     digest: str = ""
@@ -71,35 +71,35 @@ class BaseThen(Versioned):
 
 @dataclass(frozen=True)
 class ListedBuild(Versioned):
-    """One build that waits."""
+    """A waiting build."""
 
     application: str  # namespace/name
     alias: str
-    image: str  # as `image-list` names it
+    image: str  # as in `image-list`
     tag: str
     digest: str
-    image_digest: str = ""  # what its event said, if only the tag is written
+    image_digest: str = ""  # from its event, if only the tag is written
     project: str = ""
     target: str = ""  # as `Subscription.target`
     path: str = ""
-    folder: str = ""  # that of the Application's state file
-    source: str = ""  # the path of the Application's source
+    folder: str = ""  # of the Application's state file
+    source: str = ""  # the Application's source path
     kind: str = ""  # of that source: "Helm", …
     keys: Keys = Keys()
     build: Build = Build()
     base: BaseThen = BaseThen()
-    admitted: str = ""  # the rule that let it through, in words
+    admitted: str = ""  # the reason why it was admitted
     proof: str = ""
     promoted_from: str = ""
-    event: str = ""  # where it came from: "registry event, harbor"
+    event: str = ""  # its origin: "registry event, harbor"
     since: str = ""
-    left_out: str = ""  # why the head branch's commit is without it
-    rollback: Meant | None = None  # if a person's rollback waits
+    left_out: str = ""  # why it is not in the head branch's commit
+    rollback: Meant | None = None  # if it is a person's rollback
     skipped: tuple[str, ...] = ()  # the versions that the rollback skips
 
     @property
     def key(self) -> BuildKey:
-        """What identifies the entry that it is for."""
+        """The identity of its entry."""
         return (
             self.application,
             self.alias,
@@ -110,76 +110,76 @@ class ListedBuild(Versioned):
 
     @property
     def declined_key(self) -> tuple[str, str, str]:
-        """What identifies that entry where a person has declined a build."""
+        """The identity of its entry in `declined`."""
         return self.key[:3]
 
 
 @dataclass(frozen=True)
 class ListedRelease:
-    """A hold of the base that a person has ended: on the head branch it is gone already, and on the
-    base it counts until the merge.
+    """A hold on the base that a person has ended: it is already gone on the head branch, but
+    applies on the base until the merge.
     """
 
     application: str  # namespace/name
-    folder: str  # that of the Application's state file
-    file: str  # the write-back file, as the state file names it
-    image: str  # as the state file names it; "" for the hold of the whole Application
-    hold: Hold = Hold("")  # an empty one: nothing was held
-    deferred: str = ""  # the version behind it: it waits with the release, or is dropped
+    folder: str  # of the Application's state file
+    file: str  # the write-back file, as in the state file
+    image: str  # as in the state file; "" for the hold on the whole Application
+    hold: Hold = Hold("")  # empty if nothing was held
+    deferred: str = ""  # the deferred version: it waits with the release, or is dropped
 
     @property
     def app(self) -> tuple[str, str]:
-        """The namespace and the name of the Application."""
+        """The Application's namespace and name."""
         namespace, _, name = self.application.partition("/")
         return namespace, name
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What identifies the place of the hold."""
+        """The identity of the hold."""
         return self.application, self.folder, self.file, self.image
 
 
 @dataclass(frozen=True)
 class DeclinedBuild:
-    """A build that a person declined, by closing its request."""
+    """A build that a person declined by closing its request."""
 
     application: str
     alias: str
     image: str
     written: Written
-    url: str = ""  # the page of that request
+    url: str = ""  # of that request
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What identifies the entry that it is for."""
+        """The identity of its entry."""
         return self.application, self.alias, parse_image(self.image).identity
 
 
 @dataclass(frozen=True)
 class WaitingList:
-    """What waits on one head branch, and what is known of that branch."""
+    """The builds waiting on one head branch, and the known state of that branch."""
 
     head: str
     builds: tuple[ListedBuild, ...] = ()
     releases: tuple[ListedRelease, ...] = ()
     declined: tuple[DeclinedBuild, ...] = ()
     request: KnownRequest | None = None
-    commit: HeadCommit | None = None  # the last one that we made
-    # The commit before it, until it is sure that the last one has arrived. Either makes the branch
-    # ours.
+    commit: HeadCommit | None = None  # our last one
+    # The commit before it, until the last one is known to have arrived. A branch at either commit
+    # is ours.
     replaces: HeadCommit | None = None
-    arrived: bool = True  # whether that is sure
-    closing: str = ""  # why we close the request: it is no person's word
+    arrived: bool = True  # whether that is known
+    closing: str = ""  # why the run closes the request, so that it does not count as declined
 
     @property
-    def waits(self) -> bool:
+    def proposes_anything(self) -> bool:
         """Whether the head branch has something to propose."""
         return bool(self.builds or self.releases)
 
     @property
     def empty(self) -> bool:
-        """Whether it says nothing that a later run needs."""
-        return not (self.waits or self.declined or self.closing or self.commit)
+        """Whether it contains nothing that a later run needs."""
+        return not (self.proposes_anything or self.declined or self.closing or self.commit)
 
     def has_made(self, tree: str, parent: str) -> bool:
         """Tell whether a commit with this tree and parent is ours."""
@@ -187,13 +187,13 @@ class WaitingList:
 
 
 def key_of_entry(sub: Subscription) -> BuildKey:
-    """Return the key of the builds for a subscription."""
+    """Return the key for a subscription's builds."""
     entry = sub.entry
     return sub.application.key, entry.alias, entry.image.identity, sub.target, sub.path
 
 
 def list_path(head: str) -> str:
-    """Return the path of the list for a head branch, on the memory branch."""
+    """Return the path of a head branch's list on the memory branch."""
     raw = head.encode("utf-8", "surrogateescape")
     name = "".join(chr(byte) if byte in SPELLED else f"%{byte:02X}" for byte in raw)
     if len(name) > LONGEST_NAME:
@@ -202,40 +202,40 @@ def list_path(head: str) -> str:
 
 
 def is_list_path(path: str) -> bool:
-    """Tell whether a path on the memory branch is that of a list."""
+    """Tell whether a path on the memory branch is a list."""
     folder, _, name = path.rpartition("/")
     return folder == FOLDER and bool(name)
 
 
 def list_of(files: Files, head: str) -> WaitingList:
-    """Return the list of a head branch. Raises `TargetError` if the file is not one."""
+    """Return a head branch's list. Raises `TargetError` if the file is not a valid list."""
     file = files.get(list_path(head))
     if file is None:
         return WaitingList(head)
     if file.problem or file.mode != "100644":
         raise _unreadable_list(head, file.problem or "it is not a regular file")
     try:
-        found = read_list(file.text)
+        listed = read_list(file.text)
     except TargetError as error:
         raise _unreadable_list(head, error.message) from error
-    if found.head != head:
-        raise _unreadable_list(head, f"it is the list of {found.head[:100]!r}")
-    return found
+    if listed.head != head:
+        raise _unreadable_list(head, f"it is the list for {listed.head[:100]!r}")
+    return listed
 
 
 def _unreadable_list(head: str, why: str) -> TargetError:
-    message = f"the list of what waits on {head} cannot be read: {why}"
-    hint = "delete this file on the memory branch; what waited comes back with its next build"
+    message = f"cannot read the list of builds waiting on {head}: {why}"
+    hint = "delete this file on the memory branch; each waiting image returns with its next build"
     return TargetError(message, hint=hint, subject=list_path(head))
 
 
 def read_list(text: str) -> WaitingList:
-    """Return the list in a text. Raises `TargetError`, which says what is wrong in which line."""
+    """Parse a list. Raises `TargetError`, with the line if it is known."""
     if len(text) > LARGEST:
         raise TargetError("it is larger than 1 MB")
     tree = parse(text)
     if len(tree.roots) != 1:
-        raise TargetError("it has to be one YAML document")
+        raise TargetError("it must be a single YAML document")
     try:
         return _whole(_plain_value(tree.root, 0))
     except Malformed as error:
@@ -243,7 +243,7 @@ def read_list(text: str) -> WaitingList:
 
 
 def write_list(listed: WaitingList) -> str:
-    """Return the text of a list."""
+    """Return a list as text."""
     data: dict[str, object] = {
         "version": VERSION,
         "head": listed.head,
@@ -333,7 +333,7 @@ def _keys_data(keys: Keys) -> Data:
 
 
 def _block_lines(data: Data) -> list[str]:
-    """Return the data as block lines, without empty values."""
+    """Return the data as YAML block lines, without empty values."""
     lines: list[str] = []
     for key, value in data.items():
         if isinstance(value, Mapping):
@@ -356,7 +356,7 @@ def _quoted_word(text: str) -> str:
 
 
 def _plain_value(node: Node, depth: int) -> object:
-    """Return strings, lists and mappings. Whatever people do not need in a list is refused."""
+    """Return strings, lists, and mappings. Raises `Malformed` for all other YAML features."""
     if depth > 8 or node.anchor or node.tag or node.kind == "alias":
         raise Malformed("it has an anchor, an alias, a tag, or too many levels")
     if node.kind == "scalar":
@@ -365,17 +365,17 @@ def _plain_value(node: Node, depth: int) -> object:
         return "" if node.null else node.value
     if node.kind == "sequence":
         return [_plain_value(child, depth + 1) for child in node.children[: MOST_BUILDS + 1]]
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, value in pairs(node):
-        if key.kind != "scalar" or key.value in found:
-            raise Malformed(f"the key {key.value[:50]!r} appears twice, or is not a word")
-        found[key.value] = _plain_value(value, depth + 1)
-    return found
+        if key.kind != "scalar" or key.value in values:
+            raise Malformed(f"the key {key.value[:50]!r} appears twice or is not a string")
+        values[key.value] = _plain_value(value, depth + 1)
+    return values
 
 
 @dataclass(frozen=True)
 class _FieldsOf:
-    """Reads the fields of one mapping, each once, and refuses what is left."""
+    """Reads each field of a mapping once, and rejects unread ones."""
 
     what: str
     data: dict[str, object] = field(default_factory=dict)
@@ -391,13 +391,13 @@ class _FieldsOf:
     def word(self, name: str, pattern: str = "") -> str:
         value = self.data.pop(name, "")
         if not isinstance(value, str) or (value and pattern and not re.fullmatch(pattern, value)):
-            raise Malformed(f"{name} of {self.what} has an unexpected value")
+            raise Malformed(f"{name} in {self.what} has an unexpected value")
         return value
 
     def needed(self, name: str, pattern: str = "") -> str:
         value = self.word(name, pattern)
         if not value:
-            raise Malformed(f"{name} of {self.what} is missing")
+            raise Malformed(f"{name} is missing in {self.what}")
         return value
 
     def time(self, name: str) -> str:
@@ -412,7 +412,7 @@ class _FieldsOf:
         if value == "":
             return ()
         if not isinstance(value, list) or len(value) > MOST_BUILDS:
-            raise Malformed(f"{name} is not a list, or has more than {MOST_BUILDS} items")
+            raise Malformed(f"{name} is not a list or has more than {MOST_BUILDS} items")
         return tuple(read(item) for item in value)
 
     def end(self) -> None:
@@ -430,7 +430,7 @@ def _whole(data: object) -> WaitingList:
     fields.needed("version", VERSION)
     head = fields.needed("head")
     request = fields.part("request")
-    found = WaitingList(
+    listed = WaitingList(
         head=head,
         builds=fields.each("builds", _listed_build),
         releases=fields.each("releases", _release),
@@ -442,29 +442,29 @@ def _whole(data: object) -> WaitingList:
         closing=fields.word("closing"),
     )
     fields.end()
-    if len({build.key for build in found.builds}) != len(found.builds):
+    if len({build.key for build in listed.builds}) != len(listed.builds):
         raise Malformed("two builds are for the same entry")
-    if len({release.key for release in found.releases}) != len(found.releases):
-        raise Malformed("two releases are of the same hold")
-    return found
+    if len({release.key for release in listed.releases}) != len(listed.releases):
+        raise Malformed("two releases are for the same hold")
+    return listed
 
 
 def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
     if not fields.data:
         return None
-    found = HeadCommit(fields.needed("tree", _OID), fields.word("parent", _OID))
+    commit = HeadCommit(fields.needed("tree", _OID), fields.word("parent", _OID))
     fields.end()
-    return found
+    return commit
 
 
 def _request(fields: _FieldsOf) -> KnownRequest:
-    found = KnownRequest(
+    request = KnownRequest(
         fields.needed("number", "[0-9]{1,20}"),
         fields.word("url"),
         fields.needed("state", _STATE),
     )
     fields.end()
-    return found
+    return request
 
 
 def _identity_of_build(fields: _FieldsOf) -> Build:
@@ -489,7 +489,7 @@ def _written_build(fields: _FieldsOf) -> Written:
 
 def _declined(data: object) -> DeclinedBuild:
     fields = _FieldsOf.of("a declined build", data)
-    found = DeclinedBuild(
+    declined = DeclinedBuild(
         application=fields.needed("application", _APPLICATION),
         alias=fields.word("alias"),
         image=parse_image(fields.needed("image")).name,
@@ -497,7 +497,7 @@ def _declined(data: object) -> DeclinedBuild:
         url=fields.word("request"),
     )
     fields.end()
-    return found
+    return declined
 
 
 def _listed_build(data: object) -> ListedBuild:
@@ -508,7 +508,7 @@ def _listed_build(data: object) -> ListedBuild:
     identity = fields.part("build")
     base = fields.part("base")
     rollback = fields.part("rollback")
-    found = ListedBuild(
+    listed = ListedBuild(
         application=fields.needed("application", _APPLICATION),
         project=fields.word("project"),
         alias=fields.word("alias"),
@@ -524,7 +524,7 @@ def _listed_build(data: object) -> ListedBuild:
         event=fields.word("event"),
         target=target.needed("kind"),
         path=_inside_repository(target.word("path")),
-        keys=Keys(**{known: keys.word(name) for name, known in KEY_NAMES.items()}),
+        keys=Keys(**{field_name: keys.word(name) for name, field_name in KEY_NAMES.items()}),
         folder=_inside_repository(fields.word("folder")),
         source=_inside_repository(source.word("path")),
         kind=source.word("kind", "Helm|Kustomize|Plugin|Directory"),
@@ -535,17 +535,17 @@ def _listed_build(data: object) -> ListedBuild:
     )
     for part in (fields, target, source, keys, identity):
         part.end()
-    reference = ":".join(filter(None, (found.image, found.tag)))
-    parse_image("@".join(filter(None, (reference, found.digest))))
-    if not (found.tag or found.digest):
-        raise Malformed("a build has neither tag nor digest")
-    return found
+    reference = ":".join(filter(None, (listed.image, listed.tag)))
+    parse_image("@".join(filter(None, (reference, listed.digest))))
+    if not (listed.tag or listed.digest):
+        raise Malformed("a build has neither a tag nor a digest")
+    return listed
 
 
 def _release(data: object) -> ListedRelease:
     fields = _FieldsOf.of("a release", data)
     hold = fields.part("hold")
-    found = ListedRelease(
+    release = ListedRelease(
         application=fields.needed("application", _APPLICATION),
         folder=_inside_repository(fields.word("folder")),
         file=fields.needed("file"),
@@ -555,27 +555,27 @@ def _release(data: object) -> ListedRelease:
     )
     fields.end()
     hold.end()
-    return found
+    return release
 
 
 def _base(fields: _FieldsOf) -> BaseThen:
     written = fields.part("written")
-    found = BaseThen(
+    base = BaseThen(
         tag=fields.word("tag"),
         digest=fields.word("digest"),
         written=_written_build(written) if written.data else None,
         replaced=fields.each("replaced", _item),
     )
     fields.end()
-    return found
+    return base
 
 
 def _meant_rollback(fields: _FieldsOf) -> Meant:
     to = fields.word("to")
     tag = fields.word("tag")
-    found = Meant(to, tag, fields.word("digest"), fields.word("was"))
+    rollback = Meant(to, tag, fields.word("digest"), fields.word("was"))
     fields.end()
-    return found
+    return rollback
 
 
 def _item(value: object) -> str:
@@ -585,15 +585,15 @@ def _item(value: object) -> str:
 
 
 def _inside_repository(path: str) -> str:
-    """Return a path that is inside the repository."""
+    """Return the path if it is inside the repository. Raises `Malformed` otherwise."""
     plain = posixpath.normpath(path) if path else ""
     if plain.startswith(("/", "..")) or "\0" in plain or plain != path.rstrip("/"):
         raise Malformed(f"{path[:100]!r} is not a path inside the repository")
     return path
 
 
-def declined_by(known: WaitingList, url: str) -> WaitingList:
-    """Return the list after a person has closed its request: all that waited is declined."""
+def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
+    """Return the list after a person has closed its request: all waiting builds are declined."""
     new = {
         build.declined_key: DeclinedBuild(
             build.application,
@@ -602,12 +602,12 @@ def declined_by(known: WaitingList, url: str) -> WaitingList:
             Written(build.tag, build.digest, build.build),
             url,
         )
-        for build in known.builds
+        for build in waiting_list.builds
     }
-    others = [one for one in known.declined if one.key not in new]
+    others = [one for one in waiting_list.declined if one.key not in new]
     declined = (*others, *new.values())[-MOST_BUILDS:]
     return replace(
-        known,
+        waiting_list,
         builds=(),
         releases=(),
         declined=declined,

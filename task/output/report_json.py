@@ -11,7 +11,16 @@ from typing import Any
 
 from task.command_kinds import kind_of
 from task.errors import Exit, Malformed
-from task.model import Commit, Decision, Judged, Problem, Report, Subscription, Unusable, Waited
+from task.model import (
+    Commit,
+    Decision,
+    HeadBuildRow,
+    Judged,
+    Problem,
+    Report,
+    Subscription,
+    Unusable,
+)
 from task.plain_data import parsed_json
 from task.text import exact_json, without_logins
 from task.urls import without_login
@@ -83,7 +92,7 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "decisions": [_decision(decision) for decision in report.decisions],
         "commits": [_commit_as_json(commit) for commit in report.commits],
-        "waiting": [waited_as_json(waited) for waited in report.waiting],
+        "waiting": [head_build_as_json(waited) for waited in report.waiting],
         "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
         "timings": timings,
@@ -195,7 +204,7 @@ def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
     }
 
 
-def waited_as_json(waited: Waited) -> dict[str, Any]:
+def head_build_as_json(waited: HeadBuildRow) -> dict[str, Any]:
     """Return one element of `waiting`."""
     return {
         "application": waited.application,

@@ -289,7 +289,7 @@ def _verdict(would: Verdict, overridden_by: str) -> str:
     word = _WOULD_BE[would.verdict]
     because = without_logins(would.because)
     if would.verdict == "defer":
-        because = " would wait: ".join(because.rsplit(" waits: ", 1))
+        because = " would wait: ".join(because.rsplit(" is waiting: ", 1))
     if overridden_by:
         but = f"but {overridden_by} writes it to the same place"
         return f"{OVERRIDDEN}: {would.rule}: {because}; {but}"

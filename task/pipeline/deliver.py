@@ -1,9 +1,7 @@
-"""Lands the updates of one branch: read, decide, edit, push,
-and all of it again if the branch moved meanwhile.
+"""Lands the updates of one branch: read, decide, edit, push, and repeat if the branch moved.
 
-If somebody else's push was faster, everything is decided again on the new tip. Nothing is merged or
-rebased, so there are no conflicts to resolve, and a build that is no longer the newest is not
-written.
+If somebody else's push was faster, everything is decided again on the new tip. The run never merges
+or rebases, so there are no conflicts, and a build that is no longer the newest is not written.
 """
 
 from __future__ import annotations
@@ -43,53 +41,53 @@ from task.landing.head_branches import (
     unnamed_heads,
 )
 from task.landing.lists import Lists, strange_in, with_lists_of
-from task.landing.memory import memory_after, until_landed
+from task.landing.memory import deferred_until_landed, memory_after
 from task.landing.memory_branch import MemoryBranch
 from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose, withdraw
 from task.landing.together import decide_together
-from task.landing.waiting import KeptBuild, WaitsOnHead
+from task.landing.waiting_builds import BuildFate, WaitsOnHead
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
     Decision,
     Files,
+    HeadBuildRow,
     LandedCommit,
     Person,
     Problem,
     Snapshot,
     Verdict,
-    Waited,
 )
 from task.output.diff import unified_diff
 from task.pipeline.match import not_written
 from task.text import printable
 from task.urls import without_login
 
-MOST_STRANGE = 5  # files on the memory branch that are named
+MOST_STRANGE = 5  # unknown files on the memory branch that are reported
 MOST_HEADS = 20  # head branches that are fetched together with their base
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a batch is going to do."""
+    """Everything that a batch is going to do."""
 
     base: Snapshot
     heads: Mapping[str, HeadBranch]
     commits: tuple[PreparedCommit, ...]
     settled: tuple[Decision, ...]
-    lists: Lists  # of the head branches, afterwards
-    waited: tuple[Waited, ...]
+    lists: Lists  # of the head branches, after the run
+    waited: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
-    memory: Files  # the states on the memory branch afterwards
+    memory: Files  # the states on the memory branch, after the run
     author: Person
-    # asks whose decision is only on the memory branch: a hold, a deferred build
+    # asks whose decision is stored only on the memory branch: a hold or a deferred build
     needs_memory: frozenset[Identity]
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
-    """Read, decide, edit and push until everything has landed or the deadline is over.
+    """Read, decide, edit, and push until everything has landed or the deadline is over.
 
     Errors become decisions.
     """
@@ -112,7 +110,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
                 of_lists,
             )
             snapshot = with_own_memory(snapshot, batch.repository)
-            if snapshot.prefix != PREFIX:  # only now it is known what waits
+            if snapshot.prefix != PREFIX:  # the waiting builds are only known now
                 more = of_lists(snapshot.memory)
                 snapshot = with_more(snapshot, more, batch.repository)
             governed, snapshot, worded = govern(batch, snapshot, job)
@@ -124,24 +122,24 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         if stopped:
             return done.plus(stopped)
         try:
-            landed = land_all(delivery, batch, contention.attempts, job, world)
+            lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
-            pass  # another run has written the memory: nothing has landed, and all is decided again
+            pass  # another run wrote the memory branch, so nothing landed: decide everything again
         else:
-            again = landed.again
+            again = lander.again
             settled = [
                 decision
-                for decision in landed.settled
+                for decision in lander.settled
                 if decision.subscription.identity not in again
             ]
-            done = done.plus(landed.outcome()).plus(_without_commit(settled, snapshot, job))
+            done = done.plus(lander.outcome()).plus(_without_commit(settled, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
             try:
                 contention.pause(
-                    f"{without_login(batch.asks[0].subscription.repo)}: {batch.base} moved"
-                    f" meanwhile; deciding again on its new tip (attempt {number})"
+                    f"{without_login(batch.asks[0].subscription.repo)}: {batch.base} has"
+                    f" moved; deciding again on its new tip (attempt {number})"
                 )
             except ContendedError as error:
                 return done.plus(failed_asks(batch.asks, error, job.terms))
@@ -149,7 +147,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """Return the outcome of `--atomic` if one decision is an error: nothing is written."""
+    """With `--atomic`, return the outcome if a decision is an error: nothing is written."""
     broken = next((decision for decision in delivery.settled if decision.verdict == "error"), None)
     if broken is None:
         return None
@@ -163,7 +161,7 @@ def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
-    """Return the head branches of the asks whose names are known before the config is read."""
+    """Return the asks' head branches, if their names are known before the config is read."""
     subs = [ask.subscription for ask in batch.asks]
     named = [
         sub.head_template
@@ -184,9 +182,9 @@ def prepare(
     job: Job,
     world: World,
 ) -> Delivery:
-    """Return what to commit on this snapshot, and the decisions that need no commit.
+    """Return the commits for this snapshot, and the decisions that don't need a commit.
 
-    Asks, snapshot and the job's wording are as the repository's config wants them.
+    The repository's config is already applied to the asks, the snapshot, and the job's wording.
     """
     by_hand = job.intent is not None
     facts = gather(snapshot, batch.asks)
@@ -194,16 +192,16 @@ def prepare(
     heads, moves = read_heads(batch, snapshot, moves, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     remembered, ended = settled_rollbacks(heads.values(), snapshot, decided)
-    known = snapshot.memory
-    if remembered != known:
-        # The rollbacks were declined or merged, so their holds no longer count.
+    memory_there = snapshot.memory
+    if remembered != memory_there:
+        # Some rollbacks were declined or merged, so their holds no longer apply.
         snapshot = replace(snapshot, memory=remembered)
         facts = gather(snapshot, batch.asks)
         free = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
-        # One that cannot have its request, or whose list cannot be read, stays an error.
+        # Moves stay errors if they cannot have a request, or if their list cannot be read.
         moves = [
-            move if move.decision.verdict == "error" else now
-            for move, now in zip(moves, free, strict=True)
+            move if move.decision.verdict == "error" else again
+            for move, again in zip(moves, free, strict=True)
         ]
     with contention.clock_paused():
         together = decide_together(
@@ -233,13 +231,14 @@ def prepare(
     problems = [
         *left_memory(snapshot),
         *unnamed_heads(heads),
-        *_strange_memory(known),
+        *_strange_memory(memory_there),
         *ended,
         *(problem for wait in waits.values() for problem in wait.problems),
     ]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        base=replace(snapshot, memory=known),  # as it is there: `MemoryBranch` compares with it
+        # unchanged, because `MemoryBranch` compares the new files with it
+        base=replace(snapshot, memory=memory_there),
         heads=heads,
         commits=tuple(commits),
         settled=tuple(settled),
@@ -257,13 +256,13 @@ def prepare(
 
 
 def _strange_memory(memory: Files) -> list[Problem]:
-    """Return a warning for each file on the memory branch that is none of ours."""
-    hint = f"find out who may push there; which rule protects the branch: {DOCS}/security.md"
+    """Return a warning for each unknown file on the memory branch."""
+    hint = f"find out who can push there, and protect the branch: {DOCS}/security.md"
     return [
         Problem(
             Trouble.warning(
                 "target",
-                f"{printable(path)} is on the memory branch, and no run has written it: it is left"
+                f"{printable(path)} on the memory branch was not written by a run: it will be left"
                 " out of the next commit there",
                 hint,
             )
@@ -272,41 +271,41 @@ def _strange_memory(memory: Files) -> list[Problem]:
     ]
 
 
-def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
+def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[HeadBuildRow]:
     return [row for name, one in waits.items() for row in one.rows(name)]
 
 
-def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
-    """Return rows for what was merged. The base may have another version again."""
+def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
+    """Return rows for merged builds. The base may have changed since the merge."""
     return [
-        KeptBuild(build, "merged", f"{name} was merged into {base}").row(name)
+        BuildFate(build, "merged", f"{name} was merged into {base}").row(name)
         for name, head in heads.items()
         for build in head.merged_builds
     ]
 
 
-def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World) -> Lander:
-    """Land a delivery, and return what has landed.
+def land_delivery(
+    delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World
+) -> DeliveryLander:
+    """Land a delivery, and return the result.
 
-    Raises `Outpaced` if nothing has, as somebody else was faster.
+    Raises `Outpaced` if nothing has landed because somebody else was faster.
 
-    What is to be remembered comes before the base's commits, and goes in one push with a head
-    branch. At last, the requests on which nothing waits are closed.
+    The memory branch is written before the base's commits, or in one push with a head branch.
+    Finally, requests without waiting builds are closed.
     """
-    landing = Lander(delivery, batch, attempt, job, world)
-    landing.remember_first()
+    lander = DeliveryLander(delivery, batch, attempt, job, world)
+    lander.remember_first()
     for prepared in delivery.commits:
-        landing.commit(prepared)
-    landing.remember_rest()
-    landing.close()
-    return landing
+        lander.commit(prepared)
+    lander.remember_rest()
+    lander.close()
+    return lander
 
 
 @dataclass
-class Lander:
-    """Lands the commits of one delivery, one after the other,
-    and what is to be remembered with them.
-    """
+class DeliveryLander:
+    """Lands the commits of one delivery one by one, and the memory that belongs to them."""
 
     delivery: Delivery
     batch: Batch
@@ -315,23 +314,21 @@ class Lander:
     world: World
     done: Outcome = field(default_factory=Outcome)
     outpaced: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)  # branches whose commit, or whose request, failed
+    failed: set[str] = field(default_factory=set)  # branches whose commit or request failed
     broken: TaskError | None = None  # why the memory branch cannot be written
-    forgotten: bool = False  # whether another run has written it meanwhile, and this one has not
+    forgotten: bool = False  # whether another run wrote it first, so that this one could not
 
     def __post_init__(self) -> None:
         base = self.delivery.base
         delivery = self.delivery
         to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
-        # What goes to the base is deferred until it has landed there.
-        first = until_landed(base.memory, delivery.memory) if to_base else delivery.memory
+        # Builds for the base stay deferred until they have landed there.
+        first = deferred_until_landed(base.memory, delivery.memory) if to_base else delivery.memory
         self.memory = MemoryBranch(base, delivery.author, self.batch, self.job)
         self.memory.wanted = delivery.lists.without_commits(first)
 
     def remember_first(self) -> None:
-        """Write what is to be remembered, if something goes to the base,
-        or if there is no commit at all.
-        """
+        """Write the memory branch if there is a commit for the base, or no commit at all."""
         delivery = self.delivery
         heads = [
             prepared
@@ -342,7 +339,7 @@ class Lander:
             self._remember()
 
     def remember_rest(self) -> None:
-        """Write what no head branch has taken along, and drop what has landed on the base."""
+        """Write the rest of the memory, and remove builds that have landed on the base."""
         failed_any = any(decision.verdict == "error" for decision in self.done.decisions)
         if not (self.outpaced or failed_any):
             self.memory.wanted = with_lists_of(self.delivery.memory, self.memory.wanted)
@@ -354,7 +351,7 @@ class Lander:
 
     @property
     def again(self) -> set[Identity]:
-        """The asks for which somebody else was faster."""
+        """The asks that must be decided again, because somebody else was faster."""
         delivery = self.delivery
         found = set(delivery.needs_memory if self.forgotten else ())
         decisions = chain(
@@ -369,9 +366,9 @@ class Lander:
 
     @property
     def settled(self) -> list[Decision]:
-        """The decisions that needed no commit.
+        """The decisions that didn't need a commit.
 
-        If the memory branch could not be written, those that are only there are errors.
+        If the memory branch could not be written, those stored only there are errors.
         """
         error = self.broken
         return [
@@ -392,14 +389,14 @@ class Lander:
     def commit(self, prepared: PreparedCommit) -> None:
         """Land one commit with its list and its request, or predict it for `plan`.
 
-        A failure is an outcome.
+        Failures are part of the outcome.
         """
         if prepared.warning:
             self.world.log("warning", prepared.warning)
         name = prepared.changeset.head
         head = self.delivery.heads.get(name)
         try:
-            outcome = self._land(prepared, head)
+            outcome = self._land_commit(prepared, head)
         except Outpaced:
             self.outpaced.add(name)
             return
@@ -409,13 +406,13 @@ class Lander:
             self.failed.add(name)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
-    def _land(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
+    def _land_commit(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
         repository = self.batch.repository
         job = self.job
         change = prepared.changeset
         if head is None:
-            landing = (repository.predict if job.dry else repository.land)(change)
-            return self._told(prepared, landing, None)
+            landed_commit = (repository.predict if job.dry else repository.land)(change)
+            return self._told(prepared, landed_commit, None)
         self._log_kept(head)
         listed = self.delivery.lists.of(change.head)
         if stands := as_it_stands(prepared, head, listed, job, self.world):
@@ -423,13 +420,13 @@ class Lander:
                 self.memory.put(listed)
             return stands
         predicted = repository.predict(change)
-        landing = predicted
+        landed_commit = predicted
         if not job.dry:
             if self.broken:
                 raise self.broken
             bound = self.delivery.lists.bound_to(change.head)
-            landing = self.memory.land(change, listed, predicted, head, bound)
-        outcome = self._told(prepared, landing, head)
+            landed_commit = self.memory.land_with_list(change, listed, predicted, head, bound)
+        outcome = self._told(prepared, landed_commit, head)
         if head.request:
             outcome = propose(prepared, head.request, outcome, listed, job, self.world)
         return outcome
@@ -439,21 +436,21 @@ class Lander:
             return
         said = printable(head.branch.message.partition("\n")[0])
         by = printable(head.branch.by) or "somebody"
-        self.world.log("info", f"{head.branch.branch} keeps {head.tip[:12]} by {by}: {said}")
+        self.world.log("info", f"{head.branch.branch} keeps commit {head.tip[:12]} by {by}: {said}")
 
     def _told(
         self,
         prepared: PreparedCommit,
-        landing: LandedCommit,
+        landed_commit: LandedCommit,
         head: HeadBranch | None,
     ) -> Outcome:
         under = head.files if head and not head.ours else self.delivery.base.files
         diff = unified_diff(under, prepared.changeset.files) if self.job.dry else None
-        return _outcome_of(prepared, landing, self.attempt, diff)
+        return _outcome_of(prepared, landed_commit, self.attempt, diff)
 
     def close(self) -> None:
-        """Close the requests of head branches on which nothing waits any more,
-        and delete the branches.
+        """Close the requests of head branches where nothing is waiting any more, and delete the
+        branches.
         """
         if self.job.dry or self.broken:
             return
@@ -465,48 +462,50 @@ class Lander:
                 continue
             if head.instead:
                 page = self._pages().get(head.instead) or "No request"
-                because = f"{reason}. {page} proposes what waits"
+                because = f"{reason}. {page} proposes the waiting builds"
             try:
                 if withdraw(because, head.request, self.world):
-                    stays = not self._dropped(head)
+                    undeleted = not self._dropped(head)
                     listed = WaitingList(name, declined=head.listed.declined)
-                    # A branch that stays is known as ours, and the next build takes it.
-                    self.memory.put(replace(listed, commit=head.listed.commit) if stays else listed)
+                    # Remember a remaining branch as ours: the next build uses it.
+                    self.memory.put(
+                        replace(listed, commit=head.listed.commit) if undeleted else listed
+                    )
                     closed = True
-            except Outpaced:  # another run proposes something there meanwhile
+            except Outpaced:  # another run now proposes something there
                 self.outpaced.add(name)
             except TaskError as error:
                 self.world.log("warning", f"{name} was not deleted: {error.message}")
         if closed and not self.outpaced:
-            with suppress(Outpaced):  # the next run does it
+            with suppress(Outpaced):  # the next run will do it
                 self._remember()
 
     def _dropped(self, head: HeadBranch) -> bool:
         """Delete a head branch, and tell whether it is gone.
 
-        GitLab and Gitea let nobody delete a protected one by git.
+        GitLab and Gitea don't allow deleting a protected branch with git.
         """
         if head.branch is None:
             return True
         try:
             self.batch.repository.drop(head.branch.branch, head.tip)
         except RepositoryError as error:
-            self.world.log("warning", f"{head.branch.branch} stays, as {error.message}")
+            self.world.log("warning", f"{head.branch.branch} was not deleted: {error.message}")
             return False
         return True
 
     def _pages(self) -> dict[str, str]:
-        """Return the pages of the requests, by head branch."""
+        """Return the requests' URLs, by head branch."""
         pages = {
             commit.head: commit.pull_request for commit in self.done.commits if commit.pull_request
         }
         for name, head in self.delivery.heads.items():
-            if head.found:
-                pages.setdefault(name, head.found.url)
+            if head.newest_request:
+                pages.setdefault(name, head.newest_request.url)
         return pages
 
     def outcome(self) -> Outcome:
-        """Return what has landed, and what became of what waited."""
+        """Return the result of landing, and what became of the waiting builds."""
         done = self.done
         pages = self._pages()
         remembered = self.memory.commit
@@ -522,7 +521,7 @@ class Lander:
 
     @property
     def _left(self) -> set[str]:
-        """The head branches where another run was faster, and that no ask decides again."""
+        """The head branches where another run was faster, and that will not be decided again."""
         asked = {ask.key for ask in self.batch.asks}
         prepared = self.delivery.commits
         retried = {
@@ -534,55 +533,54 @@ class Lander:
 
 
 def _overtaken_head(name: str) -> Problem:
-    message = f"what waits on {name} was not decided again: another run was faster there"
-    hint = "the next run that writes there does it; do not merge the branch before"
+    message = f"the builds waiting on {name} were not decided again: another run was faster"
+    hint = "the next run that writes there will do it; do not merge the branch before that"
     return Problem(Trouble.warning("target", message, hint))
 
 
 def _outcome_of(
     prepared: PreparedCommit,
-    landing: LandedCommit,
+    landed_commit: LandedCommit,
     attempt: int,
     diff: str | None,
 ) -> Outcome:
-    """Return the outcome of a commit. If the head branch had exactly this, there is no new one."""
+    """Return a commit's outcome. If the head branch already had it, there is no new commit."""
     change = prepared.changeset
-    landed = landed_applications(prepared.decisions, change.repo, landing.commit)
-    if not landing.pushed:
-        same = Verdict("unchanged", "same", f"the branch {change.head} already has exactly this")
+    landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
+    if not landed_commit.pushed:
+        same = Verdict("unchanged", "same", f"the branch {change.head} already has this commit")
         return Outcome(
             prepared.with_updates_as(same),
             (),
             landed,
         )
-    commit = prepared.reported(landing.commit)
+    commit = prepared.reported(landed_commit.commit)
     files = tuple(sorted(prepared.changeset.files))
     commit = replace(
         commit,
-        tree=landing.tree,
+        tree=landed_commit.tree,
         files=files,
         attempts=attempt,
         diff=diff,
-        through=landing.through,
+        through=landed_commit.through,
     )
     return Outcome(prepared.decisions, (commit,), landed)
 
 
 def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
-    """Return the outcome of decisions that need no commit.
+    """Return the outcome of decisions that don't need a commit.
 
-    What the base already has counts as landed.
-
-    So with `--wait`, the run waits for its rollout as well.
+    Versions that the base already has count as landed, so with `--wait`, the run also waits for
+    their rollouts.
     """
-    there = [
+    on_base = [
         decision
         for decision in settled
         if decision.verdict == "unchanged" and decision.head == decision.branch
     ]
     cautions = tuple(
         caution
-        for decision in there
+        for decision in on_base
         if decision.kind
         for caution in file_cautions(
             snapshot.files,
@@ -592,25 +590,25 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
             job.terms,
         )
     )
-    earlier = () if job.dry else _of_earlier_run(there, snapshot)
+    earlier = () if job.dry else _of_earlier_run(on_base, snapshot)
     return Outcome(
         tuple(settled),
         (),
-        landed_applications(there, snapshot.repo, snapshot.tip),
+        landed_applications(on_base, snapshot.repo, snapshot.tip),
         cautions,
         earlier,
     )
 
 
-def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
-    """Return the branch's newest commit if its trailers say
-    that an earlier run has written one of these builds.
+def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
+    """Return the branch's newest commit if, by its trailers, an earlier run wrote one of these
+    builds in it.
     """
     lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
-    # the target of another Application may take the digest, too
+    # another Application's target may also have the digest
     lines += [line.partition("@")[0] for line in lines]
     apps = set()
-    for decision in there:
+    for decision in on_base:
         tag = decision.candidate.tag
         digest = decision.candidate.digest
         image = replace(decision.subscription.entry.image, tag=tag, digest="" if tag else digest)

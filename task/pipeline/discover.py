@@ -1,8 +1,8 @@
-"""Turns manifests into the Applications in question, each with what its annotations ask for.
+"""Turns manifests into the Applications to consider, with the subscriptions in their annotations.
 
-The manifests may be in any order: Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater
-resources, which configure the Applications that they reference. Other manifests are passed over.
-ApplicationSets are already rendered here.
+The manifests may be in any order: Applications, Flux v1 HelmReleases, and AIU's ImageUpdater
+resources, which configure the Applications that they reference. Other manifests are ignored.
+ApplicationSets are rendered before this step.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from task.pipeline.overlooked import (
 from task.plain_data import mapping
 from task.text import and_more
 
-# The repository, branch and path of a file in a Git work tree; None for a file outside of one.
+# Returns the repository, branch, and path of a file in a Git work tree, or None for other files.
 Locate = Callable[[str], tuple[str, str, str] | None]
-MOST_ASKED = 100  # Applications that one run asks for because they are named by lists
+MOST_ASKED = 100  # Applications that one run looks up because a list contains them
 
 
 @dataclass(frozen=True)
 class Discovered:
-    """What was found: Applications with annotations, and HelmReleases that Flux would update."""
+    """The Applications with annotations, and the HelmReleases that Flux would update."""
 
     applications: tuple[Application, ...]
     helm_releases: tuple[Subscribed, ...]
     problems: tuple[Problem, ...]
     outside: tuple[Application, ...]  # with annotations, but excluded by the narrowing options
-    generated_by: tuple[str, ...]  # for each generated Application, its ApplicationSet
+    generated_by: tuple[str, ...]  # the ApplicationSet of each generated Application
     templates: tuple[Application, ...]  # templates of ApplicationSets that could not be rendered
-    read: int  # Applications and HelmReleases, whether they have annotations or not
-    updaters: int  # ImageUpdaters
+    read: int  # Applications and HelmReleases, with or without annotations
+    updaters: int  # number of ImageUpdaters
     updater_config: Found | None  # AIU's ConfigMap
 
 
 def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
-    """Return everything of interest, with each Application once.
+    """Sort out the relevant manifests, with each Application once.
 
     A manifest that cannot be read becomes a warning.
     """
@@ -85,13 +85,13 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
 
 
 class _Sorter:
-    """Sorts manifests by their kind as they arrive, because all of them at once may be large."""
+    """Sorts manifests by kind as they arrive, because together they may be large."""
 
     def __init__(self, scope: Scope, locate: Locate) -> None:
         self._scope = scope
         self._locate = locate
         self.applications: dict[str, Application] = {}
-        self.namesakes: dict[str, str] = {}  # the places of two Applications of one name
+        self.namesakes: dict[str, str] = {}  # the origins of two Applications with the same name
         self.generated_by: list[str] = []
         self.templates: list[Application] = []
         self.releases: dict[str, Subscribed] = {}
@@ -100,7 +100,7 @@ class _Sorter:
         self.problems: list[Problem] = []
 
     def add(self, manifest: Found) -> None:
-        """Keep what a manifest says."""
+        """Store a manifest."""
         kind = manifest.item.get("kind")
         if manifest.trouble:
             self.problems.append(
@@ -135,29 +135,29 @@ class _Sorter:
             return
         if manifest.generated_by:
             self.generated_by.append(manifest.generated_by)
-        known = self.applications.get(app.key)
-        # the manifest itself says more than an ApplicationSet
-        if known is None or (known.generated_by and not app.generated_by):
+        earlier = self.applications.get(app.key)
+        # an Application's own manifest is more precise than one from an ApplicationSet
+        if earlier is None or (earlier.generated_by and not app.generated_by):
             self.applications[app.key] = app
-        elif known.annotations and not app.generated_by and known.sources != app.sources:
-            self.namesakes.setdefault(app.key, f"{known.origin} and {app.origin}")
+        elif earlier.annotations and not app.generated_by and earlier.sources != app.sources:
+            self.namesakes.setdefault(app.key, f"{earlier.origin} and {app.origin}")
 
 
 def _with_updaters(
     sorter: _Sorter,
     scope: Scope,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications as ImageUpdaters configure them, and the mistakes in the ImageUpdaters."""
+    """Apply the ImageUpdaters to the Applications, and return mistakes in the ImageUpdaters."""
     apps = tuple(sorter.applications.values())
     if not sorter.updaters:
         return apps, ()
-    updaters = [found for found in sorter.updaters if is_image_updater(found.item)]
+    updaters = [manifest for manifest in sorter.updaters if is_image_updater(manifest.item)]
     return configure(
         apps,
         [updater.item for updater in updaters],
         scope.defaults.argocd_namespace,
         [updater.origin for updater in updaters],
-        # A cluster is asked only for what the narrowing options leave.
+        # a cluster only returns Applications that match the narrowing options
         complete=scope.narrow == Narrow(),
     )
 
@@ -167,7 +167,7 @@ def subscriptions_of(
     scope: Scope,
     images: Collection[Image],
 ) -> tuple[Subscribed, ...]:
-    """Return the subscriptions for these images, with all mistakes in everybody's annotations."""
+    """Return the subscriptions for these images, and the mistakes in all annotations."""
     wanted = {image.identity for image in images} if images else None
     subscribed = []
     for app in found.applications:
@@ -175,34 +175,34 @@ def subscriptions_of(
             continue
         of_app = subscribe(app, scope.defaults, wanted)
         if wanted is not None and any(sub.method == "git" for sub in of_app.subscriptions):
-            # all its entries, because updates of its other images may wait on the head branch
+            # all entries, because updates of its other images may be waiting on the head branch
             of_app = subscribe(app, scope.defaults)
         subscribed.append(of_app)
     return (*subscribed, *found.helm_releases)
 
 
 def _told_of_namesakes(twice: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Return a warning if Applications have the same name, as those of two clusters may.
+    """Return a warning if several Applications have the same name, for example in two clusters.
 
-    The first manifest counts.
+    Only the first manifest is used.
     """
     if not twice:
         return ()
     places = and_more([f"{key} ({origins})" for key, origins in twice.items()])
     hint = (
-        "give each a name of its own; if they are for two clusters, read the manifests of one at a"
-        " time"
+        "use a unique name for each; if they are for two clusters, run once with each cluster's"
+        " manifests"
     )
-    message = f"two Applications have the same name, and only the first one counts: {places}"
+    message = f"two Applications have the same name, and only the first one is used: {places}"
     return (Problem(Trouble.warning("source", message, hint)),)
 
 
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a quick test whether an Application's metadata, or an ImageUpdater,
-    may concern these images.
+    """Return a quick check whether an Application's metadata or an ImageUpdater may concern these
+    images.
 
-    A readable entry must name one of the images. An unreadable entry needs to contain only the last
-    part of a name. Without images (`lint`, `scan`, `hold`), everything with annotations passes.
+    A readable entry must match one of the images. An unreadable entry only has to contain the last
+    part of a name. Without images (`lint`, `scan`, `hold`), everything with annotations matches.
     """
     identities = {image.identity for image in images}
     names = {image.repository.rpartition("/")[2].lower() for image in images}
@@ -215,7 +215,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
             return any(key.startswith(prefix) for key in annotations)
         listed = str(annotations.get(f"{prefix}image-list") or "")
         low = listed.lower()
-        # true for nearly all Applications, which then need no parsing
+        # skips parsing for nearly all Applications
         if not any(name in low for name in names):
             return False
         return any(
@@ -238,16 +238,14 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")
-    found = subscribe_helm_release(manifest.item, manifest.origin, *place)
-    return found if found.subscriptions or found.flaws else None
+    release = subscribe_helm_release(manifest.item, manifest.origin, *place)
+    return release if release.subscriptions or release.flaws else None
 
 
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
-    """Return the Applications in question with what their annotations ask for,
-    and the problems with them.
-    """
+    """Return the Applications to consider, with their subscriptions, and the problems with them."""
     narrow = job.scope.narrow
-    parse_selector(narrow.selector)  # an invalid one is refused before any server is asked
+    parse_selector(narrow.selector)  # reject an invalid one before querying a server
     found = discovered(world.applications(), job.scope, world.locate)
     passed_over = world.passed_over()
     seen = _seen_of(found, passed_over, job)
@@ -255,7 +253,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
     problems = found.problems
-    # then the run has nothing to do because of broken files
+    # if nothing could be read, the broken files are the reason
     if not (found.read or found.templates or passed_over):
         problems = tuple(map(_as_error, problems))
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
@@ -272,9 +270,9 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
 
 
 def looker(seen: Seen, job: Job, world: World) -> Look:
-    """Return what finds the annotations of any Application, whether the run is about it or not.
+    """Return a function that looks up the subscriptions of any Application, even outside the run.
 
-    The narrowing options say who takes the event, and not who is looked at.
+    The narrowing options limit the Applications that are updated, not those that are looked up.
     """
     subscribed = {
         item.application.key: item.subscriptions for item in seen.subscribed if item.subscriptions
@@ -295,7 +293,7 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
 
 
 def _seen_of(found: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
-    # the metadata does not have the project
+    # the metadata does not contain the project
     by_metadata = replace(job.scope.narrow, projects=())
     skipped = [(app, considered(app, by_metadata)) for app in passed_over]
     return Seen(
@@ -310,8 +308,7 @@ def _log_found(found: Discovered, seen: Seen, job: Job, world: World) -> None:
     if made := found.generated_by:
         world.log(
             "info",
-            f"ApplicationSets rendered: {len(set(made))}; Applications that they generate:"
-            f" {len(made)}",
+            f"rendered ApplicationSets: {len(set(made))}; generated Applications: {len(made)}",
         )
     if not (seen.everyone or job.scope.narrow.names or job.images):
         nobody = "no Application with Image Updater's annotations was found"
@@ -319,20 +316,20 @@ def _log_found(found: Discovered, seen: Seen, job: Job, world: World) -> None:
 
 
 def _as_error(problem: Problem) -> Problem:
-    """Return a problem that has an exit code as an error, unless it is only advice."""
+    """Turn a problem with an exit code into an error, unless it is only advice."""
     if problem.exit and not problem.advice:
         return replace(problem, trouble=replace(problem.trouble, severity="error"))
     return problem
 
 
 def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
-    """Return the warnings about images that nobody tracks, and about annotations not read."""
-    # The projects of skipped Applications are unknown, so they do not count if projects narrow the
-    # run.
+    """Return warnings about untracked images and annotations without effect."""
+    # The projects of skipped Applications are unknown, so leave them out if the run is limited to
+    # projects.
     whole = not (job.scope.narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
     left = untracked(counted, job.images)
-    if job.events and not job.require_match:  # a registry sends events about everything
+    if job.events and not job.require_match:  # a registry sends events for all images
         _log_untracked(len(left), job, world)
         left = ()
     return (

@@ -1,8 +1,8 @@
-"""Matches Applications with images: which asks go to Git, which are settled already,
-and which belong together.
+"""Matches Applications with images: which asks need Git, which are already settled, and which
+belong together.
 
-A wrong annotation is an error of this run only if its entry names, or may name, an image of the
-event. Otherwise it is a warning.
+A wrong annotation is an error only if its entry matches, or may match, one of the event's images.
+Otherwise, it is a warning.
 """
 
 from __future__ import annotations
@@ -32,14 +32,12 @@ from task.pipeline.overlooked import Seen, about_others
 from task.text import FEW, and_more
 from task.urls import normal_url, without_login
 
-AT_ONCE = 8  # repositories; more of them would only wait for each other
+AT_ONCE = 8  # repositories; more would only wait for each other
 
 
 @dataclass(frozen=True)
 class Matched:
-    """The asks of an event, the decisions that need none,
-    and the entries that could not be asked.
-    """
+    """An event's asks, the decisions that don't need one, and the entries without a usable ask."""
 
     asks: tuple[Ask, ...]
     decisions: tuple[Decision, ...] = ()
@@ -53,20 +51,20 @@ class Matched:
 
     @property
     def live(self) -> tuple[Ask, ...]:
-        """The asks of Applications that are patched live (`write-back-method: argocd`)."""
+        """The asks for Applications that are patched live (`write-back-method: argocd`)."""
         return tuple(ask for ask in self.asks if ask.subscription.method == "argocd")
 
 
 def match_images(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:  # noqa: ARG001 - as `scan` is called
-    """Return the asks for the built images, or for what a person named."""
+    """Return the asks for the built images, or for a person's command."""
     if job.intent:
         return job, asks_by_hand(seen.subscribed, job.intent, job.aliases)
     return job, asks_for_images(seen.subscribed, job.images)
 
 
 def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
-    """Return asks for the entries that take the event's images,
-    and errors for broken ones that might.
+    """Return asks for the entries that match the event's images, and errors for broken entries that
+    may match.
     """
     built: dict[str, list[Image]] = {}
     for image in images:
@@ -111,7 +109,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
-    """Return asks for all entries, without a tag yet, and an error for each broken entry."""
+    """Return asks without tags for all entries, and an error for each broken entry."""
     asks = []
     unusable = []
     problems = []
@@ -150,20 +148,20 @@ def asks_by_hand(
     intent: Intent,
     images: Sequence[str],
 ) -> Matched:
-    """Return the asks for a person's intent: all images of the Applications,
-    or those with these aliases or names.
+    """Return the asks for a person's command: all images of the Applications, or those with these
+    aliases or names.
 
-    If a version has failed, only the entries of that image are meant. An unreadable entry is an
-    error, because otherwise nobody would know that it was left as it is.
+    For a failed version, only that image's entries are used. An unreadable entry is an error,
+    because otherwise nobody would notice that it was skipped.
     """
     asks = []
     problems = []
-    known: set[str] = set()
+    all_names: set[str] = set()
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
-            known |= names
+            all_names |= names
             if images and not names & set(images):
                 continue
             if intent.failed and intent.failed.identity != sub.entry.image.identity:
@@ -177,21 +175,21 @@ def asks_by_hand(
                 )
             )
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
-    hint = "name an alias of the annotation image-list, or the image as it is written there"
+    hint = "use an alias from the annotation image-list, or the image name as it appears there"
     for name in images:
-        if name not in known:
-            message = f"--alias {name}: none of these Applications has it"
+        if name not in all_names:
+            message = f"--alias {name}: not found in any of these Applications"
             problems.append(Problem(Trouble("annotation", message, hint)))
     if intent.failed and not asks and subscribed:
         message = f"--failed: none of these Applications tracks {intent.failed.name}"
-        hint = "name the image as the annotation image-list has it, with the tag that was tested"
+        hint = "use the image name from the annotation image-list, with the tag that was tested"
         problems.append(Problem(Trouble("usage", message, hint, exit=Exit.USAGE)))
     return Matched(tuple(asks), problems=tuple(problems))
 
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
-    """Return the subscriptions whose updates may wait on the same head branch,
-    if a pull request is asked for.
+    """Return the subscriptions whose updates may be waiting on the same head branch, if pull
+    requests are used.
     """
     return tuple(
         subscription
@@ -205,8 +203,8 @@ def _judge_flaw(
     flaw: Flaw,
     built: dict[str, list[Image]],
 ) -> tuple[Unusable | None, Problem | None]:
-    """Return the error of an entry, or a problem: an error if the entry is unreadable,
-    else a warning.
+    """Return the error for an entry, or a problem, which is an error if the entry is unreadable and
+    otherwise a warning.
     """
     problem = _problem(app, flaw)
     if flaw.severity != "error":
@@ -220,7 +218,7 @@ def _judge_flaw(
     if images := built.get(flaw.entry.image.identity):
         verdict = Verdict.of(flaw.trouble)
         return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
-    # `overlooked` warns about misspelt keys, in one line for many Applications
+    # `overlooked` warns about misspelled keys, in one line for many Applications
     return None, None if flaw.misspelt else warning
 
 
@@ -234,11 +232,11 @@ def _problem(app: Tracker, flaw: Flaw) -> Problem:
 
 
 def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return the warnings about Applications that do not take the images: few lines,
-    however many they are.
+    """Return a few warnings about Applications that do not use the images, no matter how many there
+    are.
 
-    The first few Applications with mistakes (`wrong`) have a line for each. Everything that is only
-    a warning (`noted`), such as a deprecated name, shares one line.
+    The first few Applications with mistakes (`wrong`) get one line per mistake. All plain warnings
+    (`noted`), such as deprecated names, share one line.
     """
     apps = sorted({problem.application for problem in wrong})
     full = tuple(problem for problem in wrong if problem.application in apps[:FEW])
@@ -247,25 +245,22 @@ def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Prob
         for problem in wrong
         if problem.application not in apps[:FEW]
     ]
-    full += about_others(rest, "annotations that are wrong, so their images are not updated")
+    full += about_others(rest, "invalid annotations, so their images are not updated")
     others = [(problem.application, problem.key) for problem in noted]
-    return full + about_others(others, "annotations that work, but that lint warns about")
+    return full + about_others(others, "annotations that work but that lint warns about")
 
 
 def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
-    """Keep the first error of each entry.
-
-    If an entry has several flaws, `lint` shows the others.
-    """
-    found: dict[tuple[str, str], Unusable] = {}
+    """Keep the first error of each entry. `lint` shows the others."""
+    first: dict[tuple[str, str], Unusable] = {}
     for item in unusable:
-        found.setdefault((item.subscription.application.key, item.subscription.entry.text), item)
-    return tuple(found.values())
+        first.setdefault((item.subscription.application.key, item.subscription.entry.text), item)
+    return tuple(first.values())
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
-    """Drop the asks for repositories of an Application with wrong annotations;
-    return error decisions for them.
+    """Remove the asks for repositories that an Application with wrong annotations uses, and return
+    error decisions for them.
     """
     broken = {
         normal_url(source.repo): judged
@@ -273,21 +268,21 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
         if judged.verdict == "error"
         for source in judged.subscription.application.sources
     }
-    kept = []
+    remaining = []
     given_up = []
     for ask in matched.asks:
         culprit = broken.get(normal_url(ask.subscription.repo))
         if culprit is None:
-            kept.append(ask)
+            remaining.append(ask)
         else:
             given_up.append(Decision(ask.subscription, ask.offered, not_written(culprit)))
-    return replace(matched, asks=tuple(kept)), tuple(given_up)
+    return replace(matched, asks=tuple(remaining)), tuple(given_up)
 
 
 def not_written(broken: Judged) -> Verdict:
-    """Return the error of a decision that `--atomic` stops because of this one."""
+    """Return the error for a decision that `--atomic` stops because of this one."""
     name = broken.subscription.application.key
-    because = f"not written: {name} failed and --atomic is given"
+    because = f"not written, because {name} failed and --atomic is set"
     hint = f"fix {name}, or leave out --atomic"
     return Verdict("error", broken.rule, because, hint, broken.exit)
 
@@ -299,8 +294,8 @@ def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask
     """
     default = ""
     if any(not ask.subscription.base for ask in asks):
-        # For a pull request, the head branch is read later, and its tip comes together with the
-        # base's.
+        # For a pull request, the head branch is read later, and its tip is fetched together with
+        # the base's tip.
         default = repository.default_branch(
             tip=not any(ask.subscription.pull_request for ask in asks)
         )
@@ -311,7 +306,7 @@ def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask
 
 
 def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
-    """Group the asks that need Git by repository, even if its URL is spelled in several ways."""
+    """Group the asks that need Git by repository, even if its URL has several spellings."""
     only = {normal_url(without_login(url)) for url in job.only}
     groups: dict[str, list[Ask]] = {}
     for ask in matched.in_git:
@@ -322,10 +317,9 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
 
 
 def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
-    """Return a warning if `--only-repository` leaves out all Applications in question,
-    with where they are written.
+    """Return a warning if `--only-repository` excludes all Applications, with their repositories.
 
-    If only some are left out, that is not a mistake: the pipeline runs once for each repository.
+    Excluding only some is not a mistake, because the pipeline runs once for each repository.
     """
     if not job.only or not matched.asks or by_repository(matched, job):
         return ()
@@ -338,16 +332,16 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
     what = "of this run"
     if job.images:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
-    message = f"--only-repository leaves out all Applications {what}: {named}"
-    hint = "name a repository as the Application does, or leave out --only-repository"
+    message = f"--only-repository excludes all Applications {what}: {named}"
+    hint = "use a repository URL from an Application, or omit --only-repository"
     return (Problem(Trouble.warning(ELSEWHERE, message, hint)),)
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
-    """Split each group by login, so that no Application writes with another one's credentials."""
+    """Split each group by login, so that Applications never write with another's credentials."""
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
-        # A login may depend on the owner only. If the owners are the same, so is the login.
+        # A login depends only on the owner. If the owners are the same, so is the login.
         owners = set()
         for sub in (ask.subscription for ask in asks):
             namespace = sub.application.namespace if sub.credentials.startswith("secret:") else ""

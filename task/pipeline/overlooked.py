@@ -1,8 +1,9 @@
-"""Pure code that finds mistakes which would go unnoticed: unread annotations, untracked images,
-unknown names.
+"""Pure code that finds mistakes that would go unnoticed: annotations without effect, untracked
+images, and unknown names.
 
-A run that did nothing by mistake must not look green. A warning names the Applications of the
-event; all others share one line, so that one team's typo does not fill the log of every pipeline.
+A run that does nothing by mistake must not look successful. Each of the event's Applications gets
+its own warning. All others share one line, so that one team's typo does not fill every pipeline's
+log.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from task.image import parse_image_list
 from task.model import Application, Entry, Flaw, Image, Problem, Subscribed, Tracker
 from task.text import FEW, and_more, differ
 
-LETTERS = 2  # how many letters of a misspelt name may differ
+LETTERS = 2  # how many letters may differ in a misspelled name
 
 
 @dataclass(frozen=True)
 class Seen:
     """The Applications that were read."""
 
-    subscribed: Sequence[Subscribed]  # those with entries, and releases
-    found: Sequence[Application]  # all with annotations that were read
-    skipped: Sequence[Application]  # only their metadata was read: they do not concern the images
+    subscribed: Sequence[Subscribed]  # Applications with entries, and HelmReleases
+    found: Sequence[Application]  # all Applications with annotations that were read
+    skipped: Sequence[Application]  # only the metadata was read, because they don't use the images
     outside: Sequence[Application] = ()  # excluded by the narrowing options
 
     @property
     def considered(self) -> int:
-        """How many Applications track images."""
+        """The number of Applications that track images."""
         return len(self.subscribed) + sum(
             1 for app in self.skipped if app.annotations.get("image-list")
         )
@@ -47,7 +48,7 @@ class Seen:
         return (*self.found, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
-        """Return all images that an Application tracks, by identity."""
+        """Return all tracked images, by identity."""
         texts = dict.fromkeys(
             app.annotations.get("image-list", "") for app in (*self.found, *self.skipped)
         )
@@ -62,11 +63,10 @@ class Seen:
 
 
 def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
-    """Return a warning for each unread annotation,
-    and one warning for all those of other Applications.
+    """Return a warning for each annotation without effect, or a single one for other Applications.
 
-    An Application is named if it takes one of the images (or no images are given), or has no
-    `image-list`.
+    An Application gets its own warnings if it uses one of the images, if there are no images, or if
+    it does not have an `image-list`.
     """
     wanted = {image.identity for image in images} if images else None
     takes = set()
@@ -76,7 +76,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         flaws = _flaws_of(subscribed, wanted)
         if flaws or _takes(subscribed, wanted):
             takes.add(app_key)
-        # already an error of this run
+        # already reported as an error
         told |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelt}
     singly = []
     others = []
@@ -90,7 +90,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
 
 
 def _flaws_of(subscribed: Subscribed, wanted: Collection[str] | None) -> list[Flaw]:
-    """Return the flaws of entries for these images, or of all entries."""
+    """Return the flaws in entries for these images, or in all entries."""
     return [
         flaw
         for flaw in subscribed.flaws
@@ -99,7 +99,7 @@ def _flaws_of(subscribed: Subscribed, wanted: Collection[str] | None) -> list[Fl
 
 
 def _takes(subscribed: Subscribed, wanted: Collection[str] | None) -> bool:
-    """Tell whether an Application takes one of these images, or any image."""
+    """Tell whether an Application uses one of these images, or any image."""
     return any(
         wanted is None or sub.entry.image.identity in wanted for sub in subscribed.subscriptions
     )
@@ -112,10 +112,10 @@ def _doubt(app: Application, key: str, why: Doubt) -> Problem:
 
 
 def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, ...]:
-    """Return one warning about annotations (Application, key) that do not concern the images,
-    or none.
+    """Return at most one warning about annotations (Application, key) that do not concern the
+    images.
 
-    It names the first key of each of the first few Applications, and counts the others. `what`
+    It lists the first key for each of the first few Applications, and counts the others. `what`
     completes the sentence "3 other Applications have …".
     """
     first: dict[str, str] = {}
@@ -127,12 +127,12 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
     many = (
         f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     )
-    hint = "image-update lint shows each of them, and what to write"
+    hint = "image-update lint shows each of them, and how to fix it"
     return (Problem(Trouble.warning("annotation", f"{many} {what}: {named}", hint)),)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
-    """Return the images that no entry names, not even a broken one."""
+    """Return the images that do not match any entry, not even a broken one."""
     taken = {
         sub.entry.image.identity
         for subscribed in seen.subscribed
@@ -140,14 +140,14 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     }
     flaws = [flaw for subscribed in seen.subscribed for flaw in subscribed.flaws]
     taken |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
-    # such an entry may name any of the images
+    # such an entry may match any of the images
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
     left = {image.identity: image for image in images if image.identity not in taken}
     return tuple(image for image in left.values() if not _is_in(unreadable, image))
 
 
 def _is_in(texts: Iterable[str], image: Image) -> bool:
-    """Tell whether one of these texts has the last part of the image's name."""
+    """Tell whether one of these texts contains the last part of the image's name."""
     name = image.repository.rpartition("/")[2]
     return any(name in text for text in texts)
 
@@ -159,19 +159,19 @@ def untracked_problems(
     whole: bool,
     required: bool,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each of these untracked images, with the nearest tracked one;
-    an error if it is `required`.
+    """Return a warning for each of these untracked images, with similar tracked ones. If a match is
+    `required`, it is an error.
 
-    `whole`: all considered Applications have been read, so tracked images can be counted.
+    `whole`: all considered Applications were read, so tracked images can be counted.
     """
     if not images:
         return ()
     tracked = seen.tracked()
-    found = []
+    problems = []
     for image in images:
         near = [tracked[key].name for key in _nearest(image.identity, tracked)]
         if near:
-            way = f"the nearest that is tracked: {', '.join(near)}; is it one of these?"
+            way = f"did you mean one of these: {', '.join(near)}?"
             way = f"did you mean {near[0]}?" if len(near) == 1 else way
         elif tracked and whole:
             count = (
@@ -179,30 +179,30 @@ def untracked_problems(
                 if len(tracked) > 1
                 else "one other image is tracked"
             )
-            way = f"{count}; name the image as image-list names it"
+            way = f"{count}; use the image name from image-list"
         elif tracked or not whole:
-            way = "name the image as image-list names it"
+            way = "use the image name from image-list"
         else:
             way = (
                 "no Application with an image-list was found: check --applications and the filters"
             )
-        found.append(
+        problems.append(
             untracked_problem(f"no Application tracks {image.name}", way, required=required)
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
-    """Return a warning, or with `--require-match` the error with its exit code."""
+    """Return a warning, or an error with `--require-match`."""
     if required:
         return Problem(Trouble("untracked", message, hint, exit=Exit.NOTHING_UPDATED))
     return Problem(Trouble.warning("untracked", message, hint))
 
 
 def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
-    """Raise `UsageError` if a name without a namespace matches Applications of several namespaces.
+    """Raise `UsageError` if a name without a namespace matches Applications in several namespaces.
 
-    `rollback web` must not go back in every team's namespace that has a `web`.
+    `rollback web` must not roll back every team's `web`.
     """
     for name in names:
         if is_glob(name) or "/" in name:
@@ -211,10 +211,10 @@ def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
 
 
 def refuse_several(name: str, fitting: Sequence[str]) -> None:
-    """Raise `UsageError` if a name without a namespace matches more than one `namespace/name`."""
+    """Raise `UsageError` if a name without a namespace has more than one match."""
     if len(fitting) > 1:
-        message = f"{name!r} matches Applications of several namespaces: {and_more(fitting)}"
-        hint = f"write {fitting[0]}, or '*/{name}' for all of them"
+        message = f"{name!r} matches Applications in several namespaces: {and_more(fitting)}"
+        hint = f"use {fitting[0]}, or '*/{name}' for all of them"
         raise UsageError(message, hint=hint)
 
 
@@ -226,38 +226,35 @@ def unknown_names(
     strict: bool = False,
     narrowing: str = "--namespace, --project or --selector",
 ) -> tuple[Problem, ...]:
-    """Return an error for each unknown name,
-    and a warning for a glob without a match (an error too if `strict`).
+    """Return an error for each unknown name, and a warning for each glob without a match (an error
+    if `strict`).
 
-    `outside` are the Applications that the options in `narrowing` exclude.
+    `outside` are the Applications excluded by the options in `narrowing`.
     """
-    found = []
+    problems = []
     for name in names:
         if any(considered(app, Narrow((name,))) for app in here):
             continue
         wild = is_glob(name)
         called = [app.key if "/" in name else app.name for app in (*here, *outside)]
         message = (
-            f"no Application's name matches {name!r}"
+            f"no Application matches {name!r}"
             if wild
-            else f"no Application is called {name!r}"
+            else f"there is no Application named {name!r}"
         )
-        hint = (
-            "name an Application that --applications contains and that has Image Updater's"
-            " annotations"
-        )
+        hint = "use an Application that is in --applications and has Image Updater's annotations"
         if any(considered(app, Narrow((name,))) for app in outside):
-            hint = f"widen {narrowing}: it leaves out an Application of that name"
+            hint = f"check {narrowing}: an Application with that name is excluded"
         elif near := [] if wild else _nearest(name, called):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
         made = Trouble.warning if wild and not strict else Trouble
-        found.append(Problem(made("source", message, hint)))
-    return tuple(found)
+        problems.append(Problem(made("source", message, hint)))
+    return tuple(problems)
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the first few names that differ by two letters at most,
-    or else that have the same last part.
+    """Return the first few names that differ by at most two letters, or else have the same last
+    part.
     """
     letters = {text: differ(name, text, LETTERS + 1) for text in known}
     off = sorted(

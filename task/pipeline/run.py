@@ -1,8 +1,8 @@
 """Runs a job: discover the Applications → match the images → decide and deliver → follow → report.
 
-The pipeline reaches the outside only through `World`. All decisions are made by pure code, on
-values. `scan` and `promote` hand in how they match. What follows when something has landed is
-handed in as well.
+The pipeline accesses the outside only through `World`. All decisions are made by pure code, on
+values. `scan` and `promote` pass their own function for matching. The steps after landing are also
+passed as a function.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from task.threads import in_threads
 
 @dataclass(frozen=True)
 class Delivered:
-    """What has landed, and what the run knew before."""
+    """The result of landing, and everything that the run knew before."""
 
     job: Job
     seen: Seen
     matched: Matched
     outcome: Outcome
-    began: float  # by the world's clock
+    began: float  # on the world's clock
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What followed: more commits, decisions that were taken back, and problems."""
+    """The result of the steps after landing: more commits, undone decisions, and problems."""
 
     outcome: Outcome = Outcome()
     problems: tuple[Problem, ...] = ()
@@ -61,12 +61,12 @@ After = Callable[[Delivered, World], Ended]
 
 
 def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After) -> Report:
-    """Do the whole job, and return its report.
+    """Run the whole job, and return its report.
 
-    `plan` is the same with predictions instead of pushes.
+    `plan` does the same, but predicts pushes instead of making them.
 
-    A shield against signals is put into `shielded`. The caller closes it once the report is
-    published: until then, no signal can lose the report.
+    A shield against signals is added to `shielded`. The caller closes it once the report is
+    published, so that signals cannot lose the report.
     """
     began = world.now()
     seen, problems = discover(job, world)
@@ -77,7 +77,7 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     if job.atomic:
         matched, given_up = without_the_broken(matched)
         done = done.plus(Outcome(given_up))
-    # From now on, a signal only ends the waits early: the report still says what landed.
+    # From now on, a signal only ends waiting early. The report still shows what landed.
     shielded.enter_context(shutdown.shield())
     done = done.plus(deliver_all(matched, job, world, looker(seen, job, world)))
     landed_at = world.now()
@@ -105,7 +105,7 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
 def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -> Outcome:
     """Decide and land everything.
 
-    Several repositories are handled at the same time; live Applications come last.
+    Repositories are handled in parallel, and live Applications last.
     """
     groups = by_login(by_repository(matched, job), world)
     work = partial(
@@ -123,11 +123,11 @@ def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look = NOBODY) -> Outcome:
     """Decide and land everything for one repository, branch by branch.
 
-    A failure affects no other repository.
+    A failure does not affect other repositories.
     """
     settled = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
     refused = [decision for decision in settled if decision]
-    if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
+    if len(refused) == len(asks):  # none of these can be changed in Git, so it is not read
         return Outcome(tuple(refused))
     try:
         with closing(
@@ -150,10 +150,11 @@ def _without_the_refused(
     world: World,
     look: Look,
 ) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
-    """Plan Applications with targets on several branches first, and leave out what one refuses.
+    """Plan Applications with targets on several branches first, and leave out those that a branch
+    refuses.
 
-    Otherwise, the first branch would have its half of an update before the other one refuses.
-    Returns the decisions about those that are left out, and the asks of all others.
+    Otherwise, the first branch would get its half of an update before the other one refuses.
+    Return the decisions about the refused Applications, and the asks for all others.
     """
     spread = _on_several_branches(branches)
     planned: list[Decision] = []
@@ -200,7 +201,7 @@ def report(
         ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted
     }
     decisions = [
-        # what is written instead of a promotion, a deferred build, comes from no source
+        # a deferred build that is written instead of a promotion does not have a source
         replace(decision, source=sources.get(decision.subscription.identity, decision.source))
         if decision.verdict != "update"
         else decision
@@ -221,7 +222,7 @@ def report(
     if job.require_update and not (code or written):
         code = Exit.NOTHING_UPDATED
         message = "--require-update: nothing was updated"
-        hint = "the decisions say why; leave out --require-update if that is no failure"
+        hint = "see the decisions for the reasons; omit --require-update if this is not a failure"
         told.append(Problem(Trouble("require-update", message, hint, exit=code)))
     told += [
         *sorted(done.cautions, key=lambda caution: caution.application),
@@ -252,12 +253,12 @@ def report(
 
 
 def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
-    """Return where a commit is in the report: what is only remembered comes last."""
+    """Return a commit's position in the report. Memory branches come last."""
     return commit.repo, commit.branch, commit.remembers, commit.head
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the decisions. A commit that has not landed overrides nothing."""
+    """Return the decisions. A commit that has not landed does not override others."""
     writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [
         decision if decision.overridden_by in writers else replace(decision, overridden_by="")

@@ -10,7 +10,7 @@ from typing import Any
 from task.errors import Malformed
 from task.model import Image
 from task.templates.change import Change
-from task.templates.go_template import FailedTemplate, parse
+from task.templates.go_template.values import FailedTemplate
 
 LONGEST = 255  # bytes; AIU cuts a longer name
 HINT = "build the name from fields without such characters, or use {{.SHA256}}"
@@ -51,8 +51,15 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
     """Return the template's text, cut to 255 bytes as in AIU, but never inside a character."""
-    text = parse(template).render(_data(changes, app)) if "{{" in template else template
+    text = _rendered(template, changes, app) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
+
+
+def _rendered(template: str, changes: Sequence[Change], app: AppFields) -> str:
+    # Imported late: most branch names are no templates, and the language takes long to import.
+    from task.templates.go_template.template import parse  # noqa: PLC0415
+
+    return parse(template).render(_data(changes, app))
 
 
 def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
@@ -106,7 +113,7 @@ def check_branch_template(template: str) -> None:
         branch_name(template, (), app)
         return
     try:
-        parse(template).render(_data((SAMPLE,), app))
+        _rendered(template, (SAMPLE,), app)
     except FailedTemplate as error:
         if "can't evaluate field" in error.message:
             raise Malformed(error.message, FIELDS) from None

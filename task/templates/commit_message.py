@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from json import dumps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from task.errors import Malformed
 from task.templates.change import AppChanges, Change
-from task.templates.go_template import FailedTemplate, GoMap, parse
+from task.templates.go_template.values import FailedTemplate, GoMap
 from task.text import shortened
+
+if TYPE_CHECKING:
+    from task.templates.go_template.template import Template
 
 SUBJECT = 72  # characters; GitHub cuts off a longer subject
 DIGEST = 19  # characters of a digest that distinguish it from others
@@ -53,7 +56,14 @@ class Message:
 
 def check_template(text: str) -> None:
     """Raise Malformed if the template does not parse."""
-    parse(text)
+    _template_of(text)
+
+
+def _template_of(text: str) -> Template:
+    # Imported late: most runs have no template, and the language takes long to import.
+    from task.templates.go_template.template import parse  # noqa: PLC0415
+
+    return parse(text)
 
 
 def wants_labels(template: str | None) -> bool:
@@ -109,7 +119,7 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
     if template is None:
         return Message(default_text(apps))
     try:
-        return Message(parse(template).render(_data(apps), STEPS))
+        return Message(_template_of(template).render(_data(apps), STEPS))
     except FailedTemplate as error:
         return Message(
             default_text(apps),

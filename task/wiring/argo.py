@@ -7,36 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Scope
 from task.applications.app_of_apps import FollowedApplications
-from task.applications.application_sets import RenderedSets, clusters_of
-from task.applications.cluster import ArgoCDManifests, ClusterManifests
 from task.applications.git import Repositories, SnapshotReader, git_manifests
 from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import is_set
 from task.applications.rendering import Rendering, RenderingError
-from task.argocd.api import ArgoCDApi
-from task.argocd.application_store import (
-    ApplicationApi,
-    ApplicationStore,
-    ClusterApplications,
-    PreferredStore,
-)
-from task.argocd.cluster_secrets import ClusterSecrets
-from task.argocd.connection import Connection, parse_headers
 from task.argocd.owners import parent_of, parent_takes_back, set_of, set_takes_back
-from task.argocd.repo_secrets import RepoCredentials, credentials_of
-from task.argocd.rollouts import LIMITS
 from task.command_kinds import kind_of
 from task.errors import Malformed, SourceDownError, SourceError, TaskError, Trouble, UsageError
 from task.git.credentials import Credentials
 from task.http import Limits
-from task.kubernetes.access import cluster_access
-from task.kubernetes.client import Kubernetes
-from task.kubernetes.kubeconfig import in_cluster
+from task.kubernetes.pod import in_cluster
 from task.landing.ports import LiveApplications
 from task.model import Application, Found, Image, Subscription, Tracker
 from task.output.log import Log
@@ -46,6 +31,22 @@ from task.settings import ARGO_TOKENS, Settings, SourceOptions
 from task.threads import once
 from task.urls import path_part
 
+if TYPE_CHECKING:
+    from task.applications.application_sets import RenderedSets
+    from task.applications.cluster import ArgoCDManifests, ClusterManifests
+    from task.argocd.api import ArgoCDApi
+    from task.argocd.application_store import ApplicationApi
+    from task.argocd.cluster_secrets import ClusterSecrets
+    from task.argocd.repo_secrets import RepoCredentials
+    from task.kubernetes.client import Kubernetes
+
+# short, because rollouts are polled anyway
+PATIENT = Limits(
+    connect=5.0,
+    silence=15.0,
+    total=30.0,
+    tries=1,
+)
 # short, because runs do not fail without a link
 LINKS = Limits(
     connect=5.0,
@@ -76,9 +77,7 @@ class Argo:
         self.log = log
         self._opened = opened
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
-        self.secrets = once(
-            lambda: ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)
-        )
+        self.secrets = once(self._cluster_secrets)
         self._slow = False  # whether an AppProject could not be read in time
         self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next(
@@ -89,18 +88,30 @@ class Argo:
         linked = settings.deployments and names_server(self._given, environ)
         self.asked = bool(settings.rollout.wait or linked or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
-        self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(LIMITS))
+        self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(PATIENT))
         # for optional details; two tries, because a project may also require signed commits
-        self.quick: Callable[[], ApplicationApi] = once(lambda: self._api(replace(LIMITS, tries=2)))
+        self.quick: Callable[[], ApplicationApi] = once(
+            lambda: self._api(replace(PATIENT, tries=2))
+        )
         self.live: Callable[[], LiveApplications] = once(self._stores)
         self._web: Callable[[], str] = once(self._user_interface)
 
     def _kubernetes(self, limits: Limits = Limits()) -> Kubernetes:
+        from task.kubernetes.access import cluster_access
+        from task.kubernetes.client import Kubernetes
+
         access = cluster_access(self.environ, self._given.kubeconfig, self._given.kube_context)
         return self._opened.enter_context(closing(Kubernetes(access, limits, self.log)))
 
+    def _cluster_secrets(self) -> ClusterSecrets:
+        from task.argocd.cluster_secrets import ClusterSecrets
+
+        return ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)
+
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Found]:
         """Return the Applications that may track the images."""
+        from task.applications.cluster import ArgoCDManifests, ClusterManifests
+
         wanted = concerns(images, scope.prefix)
         found: ClusterManifests | ArgoCDManifests
         if source == "cluster":
@@ -139,6 +150,9 @@ class Argo:
 
     def server(self, limits: Limits = Limits()) -> ArgoCDApi:
         """Return the Argo CD API."""
+        from task.argocd.api import ArgoCDApi
+        from task.argocd.connection import Connection, parse_headers
+
         given = self._given
         try:
             headers = parse_headers(given.argocd_header)
@@ -193,11 +207,11 @@ class Argo:
 
     def _api(self, limits: Limits) -> ApplicationApi:
         """Return the API that reads, patches, and refreshes single Applications."""
-        return (
-            ClusterApplications(self.kubernetes(), self._given.argocd_namespace)
-            if self.where == "cluster"
-            else self.server(limits)
-        )
+        if self.where != "cluster":
+            return self.server(limits)
+        from task.argocd.application_store import ClusterApplications
+
+        return ClusterApplications(self.kubernetes(), self._given.argocd_namespace)
 
     def page(self, app: Tracker) -> str:
         """Return the Application's URL in the Argo CD UI, or "" if it is unknown."""
@@ -247,13 +261,19 @@ class Argo:
 
     def _stores(self) -> LiveApplications:
         """Return the live Applications to patch: through Kubernetes, if it can be reached."""
+        from task.argocd.application_store import (
+            ApplicationStore,
+            ClusterApplications,
+            PreferredStore,
+        )
+
         if self.where == "cluster":
             return ApplicationStore(ClusterApplications(self.kubernetes()), atomic=True)
         argocd = ApplicationStore(self.server(), atomic=False)
         if not self.cluster_at_hand():
             return argocd
         quick = once(
-            lambda: ApplicationStore(ClusterApplications(self._kubernetes(LIMITS)), atomic=True)
+            lambda: ApplicationStore(ClusterApplications(self._kubernetes(PATIENT)), atomic=True)
         )
         return PreferredStore(argocd, quick, self.log)
 
@@ -266,6 +286,8 @@ class Argo:
         found = self._credentials(sub)
         if found is None:
             return None
+        from task.argocd.repo_secrets import credentials_of
+
         return found.secret, credentials_of(found, reached)
 
     def login(self, sub: Subscription) -> str:
@@ -325,6 +347,8 @@ def applications(
 
     @once
     def sets() -> RenderedSets:
+        from task.applications.application_sets import RenderedSets, clusters_of
+
         return RenderedSets(
             repositories,
             clusters=clusters_of(settings.sources.clusters) if settings.sources.clusters else None,

@@ -20,7 +20,7 @@ from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin, hosts_of, normal, password_of
 from task.registry.endpoint import read_registries_conf
 from task.registry.logins import Logins
-from task.registry.proofs import Asked, Check
+from task.registry.proofs import Asked, Check, Prover
 from task.repository_config.config import PATH
 from task.settings import Settings, VerifyOptions
 from task.threads import once
@@ -64,6 +64,20 @@ def registry_of(
         ),
     )
     return opened.enter_context(closing(registry))
+
+
+def prover_of(
+    given: VerifyOptions,
+    registry: Callable[[], Registry],
+    secrets: Callable[[], ClusterSecrets | None],
+    log: Log,
+) -> Prover:
+    """Return the prover of images. Raises `UsageError` immediately for options that cannot work.
+
+    `secrets` returns the cluster's secrets, or None if they cannot be read.
+    """
+    wanted = WantedProofs(given, secrets, lambda line: log("debug", line))
+    return Prover(registry, wanted, given.verify_timeout, lambda line: log("info", line))
 
 
 class WantedProofs:
@@ -140,7 +154,7 @@ def _keys(name: str, text: str | None = None) -> Check:
     """
     # Imported late, because cryptography takes 40 ms of CPU time, and few runs verify signatures
     # with keys.
-    from task.registry.public_keys import PublicKeys, keys_in, keys_of_file  # noqa: PLC0415
+    from task.registry.public_keys import PublicKeys, keys_in, keys_of_file
 
     return keys_of_file(name) if text is None else PublicKeys(keys_in(text), name)
 
@@ -152,7 +166,7 @@ def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check
     """
     try:
         # Imported late, because the package is an extra, takes 230 ms, and is rarely needed.
-        from task.registry.keyless import Keyless, Sigstore  # noqa: PLC0415
+        from task.registry.keyless import Keyless, Sigstore
     except ImportError:
         hint = "install argocd-image-update[sigstore], or require signatures by a key"
         raise UsageError("keyless signatures require the package sigstore", hint=hint) from None

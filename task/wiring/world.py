@@ -1,4 +1,8 @@
-"""Settings → World: the clients of one run. Most of them are created when they are first used."""
+"""Settings → World: the clients of one run. Most of them are created when they are first used.
+
+Their modules are imported then, too. Most runs need only a few of them, and importing all of them
+takes a fifth of a run's processor time.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,16 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from task import shutdown
-from task.after.follow import Follow
 from task.annotations.subscription import Scope
 from task.applications.manifest_text import is_project
 from task.applications.work_tree import locate as find
-from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
 from task.argocd.projects import hindrance_of
-from task.argocd.rollout import synced_revisions
 from task.deciding.job import Followed, LandedApplication
-from task.errors import Malformed, TaskError, UsageError
-from task.forges.github_commits import CommittedByApi
-from task.forges.host import Comments, Deployments, Host
-from task.forges.opened import Forges
-from task.forges.places import forge_option, known_to
-from task.forges.tokens import Tokens, check_token_file
-from task.git.ancestry import Lineage
-from task.git.credentials import certificates
-from task.git.names import rewritten
+from task.errors import TaskError, UsageError
 from task.git.repository.bare import BareRepository
 from task.landing.ports import ChangeToJudge, LiveApplications, Repository, World
 from task.model import (
@@ -43,16 +36,21 @@ from task.model import (
 )
 from task.output.log import Log
 from task.proof import Proof
-from task.registry.client import Registry
-from task.registry.proofs import Prover
-from task.settings import RegistryOptions, Settings
+from task.settings import RegistryOptions, Settings, VerifyOptions
 from task.threads import once
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo, applications, sources
-from task.wiring.compared import JudgedChange
 from task.wiring.git import GitClients, signers
-from task.wiring.progress import Phases, RepositoryWithProgress
-from task.wiring.registries import WantedProofs, registry_of
+
+if TYPE_CHECKING:
+    from task.after.follow import Follow
+    from task.argocd.cluster_secrets import ClusterSecrets
+    from task.forges.host import Comments, Deployments, Host
+    from task.forges.opened import Forges
+    from task.git.ancestry import Lineage
+    from task.registry.client import Registry
+    from task.registry.proofs import Prover
+    from task.wiring.progress import Phase
 
 # The keys that GitHub signs API commits with: the current one, and the one used before 2024.
 OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
@@ -81,7 +79,7 @@ class RealWorld(World):
         self._opened = ExitStack()
         console = None if environ.get("CI") else log.console
         self._shown = console is not None
-        self._phase = Phases(console).phase if console else nullcontext
+        self._phase = self._phases(console) if console else nullcontext
         self._argo = Argo(settings, environ, log, self._opened)
         self._cluster = self._argo if self._argo.kind == "cluster" else None
         self._check_argo()
@@ -92,20 +90,23 @@ class RealWorld(World):
         self._registry = once(self._open_registry)
         if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
             self._registry()  # fail immediately if a setting is invalid
-        self._lineage = once(lambda: self._opened.enter_context(closing(Lineage(self._git.git()))))
+        self._lineage = once(self._open_lineage)
         self._lineage_lock = threading.Lock()
         if settings.host.forge or settings.host.forge_token_file:
             self._forges()  # fail immediately if a setting is invalid
         self._signer = signers(settings.commit, self._git.git, self._opened)
-        self._follow = once(
-            lambda: Follow(settings, self._argo, self.forge, self._git.descends, self._open)
-        )
+        self._follow = once(self._open_follow)
         self._hindered: set[str] = set()  # Applications for which this was logged
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
-        wait = settings.verify.verify_timeout
-        wanted = WantedProofs(settings.verify, self._key_secrets, lambda line: log("debug", line))
-        self._prover = Prover(self._registry, wanted, wait, lambda line: log("info", line))
+        self._prover = once(self._open_prover)
+        if settings.verify != VerifyOptions():
+            self._prover()  # fail immediately if a setting is invalid
+
+    def _phases(self, console: Any) -> Phase:
+        from task.wiring.progress import Phases
+
+        return Phases(console).phase
 
     def _check_argo(self) -> None:
         settings = self._settings
@@ -163,17 +164,19 @@ class RealWorld(World):
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository at a URL, with the login for a subscription that writes to it."""
         found = self._open(repo, subscription)
-        return (
-            RepositoryWithProgress(found, without_login(repo), self._phase)
-            if self._shown
-            else found
-        )
+        if not self._shown:
+            return found
+        from task.wiring.progress import RepositoryWithProgress
+
+        return RepositoryWithProgress(found, without_login(repo), self._phase)
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
         git = self._git.client(repo, subscription)
         cache = self._settings.git.git_cache_dir
         if self._settings.commit.commit_through != "github":
             return BareRepository(git, repo, self._signer(), cache)
+        from task.forges.github_commits import CommittedByApi
+
         forges = self._forges
         return CommittedByApi(
             git,
@@ -185,6 +188,8 @@ class RealWorld(World):
 
     def change(self, compared: Compared) -> ChangeToJudge:
         """Return the change that `check` judges."""
+        from task.wiring.compared import JudgedChange
+
         change = JudgedChange(
             self._settings,
             self._environ,
@@ -236,7 +241,14 @@ class RealWorld(World):
         with self._phase("querying the registries"):
             return self._registry().answer(questions)
 
+    def _open_lineage(self) -> Lineage:
+        from task.git.ancestry import Lineage
+
+        return self._opened.enter_context(closing(Lineage(self._git.git())))
+
     def _open_registry(self) -> Registry:
+        from task.wiring.registries import registry_of
+
         # A file may claim any namespace, so secrets are not read if files are among the sources.
         only_cluster = set(sources(self._settings, self._environ)) == {"cluster"}
         secrets = self._argo.secrets if only_cluster else None
@@ -249,43 +261,22 @@ class RealWorld(World):
         """Return the proof for each image, a refusal if it does not meet the requirements, or an
         error.
         """
-        return self._prover(questions)
+        return self._prover()(questions)
+
+    def _open_prover(self) -> Prover:
+        """Return the prover. Raises `UsageError` immediately for proof options that cannot work."""
+        from task.wiring.registries import prover_of
+
+        return prover_of(self._settings.verify, self._registry, self._key_secrets, self._log)
 
     def _key_secrets(self) -> ClusterSecrets | None:
         return self._argo.secrets() if self._cluster or self._argo.cluster_at_hand() else None
 
     def _open_forges(self) -> Forges:
-        """Return the run's forges.
+        """Return the run's forges. Raises `UsageError` immediately for invalid Git host options."""
+        from task.wiring.forges import forges_of
 
-        Raises `UsageError` immediately for an invalid `--forge`, or if the token file does not
-        exist. The token itself is checked when it is first needed.
-        """
-        settings = self._settings
-        environ = self._environ
-        log = self._log
-        given = settings.host
-        try:
-            forge = forge_option(given.forge) if given.forge else None
-        except Malformed as error:
-            raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
-        if given.forge_token_file:
-            check_token_file(given.forge_token_file)
-        forges = Forges(
-            (*((forge,) if forge else ()), *known_to(environ)),
-            lambda: Tokens(
-                environ,
-                self._git.logins,
-                file=given.forge_token_file,
-                user=given.forge_username,
-                forge=forge,
-                scope=settings.access.git_credentials_url,
-            ),
-            certificates(settings.access.ca_file),
-            reached=lambda repo: rewritten(repo, settings.transport.rewrite_url),
-            log=lambda line: log("debug", line),
-            warn=lambda sentence: log("warning", sentence),
-        )
-        return self._opened.enter_context(closing(forges))
+        return forges_of(self._settings, self._environ, self._log, self._opened, self._git.logins)
 
     def forge(self, repo: str) -> Host:
         """Return the pull requests of a repository."""
@@ -374,6 +365,8 @@ class RealWorld(World):
         """
         if subscription.target == "flux" or not self._argo.asked:
             return ()
+        from task.argocd.rollout import synced_revisions
+
         app = subscription.application
         ours = normal_url(subscription.repo)
         try:
@@ -395,11 +388,16 @@ class RealWorld(World):
 
     def follow(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
-        if self._settings.dry:
+        if self._settings.dry or not (self._settings.rollout.wait or self._argo.kind):
             return Followed()
         # Rollouts have a separate display.
         with nullcontext() if self._settings.rollout.wait else self._phase("refreshing Argo CD"):
             return self._follow()(landed)
+
+    def _open_follow(self) -> Follow:
+        from task.after.follow import Follow
+
+        return Follow(self._settings, self._argo, self.forge, self._git.descends, self._open)
 
     def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
         """Do the same after a rollback, within the time that `follow` left."""

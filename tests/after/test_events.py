@@ -1,4 +1,4 @@
-"""Events as Argo CD Image Updater writes them."""
+"""Kubernetes Events in the format of Argo CD Image Updater."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ API = Image("ghcr.io/acme/api", "ghcr.io", "acme/api")
 NGINX = Image("nginx", "docker.io", "library/nginx")
 
 
-def test_an_event() -> None:
+def test_an_event_has_the_fields_of_an_image_updater_event() -> None:
     assert updated_event(METADATA, [Change(API, "api", "1.0", "1.1")], 1_700_000_000.25) == {
         "apiVersion": "v1",
         "kind": "Event",
@@ -54,13 +54,15 @@ def test_an_event() -> None:
         ),
     ],
 )  # fmt: skip
-def test_images_are_counted_from_nought(changes: list[Change], expected: dict[str, str]) -> None:
+def test_image_annotations_are_numbered_from_zero(
+    changes: list[Change], expected: dict[str, str]
+) -> None:
     found: dict[str, Any] = updated_event(METADATA, changes, 0.0)["metadata"]["annotations"]
     assert len(found) == 4 * len(changes)
     assert {key: found[f"argocd-image-updater.{key}"] for key in expected} == expected
 
 
-def test_a_long_name_stays_a_name() -> None:
+def test_the_name_of_an_event_is_shortened_to_a_valid_length() -> None:
     event = updated_event(
         {"name": "a" * 240 + "-" + "b" * 12, "namespace": "n"}, [], 1_700_000_000.0
     )

@@ -1,4 +1,4 @@
-"""Which images `--wait` expects to run, and the key that a person is told to look at."""
+"""The images that `--wait` expects to be running, and the key to check if they are not."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ from task.model import Decision, TargetKind, Verdict
 DIGEST = f"sha256:{'a' * 64}"
 HELM = {"write_back_target": "", "web__helm__image_tag": "img.tag"}
 PLACES: list[tuple[str, dict[str, str], TargetKind, str, str]] = [
-    ("a Helm key", HELM, "helm-override", "web.helm.image-tag (img.tag)", "does a template of the chart read img.tag?"),
+    ("a Helm key", HELM, "helm-override", "web.helm.image-tag (img.tag)", "does a chart template read img.tag?"),
     ("the usual Helm key", {"write_back_target": "helmvalues"}, "helmvalues", "web.helm.image-tag (image.tag)",
-     "does a template of the chart read image.tag?"),
+     "does a chart template read image.tag?"),
     ("a whole reference", {"web__helm__image_spec": "image"}, "helmvalues", "web.helm.image-spec (image)",
-     "does a template of the chart read image?"),
-    ("a kustomization", {}, "kustomization", f"web.kustomize.image-name ({WEB})", f"do the manifests name {WEB}?"),
+     "does a chart template read image?"),
+    ("a kustomization", {}, "kustomization", f"web.kustomize.image-name ({WEB})", f"do the manifests use {WEB}?"),
     ("another name in it", {"web__kustomize__image_name": "web"}, "kustomize-override",
-     "web.kustomize.image-name (web)", "do the manifests name web?"),
+     "web.kustomize.image-name (web)", "do the manifests use web?"),
     ("a plug-in", {"write_back_target": "", "web__plugin__image_tag": "TAG"}, "plugin-override",
      "web.plugin.image-tag (TAG)", "does the plugin read TAG?"),
-    ("manifests", {}, "manifests", "what was written", "does the Application deploy it?"),
+    ("manifests", {}, "manifests", "the written file", "does the Application deploy it?"),
 ]  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def landed(
     [row[1:] for row in PLACES],
     ids=[row[0] for row in PLACES],
 )
-def test_the_key_to_look_at(
+def test_the_hint_names_the_key_to_look_at(
     annotations: dict[str, str], kind: TargetKind, key: str, hint: str
 ) -> None:
     (found,) = expected(
@@ -62,7 +62,7 @@ def test_the_key_to_look_at(
     )
 
 
-def test_what_kustomize_misreads_is_reported_where_it_may_be_the_reason() -> None:
+def test_a_hint_warns_that_old_kustomize_versions_misread_a_tag_with_a_digest() -> None:
     given = landed("kustomization", image=f"{WEB}:1.1.0@{DIGEST}")
     (found,) = expected([given], lambda _repo, _sub: pytest.fail("nothing is asked yet"))
     assert found.hint.endswith("Kustomize before 5 misreads tag@digest")
@@ -71,7 +71,7 @@ def test_what_kustomize_misreads_is_reported_where_it_may_be_the_reason() -> Non
 @pytest.mark.parametrize(
     ("verdict", "count"), [("update", 1), ("unchanged", 1), ("refuse", 0), ("defer", 0)]
 )
-def test_only_what_is_in_git_is_expected(verdict: str, count: int) -> None:
+def test_only_images_written_to_git_are_expected(verdict: str, count: int) -> None:
     given = landed("kustomization", verdict=verdict)
     assert len(expected([given], lambda _repo, _sub: pytest.fail("nothing is asked yet"))) == count
     nothing = landed("kustomization", image=WEB)

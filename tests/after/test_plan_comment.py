@@ -1,4 +1,4 @@
-"""The text of a plan's comment, and what happens where it cannot be written."""
+"""The text of a plan's comment, and the warning if it cannot be posted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ JOB = Job("plan", (), SCOPE, Terms(), WORDING, dry=True, requests=LINKS, comment
 
 
 class Page:
-    """The comments of a forge, which keeps what it is given."""
+    """A forge's comments, which records what is posted."""
 
     def __init__(self, forge: str = "github") -> None:
         self.forge, self.given = forge, list[tuple[str, str, str]]()
@@ -34,7 +34,7 @@ class Page:
 
 
 def world(comments: Callable[[str], Page]) -> World:
-    """Of which only comments and the log are needed."""
+    """A world with only comments and the log."""
     said: list[str] = []
     nothing: list[Any] = []
     return fake_world(
@@ -44,7 +44,7 @@ def world(comments: Callable[[str], Page]) -> World:
     )  # fmt: skip
 
 
-def test_it_is_put_where_the_job_says() -> None:
+def test_the_comment_is_posted_to_the_pull_request_of_the_job() -> None:
     page = Page()
     plan = report(decision(), command="plan")
     assert commented(plan, JOB, world(lambda _repo: page)) == plan
@@ -53,13 +53,13 @@ def test_it_is_put_where_the_job_says() -> None:
     assert body == f"{summary(as_json(plan), 60_000)}\n{MARK}\n"
 
 
-def test_the_mark_where_html_is_shown_as_text() -> None:
+def test_the_comment_marker_is_plain_markdown_on_bitbucket() -> None:
     page = Page("bitbucket")
     commented(report(decision(), command="plan"), JOB, world(lambda _repo: page))
     assert page.given[0][1] == f"[//]: # (image-update-plan: {'ab' * 32})"
 
 
-def test_a_comment_that_fails_is_a_warning() -> None:
+def test_a_comment_that_cannot_be_posted_is_a_warning() -> None:
     def fails(_repo: str) -> Page:
         raise error
 

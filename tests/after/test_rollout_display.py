@@ -1,4 +1,4 @@
-"""What is shown while rollouts are waited for, and what is reported at the end."""
+"""The progress shown while waiting for rollouts, and the report at the end."""
 
 import re
 from dataclasses import replace
@@ -47,7 +47,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("row", "expected"), LINES, ids=[row.state for row, _ in LINES])
-def test_one_line_per_change(row: RolloutState, expected: str) -> None:
+def test_each_state_change_is_printed_in_one_line(row: RolloutState, expected: str) -> None:
     assert line(row) == expected
 
 
@@ -69,7 +69,7 @@ def drawn(
     return [shown_line.rstrip() for shown_line in shown.get().splitlines()]
 
 
-def test_the_picture_has_a_bar_and_a_line_for_each() -> None:
+def test_the_display_has_a_progress_bar_and_a_line_for_each_application() -> None:
     assert drawn((OK, WAITS), 61, 600, terminal(100)) == [
         "━━━━━━━━━━           1 of 2 rolled out, 1:01 min of 10:00 min",
         "ok argocd/api synced and healthy",
@@ -77,7 +77,7 @@ def test_the_picture_has_a_bar_and_a_line_for_each() -> None:
     ]
 
 
-def test_colours_are_optional() -> None:
+def test_colors_are_optional() -> None:
     assert drawn((OK,), 1, 600, terminal(colour=True))[1].startswith("\x1b[32mok\x1b[0m")
     assert not any("\x1b" in one for one in drawn((OK, BAD), 1, 600, terminal()))
 
@@ -90,13 +90,13 @@ def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
         RolloutState("x/y", "waiting", text),
     )
     lines = drawn(rows, 10_000, 36_000, terminal(columns))
-    assert [one[:2] for one in lines[-2:]] == ["->", ".."]  # one line for each
+    assert [one[:2] for one in lines[-2:]] == ["->", ".."]  # one line per Application
     for one in lines:
         wide = sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in one)
         assert wide <= columns
 
 
-def test_where_not_all_fit_the_open_and_failed_ones_come_first() -> None:
+def test_unfinished_and_failed_rollouts_come_first_if_space_is_short() -> None:
     rows = (*(replace(OK, application=f"argocd/a{number}") for number in range(40)), WAITS, BAD)
     lines = drawn(rows, 1, 600, terminal(80, 10))
     assert len(lines) <= 9
@@ -109,7 +109,7 @@ def sight(*rows: RolloutState) -> Sight:
     return Sight(rows, rows, 1.0)
 
 
-def test_the_picture_takes_the_place_of_the_last_one_and_the_log_stands_above() -> None:
+def test_the_display_replaces_itself_and_log_lines_appear_above_it() -> None:
     console = terminal(colour=True)
     log = Log(console=console)
     with display(log, {}, 60) as show:
@@ -126,7 +126,7 @@ def test_the_picture_takes_the_place_of_the_last_one_and_the_log_stands_above() 
 
 
 @pytest.mark.parametrize("environ", [{}, {"CI": "true"}])
-def test_where_lines_are_collected_each_change_is_one(environ: dict[str, str]) -> None:
+def test_without_a_terminal_each_change_is_logged_in_one_line(environ: dict[str, str]) -> None:
     stream = StringIO()
     log = Log(stream=stream) if not environ else Log(console=Console(file=stream, width=200))
     with display(log, environ, 60) as show:
@@ -137,21 +137,23 @@ def test_where_lines_are_collected_each_change_is_one(environ: dict[str, str]) -
         "argocd/shop: needs-sync",
         "argocd/job: failed",
     ]
-    assert MANUAL.hint not in stream.getvalue()  # the error at the end has it
+    assert MANUAL.hint not in stream.getvalue()  # it is in the error at the end
 
 
 SENTENCES = [
     ((MANUAL,), "argocd/shop: auto-sync is off: someone must sync it"),
     ((SLOW,), "argocd/web: not synced and healthy after 10:00 min: the sync is running"),
-    ((OK, SLOW, MANUAL), "2 of 3 Applications are not rolled out: argocd/web, argocd/shop"),
-    ((MANUAL,) * 7, f"7 of 7 Applications are not rolled out: {', '.join(['argocd/shop'] * 5)} and 2 more"),
+    ((OK, SLOW, MANUAL), "2 of 3 Applications did not roll out: argocd/web, argocd/shop"),
+    ((MANUAL,) * 7, f"7 of 7 Applications did not roll out: {', '.join(['argocd/shop'] * 5)} and 2 more"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rows", "expected"), SENTENCES)
-def test_the_end_in_one_sentence(rows: tuple[RolloutState, ...], expected: str) -> None:
+def test_the_outcome_is_summarized_in_one_sentence(
+    rows: tuple[RolloutState, ...], expected: str
+) -> None:
     assert summary(rows) == expected
 
 
-def test_no_applications_are_done() -> None:
+def test_the_display_works_without_applications() -> None:
     assert drawn((), 0, 600, terminal())[0].startswith("━━━━━━━━━━━━━━━━━━━━ 0 of 0")

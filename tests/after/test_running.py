@@ -1,4 +1,4 @@
-"""Synced and healthy is no success yet: the image has to run."""
+"""Synced and healthy is not enough: the image has to be running."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 HEALTHY = Rollout("synced-and-healthy", "synced and healthy")
 RUNS, ANOTHER, NOTHING = "synced-and-healthy", "failed", "warning"
 
-# (what was written, what status.summary.images holds, how the rollout ends)
+# (the written image, status.summary.images, the result of the rollout)
 LIVE = [
     (f"{WEB}:1.1.0", [f"{WEB}:1.1.0"], RUNS),
     (
         f"{WEB}:1.1.0",
         ["nginx:1", f"{WEB}:1.0.0", f"{WEB}:1.1.0"],
         RUNS,
-    ),  # a pod of before is about to end
+    ),  # an old pod is still terminating
     (f"{WEB}:1.1.0", [f"{WEB}:1.0.0"], ANOTHER),
     (f"{WEB}:1.1.0", [f"{WEB}:1.1"], ANOTHER),
     (f"{WEB}:1.1.0", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
@@ -29,7 +29,7 @@ LIVE = [
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0@{OTHER}"], ANOTHER),
-    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0"], RUNS),  # the target holds no digest
+    (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}:1.1.0"], RUNS),  # the target does not have a digest
     (f"{WEB}:1.1.0@{DIGEST}", [f"{WEB}@sha256"], ANOTHER),  # as Kustomize 4.5 reads tag@digest
     (f"{WEB}@{DIGEST}", [f"{WEB}@{DIGEST}"], RUNS),
     (f"{WEB}@{DIGEST}", [f"{WEB}:1.0.0"], ANOTHER),
@@ -55,7 +55,9 @@ def item(images: object, revision: str = NEW) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("written", "live", "end"), LIVE)
-def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
+def test_a_rollout_succeeds_only_if_the_image_is_running(
+    written: str, live: object, end: str
+) -> None:
     found = expecting(
         HEALTHY, item(live), [Expected(parse_image(written), "the key", "a hint", NEW)]
     )
@@ -64,9 +66,9 @@ def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
     if end == ANOTHER:
         assert (found.sure, found.stale, found.hint) == (False, True, "a hint")
         assert "synced and healthy, but " in found.because
-        assert found.because.endswith(": look at the key")
+        assert found.because.endswith(": check the key")
     if end == NOTHING:
-        assert found.warning.endswith("look at the key")
+        assert found.warning.endswith("check the key")
 
 
 @pytest.mark.parametrize(
@@ -75,11 +77,14 @@ def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
         (f"{WEB}:1.1.0", ""),
         (f"{WEB}:1.1.0@{DIGEST}", ""),
         (f"{WEB}@{DIGEST}", ""),
-        (f"{WEB}:1.1.0@{OTHER}", f"runs as 1.1.0@{OTHER} only, not as 1.1.0@{DIGEST}: look at x"),
-        (f"{WEB}:1.0.0@{OTHER}", f"runs as 1.0.0@{OTHER} only, not as 1.1.0: look at x"),
+        (
+            f"{WEB}:1.1.0@{OTHER}",
+            f"is running only as 1.1.0@{OTHER}, not as 1.1.0@{DIGEST}: check x",
+        ),
+        (f"{WEB}:1.0.0@{OTHER}", f"is running only as 1.0.0@{OTHER}, not as 1.1.0: check x"),
     ],
 )
-def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(
+def test_a_running_image_with_a_different_digest_than_the_build_fails_the_wait(
     live: str, because: str
 ) -> None:
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, digest=DIGEST)
@@ -90,18 +95,18 @@ def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(
     )
 
 
-def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
+def test_an_image_replaced_by_kustomize_counts_as_the_original_image() -> None:
     wanted = Expected(
         parse_image(f"{WEB}:1.1.0"), "the key", revision=NEW, replaced="docker.io/library/web"
     )
     found = expecting(HEALTHY, item(["web:latest"]), [wanted])
     assert (
         found.because
-        == f"synced and healthy, but {WEB} runs as latest only, not as 1.1.0: look at the key"
+        == f"synced and healthy, but {WEB} is running only as latest, not as 1.1.0: check the key"
     )
 
 
-def test_a_rollout_that_continues_is_not_looked_at() -> None:
+def test_a_rollout_in_progress_is_not_judged() -> None:
     going = Rollout("progressing", "the sync is running")
     assert (
         expecting(
@@ -113,26 +118,28 @@ def test_a_rollout_that_continues_is_not_looked_at() -> None:
     )
 
 
-def test_many_versions_are_cut() -> None:
+def test_a_long_list_of_running_versions_is_shortened() -> None:
     live = [f"{WEB}:{number}" for number in range(9)]
     found = expecting(HEALTHY, item(live), [Expected(parse_image(f"{WEB}:10"), "x", revision=NEW)])
-    assert found.because.endswith("runs as 0, 1, 2, 3, 4 and 4 more only, not as 10: look at x")
+    assert found.because.endswith("is running only as 0, 1, 2, 3, 4 and 4 more, not as 10: check x")
 
 
 LATER = [
-    (NEW, f"{WEB}:1.2.0", "failed"),  # the very commit: nothing has to be asked
-    (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # another revision, which says another version
+    (NEW, f"{WEB}:1.2.0", "failed"),  # the same commit, so the branch is not read
+    (OLD, f"{WEB}:1.2.0", "synced-and-healthy"),  # another revision, with another version
     (OLD, f"{WEB}:1.1.0", "failed"),
-    (OLD, "", "failed"),  # nobody knows
+    (OLD, "", "failed"),  # unknown
 ]
 
 
 @pytest.mark.parametrize(("compared", "says", "state"), LATER)
-def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: str) -> None:
+def test_an_image_replaced_by_a_later_commit_is_a_warning(
+    compared: str, says: str, state: str
+) -> None:
     now = parse_image(says) if says else None
-    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, now=lambda _item: now)
+    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, current=lambda _item: now)
     found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])
     assert found.state == state
     assert found.warning == (
-        f"{WEB} was set to 1.2.0 meanwhile, instead of 1.1.0" if state != "failed" else ""
+        f"{WEB} has since been set to 1.2.0 instead of 1.1.0" if state != "failed" else ""
     )

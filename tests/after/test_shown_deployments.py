@@ -1,4 +1,4 @@
-"""Which deployments a run shows, and in which state; never a success that nobody has seen."""
+"""The deployments that a run shows, and their states. Success is never assumed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,16 +24,16 @@ from task.landing.ports import World
 from task.model import Application, Problem, Tracker, Verdict
 
 COMMIT = "c" * 40
-SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits=True)
+SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits_for_rollouts=True)
 RUN = "https://ci.example.com/runs/7"
 JOB = Job("run", (), SCOPE, Terms(), WORDING, requests=PullRequestOptions(run=RUN), deployed=SOURCE)
 
 
 class Forge:
-    """What a forge was told: (environment, state) in order, and the commit's states."""
+    """A forge that records (environment, state) in order, and the commit's states."""
 
     def __init__(self, error: TaskError | None = None, *known: str) -> None:
-        self.error, self.known = error, known  # environments that an earlier run has begun
+        self.error, self.known = error, known  # environments that an earlier run began
         self.told: list[tuple[str, str]] = []
         self.statuses: list[CommitStatus] = []
         self.last: Deployment | None = None
@@ -57,7 +57,7 @@ class Forge:
 
 
 def world(forge: Forge) -> World:
-    """Of which only the forge and Argo CD's pages are needed."""
+    """A world with only the forge and Argo CD's pages."""
     never: Callable[..., Forge] = lambda *_: forge  # noqa: E731
     return fake_world(
         applications=list, locate=lambda _origin: None, repository=never,
@@ -97,8 +97,8 @@ def play(
     waits: bool = True,
     everyone: Sequence[Tracker] = (),
 ) -> tuple[Problem, ...]:
-    """What a run does; its warnings."""
-    source = replace(SOURCE, waits=waits)
+    """Show a run's deployments, and return its warnings."""
+    source = replace(SOURCE, waits_for_rollouts=waits)
     shown = ShownDeployments(source, JOB, world(forge), everyone or [one.application for one in of])
     if waits:
         shown.begin(of)
@@ -115,12 +115,12 @@ ROWS: list[
         [("web", "in_progress"), ("web", "failure")],
         ["pending", "failure"],
     ),
-    # Argo CD could not be asked: nobody knows
+    # Argo CD could not be queried, so the end is unknown
     ([landed()], [], [("web", "in_progress")], ["pending", "pending"]),
-    # what Git said already was begun by no run, or by an earlier one
+    # an image that was already in Git: begun by an earlier run, or not at all
     ([landed(verdict="unchanged")], [ended()], [], []),
     ([landed("known", "unchanged")], [ended("known")], [("known", "success")], ["success"]),
-    # a request that was merged while the run waited, and one that was not
+    # a request that was merged while the run was waiting, and one that was not
     ([landed(head="h", request="7")], [], [], []),
     ([landed(head="h", request="7")], [ended()], [("web", "success")], ["success"]),
     ([landed(head="h", request="7")], [ended(succeeded=False)], [("web", "failure")], ["failure"]),
@@ -142,7 +142,7 @@ ROWS: list[
 
 
 @pytest.mark.parametrize(("of", "ends", "told", "statuses"), ROWS)
-def test_a_run_that_waits(
+def test_a_waiting_run_reports_each_deployment_from_start_to_end(
     of: Sequence[LandedApplication],
     ends: Sequence[RolloutEnd],
     told: list[tuple[str, str]],
@@ -154,7 +154,7 @@ def test_a_run_that_waits(
     assert [one.state for one in forge.statuses] == statuses
 
 
-def test_a_run_that_does_not_wait_sees_no_success() -> None:
+def test_a_run_that_does_not_wait_reports_no_success() -> None:
     forge = Forge()
     of = [
         landed("a"),
@@ -166,7 +166,7 @@ def test_a_run_that_does_not_wait_sees_no_success() -> None:
     assert (forge.told, forge.statuses) == ([("a", "queued")], [])
 
 
-def test_what_a_deployment_says() -> None:
+def test_a_deployment_has_its_commit_state_page_and_run() -> None:
     forge = Forge()
     play(forge, [landed()], ended(succeeded=False))
     page = "https://argocd.example.com/applications/argocd/web"
@@ -178,7 +178,7 @@ def test_what_a_deployment_says() -> None:
     )
 
 
-def test_a_name_in_two_namespaces_is_reported_with_its_namespace() -> None:
+def test_a_name_in_two_namespaces_is_shown_with_its_namespace() -> None:
     forge = Forge()
     other = landed(space="team").application
     play(
@@ -193,17 +193,19 @@ def test_a_name_in_two_namespaces_is_reported_with_its_namespace() -> None:
 @pytest.mark.parametrize(
     "error", [CredentialsError("no token", hint="give one"), RepositoryError("forbidden")]
 )
-def test_a_forge_that_refuses_is_not_asked_for_all(error: TaskError) -> None:
+def test_a_forge_that_refuses_deployments_is_contacted_only_twice(
+    error: TaskError,
+) -> None:
     forge = Forge(error)
     names = [f"app-{number}" for number in range(20)]
     problems = play(forge, [landed(name) for name in names], *map(ended, names))
     assert {(one.severity, one.message, one.exit) for one in problems} == {
         ("warning", error.message, 0)
     }
-    assert forge.calls == 2  # at the beginning, and once more after the wait
+    assert forge.calls == 2  # at the start, and again after the wait
 
 
-def test_what_is_refused_of_one_is_shown_of_the_others() -> None:
+def test_a_deployment_refused_for_one_application_is_shown_for_the_others() -> None:
     class Picky(Forge):
         def begin(self, deployment: Deployment) -> None:
             self.error = ForgeError("invalid name") if deployment.environment == "a" else None
@@ -215,15 +217,15 @@ def test_what_is_refused_of_one_is_shown_of_the_others() -> None:
     assert forge.told == [("b", "in_progress"), ("b", "success")]
 
 
-def test_only_so_many_are_shown() -> None:
+def test_the_number_of_shown_deployments_is_limited() -> None:
     forge = Forge()
     names = [f"app-{number}" for number in range(MOST + 5)]
     (problem,) = play(forge, [landed(name) for name in names], *map(ended, names))
-    assert problem.message == f"deployments are shown for {MOST} of {MOST + 5} Applications"
+    assert problem.message == f"deployments are shown for only {MOST} of {MOST + 5} Applications"
     assert len(forge.told) == 2 * MOST
 
 
-def test_the_status_of_several() -> None:
+def test_one_commit_status_summarizes_several_deployments() -> None:
     one = Deployment("b", COMMIT, "success", "")
     for states, state, said in (
         (("success", "success"), "success", "2 synced and healthy"),

@@ -1,4 +1,4 @@
-"""`--on-failure rollback`: what a run puts back once its rollout has failed, and what it leaves as others made it."""
+"""`--on-failure rollback`: what a run rolls back after a failed rollout, and what it leaves alone."""
 
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -25,10 +25,10 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 def failing(
     scene: Story, meanwhile: Callable[[], object] = lambda: None, cause: str = CAUSE
 ) -> Story:
-    """The scene, whose rollouts fail; `meanwhile` happens during the wait."""
+    """A scene with failing rollouts. `meanwhile` is called during the wait."""
 
     def follow(landed: Sequence[LandedApplication]) -> Followed:
-        scene.follow = lambda _landed: Followed()  # of this run alone
+        scene.follow = lambda _landed: Followed()  # for this run only
         meanwhile()
         problem = Problem(Trouble("rollout", cause, exit=Exit.ROLLOUT), application="argocd/a")
         return Followed((problem,), tuple(Failure((one,), cause) for one in landed))
@@ -38,7 +38,7 @@ def failing(
 
 
 def waited(scene: Story, tag: str, sequence: int | None = None) -> Report:
-    """A run with `--wait --on-failure rollback`."""
+    """Run with `--wait --on-failure rollback`."""
     terms = Terms(build=Build(sequence=sequence), now=NOW)
     return scene.run(Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING, undo=True))
 
@@ -47,7 +47,7 @@ def notes(report: Report) -> list[tuple[str, str]]:
     return [(one.severity, one.message) for one in report.problems]
 
 
-def test_a_failed_rollout_is_put_back_and_held() -> None:
+def test_a_failed_rollout_is_rolled_back_and_held() -> None:
     scene = failing(story("semver"))
     report = waited(scene, "1.1.0")
     assert report.exit == 6
@@ -71,7 +71,7 @@ def test_a_failed_rollout_is_put_back_and_held() -> None:
 
 @pytest.mark.parametrize("strategy", ["newest-build", "alphabetical", "semver"])
 @pytest.mark.parametrize("identified", [True, False])
-def test_a_replay_of_what_was_put_back_changes_nothing(strategy: str, identified: bool) -> None:
+def test_a_replay_of_a_rolled_back_build_changes_nothing(strategy: str, identified: bool) -> None:
     scene = failing(story(strategy))
     waited(scene, "1.1.0", 7 if identified else None)
     scene.release()
@@ -80,21 +80,21 @@ def test_a_replay_of_what_was_put_back_changes_nothing(strategy: str, identified
     assert scene.event("1.2.0", 8 if identified else None) == ("update", "admitted")
 
 
-def test_a_newer_build_that_landed_meanwhile_stays() -> None:
+def test_a_newer_build_that_landed_meanwhile_is_kept() -> None:
     scene = story("semver")
     failing(scene, lambda: scene.event("1.2.0"))
     report = waited(scene, "1.1.0")
     assert (report.exit, scene.value) == (6, "1.2.0")
     assert [one.rollback for one in report.commits] == [False, False]
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
-    assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # nothing is held
+    assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # there is no hold
     assert notes(report)[1] == (
         "warning",
-        f"not rolled back: {WEB}: 1.1.0 is not what Git says now: 1.2.0",
+        f"not rolled back: {WEB}: Git now has 1.2.0, not 1.1.0",
     )
 
 
-def test_the_commit_about_a_failure_that_came_too_late_names_no_rollback() -> None:
+def test_the_commit_about_a_late_failure_mentions_no_rollback() -> None:
     scene = story("semver")
     messages: list[str] = []
     land = scene.branch.land
@@ -108,14 +108,14 @@ def test_the_commit_about_a_failure_that_came_too_late_names_no_rollback() -> No
     assert messages[-1].splitlines() == [
         "remember a failed version of a",
         "",
-        "a (web): 1.1.0 is not what Git says now: 1.2.0",
+        "a (web): Git now has 1.2.0, not 1.1.0",
         "",
         "Application: argocd/a",
     ]
 
 
 def rollout(scene: Story, number: int) -> Callable[[], None]:
-    """Land a build in a run that waits, and return what lets its rollout fail."""
+    """Land a build in a waiting run, and return a function that makes its rollout fail."""
     landed, fails = threading.Event(), threading.Event()
 
     def follow(given: Sequence[LandedApplication]) -> Followed:
@@ -137,10 +137,10 @@ def rollout(scene: Story, number: int) -> Callable[[], None]:
 
 @pytest.mark.parametrize("strategy", ["newest-build", "semver"])
 @pytest.mark.parametrize("order", [*permutations((1, 2)), *permutations((1, 2, 3))])
-def test_builds_that_all_fail_end_at_the_version_before_them(
+def test_a_series_of_failing_builds_ends_at_the_version_before_them(
     order: Sequence[int], strategy: str
 ) -> None:
-    """All of them have landed before the first one fails."""
+    """All builds land before the first one fails."""
     scene = story(strategy)
     fails = {number: rollout(scene, number) for number in sorted(order)}
     for number in order:
@@ -150,8 +150,8 @@ def test_builds_that_all_fail_end_at_the_version_before_them(
 
 @pytest.mark.slow
 @given(st.sampled_from(["newest-build", "semver"]), st.lists(st.integers(0, 5), max_size=14))
-def test_git_never_goes_to_a_version_that_failed(strategy: str, steps: list[int]) -> None:
-    """0 and 1 land the next build. The others let one of those fail whose rollout is waited for."""
+def test_a_rollback_never_restores_a_failed_version(strategy: str, steps: list[int]) -> None:
+    """0 and 1 land the next build. Other numbers make one of the awaited rollouts fail."""
     scene = story(strategy)
     waiting: dict[int, Callable[[], None]] = {}
     failed: set[str] = set()
@@ -170,7 +170,7 @@ def test_git_never_goes_to_a_version_that_failed(strategy: str, steps: list[int]
         assert scene.value != f"1.{number}.0"
 
 
-def test_what_a_person_holds_stays() -> None:
+def test_a_version_held_by_a_person_is_not_rolled_back() -> None:
     scene = story("semver")
     failing(scene, lambda: scene.hold("I am looking into it"))
     report = waited(scene, "1.1.0")
@@ -178,34 +178,34 @@ def test_what_a_person_holds_stays() -> None:
     assert "I am looking into it" in notes(report)[1][1]
 
 
-def test_what_this_run_did_not_write_stays() -> None:
+def test_a_version_that_this_run_did_not_write_is_not_rolled_back() -> None:
     scene = story("semver")
     scene.event("1.1.0")
     report = waited(failing(scene), "1.1.0")
     assert [one.verdict for one in report.decisions] == ["unchanged"]
     assert scene.value == "1.1.0"
-    assert notes(report)[1] == ("warning", "not rolled back: this run wrote nothing there")
+    assert notes(report)[1] == ("warning", "not rolled back: this run did not update it")
 
 
-def test_what_had_no_version_before_stays() -> None:
+def test_a_first_version_is_not_rolled_back() -> None:
     scene = story("semver")
     scene.branch.commit({target("a"): "resources: []\n"})
     report = waited(failing(scene), "1.1.0")
     assert scene.value == "1.1.0"
     assert notes(report)[1] == (
         "warning",
-        f"not rolled back: {WEB}: there was no version before it",
+        f"not rolled back: {WEB}: there is no previous version",
     )
 
 
-def test_what_is_on_a_head_branch_stays() -> None:
+def test_an_update_on_a_head_branch_is_not_rolled_back() -> None:
     scene = story("semver", git_branch="main:updates")
     report = waited(failing(scene), "1.1.0")
-    told = f"not rolled back: {WEB}: it is on the branch updates, and main never had it"
+    told = f"not rolled back: {WEB}: it is on the branch updates, but main never had it"
     assert notes(report)[1] == ("warning", told)
 
 
-def test_without_the_option_nothing_is_put_back() -> None:
+def test_without_the_on_failure_option_no_version_is_rolled_back() -> None:
     scene = failing(story("semver"))
     terms = Terms(now=NOW)
     report = scene.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, terms, WORDING))
@@ -225,7 +225,7 @@ def test_only_the_image_that_was_written_is_held() -> None:
     assert scene.event("2.0.0") == ("defer", "held")
 
 
-def test_a_digest_comes_back_with_its_tag() -> None:
+def test_a_digest_is_restored_together_with_its_tag() -> None:
     before, after = (f"sha256:{letter * 64}" for letter in "ab")
     scene = story("newest-build")
     scene.branch.commit(
@@ -237,7 +237,7 @@ def test_a_digest_comes_back_with_its_tag() -> None:
     assert scene.event(f"live@{after}", 7)[0] != "update"
 
 
-def test_the_commit_says_nothing_of_the_builds_source() -> None:
+def test_the_rollback_commit_does_not_name_the_source_of_the_build() -> None:
     scene = failing(story("semver"))
     messages: list[str] = []
     land = scene.branch.land
@@ -262,7 +262,7 @@ def test_the_commit_says_nothing_of_the_builds_source() -> None:
     assert "Pipeline-Run: https://ci/1" in back
 
 
-def test_a_hostile_cause_is_one_short_line() -> None:
+def test_a_hostile_cause_is_shortened_to_one_printable_line() -> None:
     scene = failing(story("semver"), cause=f"\x1b[31m{'x' * 9999}\nhttps://me:secret@git.example/")
     waited(scene, "1.1.0")
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
@@ -273,11 +273,11 @@ def test_a_hostile_cause_is_one_short_line() -> None:
 
 
 class Raced(Branch):
-    """A branch on which others land something between what a writer has read and its push."""
+    """A branch on which others land commits between a writer's read and its push."""
 
     def __init__(self) -> None:
         super().__init__({target("a"): KUSTOMIZATION})
-        self.before: dict[int, Callable[[], object]] = {}  # what happens before the so-manieth push
+        self.before: dict[int, Callable[[], object]] = {}  # the call before the n-th push
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         self.before = {number - 1: happens for number, happens in self.before.items()}
@@ -298,7 +298,7 @@ class Raced(Branch):
 def test_a_rollback_never_overwrites_a_newer_build(
     builds: list[tuple[int, bool, list[int], bool]],
 ) -> None:
-    """Others land during the wait, or right before the push that puts back: the newest build of all stays."""
+    """Others land during the wait, or right before the rollback's push. The newest build is kept."""
     branch = Raced()
     scene = Story(application("a", URL, update_strategy="newest-build"), branch)
     newest = 0
@@ -326,8 +326,8 @@ def test_a_rollback_never_overwrites_a_newer_build(
             assert scene.value == (f"b{newest}" if newest else "1.0.0")
 
 
-def test_what_goes_back_is_written_even_if_nothing_proves_it() -> None:
-    """What the repository's config asks for is a warning then. Nothing else is written without its proof."""
+def test_a_rollback_to_an_unproved_version_is_written_with_a_warning() -> None:
+    """In a rollback, a missing proof is only a warning. Nothing else is written without its proof."""
     scene = story("semver")
     config = "version: 1\nsignatures: {keys: [ci.pub]}\n"
     scene.branch.commit({".image-update/config": config, "ci.pub": "a key"})

@@ -29,11 +29,11 @@ def manifest(**spec: object) -> dict[str, object]:
         (None, False),
     ],
 )
-def test_tells_applications_from_other_manifests(item: object, expected: bool) -> None:
+def test_applications_are_distinguished_from_other_manifests(item: object, expected: bool) -> None:
     assert is_application(item) is expected
 
 
-def test_reads_only_annotations_with_the_prefix_and_trims_them() -> None:
+def test_only_annotations_with_the_prefix_are_read_and_trimmed() -> None:
     item = manifest()
     item["metadata"] = {
         "name": "web",
@@ -42,11 +42,11 @@ def test_reads_only_annotations_with_the_prefix_and_trims_them() -> None:
     assert dict(parse_application(item).annotations) == {"image-list": "a=b"}
 
 
-def test_the_namespace_is_the_control_planes_where_none_is_written() -> None:
+def test_a_missing_namespace_defaults_to_the_argo_cd_namespace() -> None:
     assert parse_application(manifest(), namespace="cd").key == "cd/web"
 
 
-def test_reads_what_an_override_must_carry_along() -> None:
+def test_helm_parameters_of_a_source_are_read() -> None:
     source = parse_application(
         manifest(
             source={
@@ -66,7 +66,7 @@ def test_reads_what_an_override_must_carry_along() -> None:
     assert (source.kind, source.section) == ("Helm", "Helm")
 
 
-def test_the_status_tells_the_type_before_the_spec_does() -> None:
+def test_the_source_type_in_the_status_takes_precedence_over_the_spec() -> None:
     item = manifest(source={"repoURL": "r", "helm": {}})
     item["status"] = {"sourceType": "Kustomize", "summary": {"images": ["a:1", 2]}}
     app = parse_application(item)
@@ -77,7 +77,7 @@ def test_the_status_tells_the_type_before_the_spec_does() -> None:
     )
 
 
-def test_several_sources_are_aligned_with_their_types() -> None:
+def test_several_sources_are_matched_with_their_types() -> None:
     item = manifest(sources=[{"repoURL": "a", "path": "k"}, {"repoURL": "b", "path": "h"}])
     item["status"] = {"sourceTypes": ["Directory", "Kustomize"]}
     app = parse_application(item)
@@ -85,7 +85,7 @@ def test_several_sources_are_aligned_with_their_types() -> None:
     assert app.multi
 
 
-def test_the_dry_source_is_what_people_edit() -> None:
+def test_the_dry_source_of_a_hydrated_application_is_read() -> None:
     app = parse_application(
         manifest(
             sourceHydrator={
@@ -111,13 +111,13 @@ def test_the_dry_source_is_what_people_edit() -> None:
         {"metadata": "x"},
     ],
 )
-def test_what_is_not_an_application_is_malformed(item: dict[str, object]) -> None:
+def test_invalid_applications_are_malformed(item: dict[str, object]) -> None:
     with pytest.raises(Malformed):
         parse_application(item)
 
 
 @pytest.mark.slow
-def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_read() -> None:
+def test_recursive_or_oversized_helm_values_are_not_read() -> None:
     itself: dict[str, object] = {}
     itself["x"] = itself
     bomb: object = "x" * 10
@@ -130,9 +130,7 @@ def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_
         assert app.sources[0].values == ""
 
 
-def test_the_values_are_kept_only_where_no_status_says_what_runs_or_where_they_may_hide_a_file() -> (
-    None
-):
+def test_helm_values_are_kept_only_if_they_are_needed() -> None:
     item: dict[str, Any] = manifest(
         source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}}
     )

@@ -26,7 +26,7 @@ def as_said(source: CredentialSource) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", rows("credentials"))
-def test_as_image_updater_reads_it(case: dict[str, Any]) -> None:
+def test_credential_sources_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     if expected.get("error"):
         with pytest.raises(Malformed) as refused:
@@ -40,7 +40,7 @@ def test_as_image_updater_reads_it(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "case", [row for row in rows("annotations") if row.values[0]["input"]["op"] == "pull_secret"]
 )
-def test_pull_secret_annotations_as_image_updater_reads_them(case: dict[str, Any]) -> None:
+def test_pull_secret_annotations_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
     (text,) = case["input"]["annotations"].values()
     found = as_said(parse_credential_source(text))
     assert {key: found[key] for key in case["expect"]} == case["expect"]
@@ -66,7 +66,9 @@ PULL = CredentialSource("pullsecret", namespace="ns", name="n", field=".dockerco
         ("pullsecret:ns/n#f", replace(PULL, name="n#f")),
     ],
 )
-def test_a_source_without_a_required_registry(spec: str, expected: CredentialSource | None) -> None:
+def test_each_kind_of_credential_source_is_parsed(
+    spec: str, expected: CredentialSource | None
+) -> None:
     if expected is None:
         with pytest.raises(Malformed):
             parse_credential_source(spec)
@@ -77,7 +79,7 @@ def test_a_source_without_a_required_registry(spec: str, expected: CredentialSou
 @pytest.mark.parametrize(
     "spec", ["gcr.io=secret:ns/n#f", "gcr.io=pullsecret:ns/n", "gcr.io=env:TOKEN", "gcr.io=ext:/x"]
 )
-def test_a_registry_that_is_named(spec: str) -> None:
+def test_the_registry_of_a_credential_source_is_read(spec: str) -> None:
     assert parse_credential_source(spec).registry == "gcr.io"
 
 
@@ -108,13 +110,13 @@ def test_a_registry_that_is_named(spec: str) -> None:
         ":ns/n",
     ],
 )
-def test_what_names_no_place_is_refused_with_the_forms_to_write(spec: str) -> None:
+def test_invalid_credential_sources_are_rejected_with_the_valid_forms(spec: str) -> None:
     with pytest.raises(Malformed) as refused:
         parse_credential_source(spec)
     assert "pullsecret:<namespace>/<name>" in refused.value.hint
 
 
-def test_a_long_text_is_cut_in_messages() -> None:
+def test_a_long_source_is_truncated_in_messages() -> None:
     with pytest.raises(Malformed) as refused:
         parse_credential_source("x" * 100_000)
     assert len(refused.value.message) < 300

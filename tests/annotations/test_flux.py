@@ -66,11 +66,11 @@ def errors(found: Subscribed) -> list[Flaw]:
         ("HelmRelease", None, False),
     ],
 )
-def test_what_is_a_helm_release(kind: str, version: str | None, expected: bool) -> None:
+def test_helm_releases_are_recognized(kind: str, version: str | None, expected: bool) -> None:
     assert is_helm_release({"kind": kind, "apiVersion": version}) is expected
 
 
-def test_where_it_goes() -> None:
+def test_a_subscription_names_its_repository_file_and_image() -> None:
     item = release(IMAGE, ON, labels={"team": "a"})
     (sub,) = subscribe_helm_release(item, "web.yaml:1", REPO, "main", PATH).subscriptions
     assert (sub.target, sub.path, sub.repo, sub.base, sub.head_template, sub.method) == (
@@ -166,7 +166,7 @@ SHAPES: list[tuple[str, dict[str, str], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("values", "images", "written"), SHAPES)
-def test_every_image_that_flux_finds_is_written(
+def test_every_image_that_flux_finds_is_updated(
     values: str, images: dict[str, str], written: dict[str, str]
 ) -> None:
     text = manifest(values)
@@ -235,7 +235,9 @@ def at(values: Any, path: str) -> Any:
         ),
     ],
 )
-def test_keys_that_annotations_map(annotations: dict[str, str], values: str, written: str) -> None:
+def test_keys_mapped_by_annotations_are_updated(
+    annotations: dict[str, str], values: str, written: str
+) -> None:
     lines = [f"{kind}.fluxcd.io/web: {path}" for kind, path in annotations.items()]
     text = manifest(values, "\n    ".join(["fluxcd.io/automated: 'true'", *lines]))
     found = of_text(text)
@@ -246,7 +248,7 @@ def test_keys_that_annotations_map(annotations: dict[str, str], values: str, wri
     assert at(updated(text, found), written) == "2"
 
 
-def test_a_mapped_reference_is_rewritten_whole() -> None:
+def test_a_mapped_image_reference_is_rewritten_completely() -> None:
     text = manifest(
         "a: {main: 'acme/web:1'}",
         "fluxcd.io/automated: 'true'\n    repository.fluxcd.io/web: a.main",
@@ -277,7 +279,7 @@ def test_a_mapping_that_cannot_be_written_is_an_error(
     ]
 
 
-def test_a_mapping_to_nothing_is_a_warning() -> None:
+def test_a_mapping_to_a_missing_key_is_a_warning() -> None:
     found = subscribed(IMAGE, {**ON, "repository.fluxcd.io/web": "nowhere.image"})
     assert [(flaw.key, flaw.severity) for flaw in found.flaws] == [
         ("repository.fluxcd.io/web", "warning")
@@ -314,13 +316,15 @@ def test_a_mapping_to_nothing_is_a_warning() -> None:
         ({"filter.fluxcd.io/automated": "true"}, 0, ""),
     ],
 )
-def test_policies(annotations: dict[str, Any], count: int, held: str) -> None:
+def test_automated_locked_and_ignore_annotations_are_honored(
+    annotations: dict[str, Any], count: int, held: str
+) -> None:
     found = subscribed(IMAGE, annotations)
     assert [sub.suspended for sub in found.subscriptions] == [held] * count
 
 
 @pytest.mark.parametrize("name", ["automated", "locked"])
-def test_a_switch_that_is_neither_on_nor_off_is_reported(name: str) -> None:
+def test_an_invalid_boolean_annotation_is_a_warning(name: str) -> None:
     (flaw,) = subscribed(IMAGE, {f"fluxcd.io/{name}": "yes"}).flaws
     assert (flaw.key, flaw.value, flaw.severity) == (f"fluxcd.io/{name}", "yes", "warning")
 
@@ -341,7 +345,7 @@ def test_a_switch_that_is_neither_on_nor_off_is_reported(name: str) -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_filters(text: str, policy: Policy) -> None:
+def test_tag_filters_are_converted_to_policies(text: str, policy: Policy) -> None:
     assert filter_policy(text) == policy
 
 
@@ -359,7 +363,7 @@ def test_filters(text: str, policy: Policy) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_broken_filter_is_an_error_of_its_image(text: str) -> None:
+def test_an_invalid_filter_is_an_error_only_for_its_image(text: str) -> None:
     with pytest.raises(Malformed):
         filter_policy(text)
     values = {**IMAGE, "side": {"image": "nginx:1"}}
@@ -371,7 +375,7 @@ def test_a_broken_filter_is_an_error_of_its_image(text: str) -> None:
     assert flaw.entry.alias == "chart-image"
 
 
-def test_a_broken_filter_of_a_locked_release_is_only_told() -> None:
+def test_an_invalid_filter_of_a_locked_release_is_only_a_warning() -> None:
     found = subscribed(
         IMAGE, {**ON, "fluxcd.io/locked": "true", "fluxcd.io/tag.chart-image": "regexp:["}
     )
@@ -394,12 +398,14 @@ def test_a_broken_filter_of_a_locked_release_is_only_told() -> None:
         ),
     ],
 )
-def test_every_prefix_of_a_filter(annotations: dict[str, str], constraint: str) -> None:
+def test_filters_with_every_annotation_prefix_are_read(
+    annotations: dict[str, str], constraint: str
+) -> None:
     (sub,) = subscribed(IMAGE, {**ON, **annotations}).subscriptions
     assert sub.policy == Policy("semver", (constraint,))
 
 
-def test_each_image_has_its_own_filter() -> None:
+def test_each_image_has_a_separate_filter() -> None:
     values = {"web": {"image": "acme/web:1"}, "db": {"image": "acme/db:1"}}
     found = subscribed(values, {**ON, "fluxcd.io/tag.web": "semver:~1"})
     assert {sub.entry.alias: sub.policy.strategy for sub in found.subscriptions} == {
@@ -408,7 +414,7 @@ def test_each_image_has_its_own_filter() -> None:
     }
 
 
-def test_a_filter_for_no_image_is_reported() -> None:
+def test_a_filter_for_an_unknown_image_is_reported() -> None:
     (flaw,) = subscribed(IMAGE, {**ON, "fluxcd.io/tag.web": "semver:~1"}).flaws
     assert (flaw.key, flaw.severity, flaw.hint) == (
         "fluxcd.io/tag.web",
@@ -417,7 +423,7 @@ def test_a_filter_for_no_image_is_reported() -> None:
     )
 
 
-def test_without_a_repository_every_image_is_an_error() -> None:
+def test_a_release_without_a_repository_is_an_error_for_every_image() -> None:
     found = subscribed(IMAGE, repo="")
     assert found.subscriptions == ()
     assert [(flaw.rule, flaw.entry and flaw.entry.alias) for flaw in errors(found)] == [
@@ -425,12 +431,12 @@ def test_without_a_repository_every_image_is_an_error() -> None:
     ]
 
 
-def test_values_that_a_merge_key_brings_in() -> None:
+def test_images_from_yaml_merge_keys_are_found() -> None:
     text = manifest("base: &base {image: 'acme/web:1'}\nweb: {<<: *base, replicas: 2}")
     assert [sub.entry.alias for sub in of_text(text).subscriptions] == ["base", "web"]
 
 
-def test_the_example() -> None:
+def test_the_example_release_is_subscribed_with_its_filter() -> None:
     (document,) = documents((DATA / "examples" / "flux-helmrelease.yaml").read_text())
     (sub,) = subscribe_helm_release(document.data, "", REPO, "", PATH).subscriptions
     assert sub.entry.image.identity == "registry.gitlab.com/wenger23/microservices-demo/frontend"
@@ -448,7 +454,7 @@ def as_flux(glob: str, tag: str) -> bool:
 
 
 @given(st.text("ab*.?[-\\\n ", max_size=6), st.text("ab.?[-\\\n ", max_size=6))
-def test_globs_as_flux_reads_them(glob: str, tag: str) -> None:
+def test_globs_match_as_in_flux(glob: str, tag: str) -> None:
     assert allowed(glob_pattern(glob), tag) is as_flux(glob, tag)
 
 
@@ -468,7 +474,7 @@ ANYTHING = st.recursive(
 
 @pytest.mark.slow
 @given(ANYTHING, ANYTHING)
-def test_no_release_raises(values: Any, annotations: Any) -> None:
+def test_releases_of_any_shape_never_raise(values: Any, annotations: Any) -> None:
     item = release(values, {**ON, "repository.fluxcd.io/web": "image.repository"})
     assert subscribe_helm_release(item, "", REPO, "", PATH).application.sources == (
         Source(REPO, "releases", "", kind="Helm"),
@@ -478,7 +484,7 @@ def test_no_release_raises(values: Any, annotations: Any) -> None:
     )
 
 
-def test_values_that_hold_themselves() -> None:
+def test_recursive_values_are_read_once() -> None:
     values: dict[str, Any] = {"image": "acme/web:1"}
     values["<<"] = [values]
     values["web"] = values

@@ -53,11 +53,11 @@ def said(*updaters: Any, **more: Any) -> dict[str, str]:
         ("Application", "argocd-image-updater.argoproj.io/v1alpha1", False),
     ],
 )
-def test_what_is_an_image_updater(kind: str, version: str, expected: bool) -> None:
+def test_image_updater_resources_are_recognized(kind: str, version: str, expected: bool) -> None:
     assert is_image_updater({"kind": kind, "apiVersion": version}) is expected
 
 
-def test_everything_a_resource_can_say() -> None:
+def test_every_setting_of_a_resource_becomes_an_annotation() -> None:
     image = {
         "alias": "web",
         "imageName": "ghcr.io/acme/web:~1.2",
@@ -98,7 +98,7 @@ def test_everything_a_resource_can_say() -> None:
     }
 
 
-def test_the_known_fields_are_those_of_the_schema() -> None:
+def test_the_known_fields_match_the_schema() -> None:
     """A field that the schema has must not be called unknown."""
     schemas = json.loads((DATA / "schemas.json").read_text())
     schema = schemas["schemas"]["argocd-image-updater-imageupdater-v1alpha1"]
@@ -133,7 +133,9 @@ def test_the_known_fields_are_those_of_the_schema() -> None:
         ({"plugin": {"spec": "S"}}, {"web.plugin.image-spec": "S"}),
     ],
 )
-def test_manifest_targets(targets: dict[str, Any], expected: dict[str, str]) -> None:
+def test_manifest_targets_become_annotations(
+    targets: dict[str, Any], expected: dict[str, str]
+) -> None:
     found = said(updater(ref("web", {**WEB, "manifestTargets": targets})))
     assert found == {"image-list": "web=ghcr.io/acme/web", **expected}
 
@@ -148,7 +150,7 @@ def test_manifest_targets(targets: dict[str, Any], expected: dict[str, str]) -> 
         ("a", None, "", ""),
     ],
 )
-def test_image_over_reference_over_global(
+def test_image_settings_override_reference_and_global_settings(
     world: Any, reference: Any, image: Any, expected: str
 ) -> None:
     one = {**WEB, "commonUpdateSettings": {"allowTags": image, "updateStrategy": "digest"}}
@@ -162,7 +164,7 @@ def test_image_over_reference_over_global(
     assert found["web.update-strategy"] == "digest"
 
 
-def test_an_empty_list_and_false_override_too() -> None:
+def test_an_empty_list_and_false_also_override_outer_settings() -> None:
     one = {**WEB, "commonUpdateSettings": {"ignoreTags": [], "forceUpdate": False}}
     found = said(
         updater(ref("web", one), commonUpdateSettings={"ignoreTags": ["x"], "forceUpdate": True})
@@ -170,7 +172,7 @@ def test_an_empty_list_and_false_override_too() -> None:
     assert found == {"image-list": "web=ghcr.io/acme/web"}
 
 
-def test_write_back_settings_merge_one_by_one() -> None:
+def test_write_back_settings_are_merged_field_by_field() -> None:
     world = {"method": "git", "gitConfig": {"branch": "main", "writeBackTarget": "kustomization"}}
     own = {"gitConfig": {"branch": "dev", "repository": None}}
     found = said(updater(ref("web", writeBackConfig=own), writeBackConfig=world))
@@ -182,7 +184,7 @@ def test_write_back_settings_merge_one_by_one() -> None:
     }
 
 
-def test_method_argocd_reads_no_git_settings() -> None:
+def test_the_argocd_method_ignores_git_settings() -> None:
     config = {"method": "argocd", "gitConfig": {"branch": "a:b:c", "pullRequest": {"github": {}}}}
     found = said(updater(ref("web", writeBackConfig=config)))
     assert found == {"image-list": "web=ghcr.io/acme/web", "write-back-method": "argocd"}
@@ -256,7 +258,7 @@ def test_a_label_selector_is_more_specific_than_any_glob(
         ),
     ],
 )
-def test_label_selectors(selector: dict[str, Any], selected: bool) -> None:
+def test_label_selectors_select_applications(selector: dict[str, Any], selected: bool) -> None:
     found = said(updater(ref("*", labelSelectors=selector)), labels={"tier": "web"})
     assert bool(found) is selected
 
@@ -270,7 +272,7 @@ def test_label_selectors(selector: dict[str, Any], selected: bool) -> None:
         ("team", None, False),
     ],
 )
-def test_only_its_own_namespace_is_referenced(
+def test_a_resource_references_only_applications_in_its_namespace(
     of_app: str, of_updater: str | None, referenced: bool
 ) -> None:
     assert bool(said(updater(ref("*"), namespace=of_updater), namespace=of_app)) is referenced
@@ -285,7 +287,7 @@ def test_another_namespace_in_the_spec_is_reported(named: str, told: int) -> Non
     assert ["spec.namespace" in problem.message for problem in problems] == [True] * told
 
 
-def test_own_annotations_are_replaced_and_only_ours_stay() -> None:
+def test_only_our_additional_annotations_of_the_application_are_kept() -> None:
     ours = {
         "web.pin-digest": "true",
         "web.helm.image-digest": "image.digest",
@@ -296,7 +298,7 @@ def test_own_annotations_are_replaced_and_only_ours_stay() -> None:
     assert found == {"image-list": "web=ghcr.io/acme/web", **ours}
 
 
-def test_use_annotations_leaves_the_application_as_it_is() -> None:
+def test_use_annotations_keeps_the_annotations_of_the_application() -> None:
     own = {"image-list": "x=nginx", "x.allow-tags": "any"}
     whole = ref("web", useAnnotations=True, commonUpdateSettings={"allowTags": ["broken"]})
     assert (
@@ -324,13 +326,13 @@ OTHERS = ref("w*", {"alias": "b", "imageName": "b"})
         ),  # the more specific one is asked first
     ],
 )
-def test_without_annotations_to_use_the_next_reference_is_asked(
+def test_the_next_reference_is_used_if_there_are_no_annotations(
     updaters: list[Any], own: dict[str, str], expected: str | None
 ) -> None:
     assert said(*updaters, annotations=own).get("image-list") == expected
 
 
-def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
+def test_misspelled_annotations_of_ours_are_kept() -> None:
     own = {"pullrequest": "true", "web.pin-digets": "true", "web.allow-tag": "any"}
     found = said(updater(ref("web")), annotations=own)
     assert found == {
@@ -351,7 +353,9 @@ def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
         ),
     ],
 )
-def test_a_reference_that_selects_nothing_is_reported(reference: dict[str, Any], hint: str) -> None:
+def test_a_reference_without_a_matching_application_is_reported(
+    reference: dict[str, Any], hint: str
+) -> None:
     given = updater(ref("w*"), reference)
     _, (told,) = configure(
         [parsed_application(), parsed_application(name="api", namespace="team")],
@@ -370,7 +374,7 @@ def test_a_reference_that_selects_nothing_is_reported(reference: dict[str, Any],
     )  # narrowed: it may select what was left out
 
 
-def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
+def test_a_reference_overridden_by_a_better_match_is_not_reported() -> None:
     assert configure([parsed_application()], [updater(ref("*"), ref("web"))])[1] == ()
 
 
@@ -390,7 +394,7 @@ def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
         ({}, {}, {"updateStrategy": "digest"}, ""),
     ],
 )
-def test_a_block_in_which_the_crd_stores_semver_is_reported(
+def test_a_block_whose_missing_strategy_defaults_to_semver_is_reported(
     spec: Any, reference: Any, image: Any, told: str
 ) -> None:
     given = [
@@ -402,13 +406,13 @@ def test_a_block_in_which_the_crd_stores_semver_is_reported(
     assert found.get("web.update-strategy") in {"digest", "latest", "semver"}
 
 
-def test_an_application_that_no_resource_references_keeps_its_annotations() -> None:
+def test_an_unreferenced_application_keeps_its_annotations() -> None:
     own = {"image-list": "x=nginx"}
     assert said(updater(ref("api")), annotations=own) == own
     assert said(annotations=own) == own
 
 
-def test_several_resources_on_one_application() -> None:
+def test_the_first_of_several_resources_for_one_application_wins() -> None:
     first, second = (
         updater(ref("*"), name="a"),
         updater(ref("web", {"alias": "b", "imageName": "b"}), name="b"),
@@ -419,7 +423,7 @@ def test_several_resources_on_one_application() -> None:
     assert "argocd/a counts, not argocd/b" in problem.message
 
 
-def test_one_resource_read_twice_is_one() -> None:
+def test_a_resource_read_twice_counts_once() -> None:
     assert said(updater(ref("web")), updater(ref("web", {"alias": "b", "imageName": "b"}))) == {
         "image-list": "web=ghcr.io/acme/web"
     }
@@ -436,13 +440,15 @@ def test_one_resource_read_twice_is_one() -> None:
         ([WEB, {"alias": "n"}], "web=ghcr.io/acme/web", "images[1]"),
     ],
 )
-def test_aliases_that_are_missing_or_double(images: list[Any], expected: str, warned: str) -> None:
+def test_missing_invalid_and_duplicate_aliases_are_handled(
+    images: list[Any], expected: str, warned: str
+) -> None:
     found, problems = annotated(updater(ref("web", *images)))
     assert found["image-list"] == expected
     assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
 
 
-def test_images_of_one_alias_keep_their_own_settings() -> None:
+def test_images_with_the_same_alias_keep_separate_settings() -> None:
     other = {
         "alias": "web",
         "imageName": "nginx",
@@ -453,7 +459,7 @@ def test_images_of_one_alias_keep_their_own_settings() -> None:
     assert allow == {"ghcr.io/acme/web": None, "nginx": "^x"}
 
 
-def test_a_comma_in_a_constraint_survives() -> None:
+def test_a_comma_in_a_version_constraint_is_supported() -> None:
     (done,), _ = configure(
         [parsed_application()],
         [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))],
@@ -487,7 +493,7 @@ def test_globs_with_commas_ignore_the_same_tags(globs: list[str], tag: str) -> N
         ({"applicationRefs": [ref("web"), {"namePattern": "a["}]}, "is not a glob"),
     ],
 )
-def test_a_malformed_resource_is_passed_over(spec: Any, words: str) -> None:
+def test_a_malformed_resource_is_skipped_with_a_warning(spec: Any, words: str) -> None:
     found, (problem,) = annotated(
         {**updater(), "spec": spec}, annotations={"image-list": "x=nginx"}
     )
@@ -508,7 +514,7 @@ def test_a_malformed_resource_is_passed_over(spec: Any, words: str) -> None:
         {"matchExpressions": [{"operator": "Exists"}]},
     ],
 )
-def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
+def test_an_invalid_selector_selects_no_application(selector: Any) -> None:
     other = ref("*", {"alias": "b", "imageName": "b"})
     found, (problem,) = annotated(
         updater(ref("web", labelSelectors=selector), other), labels={"tier": "web"}
@@ -530,7 +536,7 @@ def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
         {"imageName": 7},
     ],
 )
-def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> None:
+def test_an_invalid_image_is_left_out_with_a_warning(broken: dict[str, Any]) -> None:
     found, (problem,) = annotated(
         updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken}))
     )
@@ -553,7 +559,7 @@ def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> Non
         {"writeBackConfig": {"gitConfig": {"pullRequest": {"github": {}, "labels": "deploy"}}}},
     ],
 )
-def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> None:
+def test_invalid_settings_prevent_all_updates(broken: dict[str, Any]) -> None:
     found, problems = annotated(
         updater({**ref("web"), **broken}), annotations={"image-list": "x=nginx"}
     )
@@ -590,7 +596,7 @@ def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> 
         ({"writeBackConfig": {"gitConfig": {"target": "x"}}}, "'target'"),
     ],
 )
-def test_what_has_no_effect_here_is_reported_once(spec: dict[str, Any], warned: str) -> None:
+def test_settings_without_an_effect_are_reported_once(spec: dict[str, Any], warned: str) -> None:
     images = (WEB, {"alias": "b", "imageName": "b"})
     _, problems = configure(
         [parsed_application(name="web-1"), parsed_application(name="web-2")],
@@ -625,7 +631,7 @@ NO_KEY: dict[str, Any] = {"imagesVerification": {"enabled": "true"}}
         ({"imagesVerification": None}, {}, {}, ""),
     ],
 )
-def test_the_levels_are_merged_field_by_field_to_the_key_that_must_have_signed(
+def test_verification_settings_are_merged_field_by_field(
     spec: dict[str, Any], reference: dict[str, Any], image: dict[str, Any], secret: str
 ) -> None:
     given = updater(ref("web", {**WEB, **image}, **reference), namespace="team", **spec)
@@ -636,7 +642,7 @@ def test_the_levels_are_merged_field_by_field_to_the_key_that_must_have_signed(
     assert one.policy.pin_digest is bool(secret)  # a signature belongs to a digest
 
 
-def test_each_image_has_a_key_of_its_own() -> None:
+def test_each_image_can_have_a_separate_verification_key() -> None:
     api = {"alias": "api", "imageName": "ghcr.io/acme/api"}
     given = updater(
         ref("web", {**WEB, **verification("one")}, {**api, **OFF}), **verification("all")
@@ -668,7 +674,9 @@ def test_each_image_has_a_key_of_its_own() -> None:
     ],
 )
 @pytest.mark.parametrize("level", ["spec", "reference", "image", "annotations"])
-def test_what_cannot_be_verified_is_never_let_through(broken: dict[str, Any], level: str) -> None:
+def test_invalid_verification_settings_prevent_all_updates(
+    broken: dict[str, Any], level: str
+) -> None:
     spec, reference = (broken if level == one else {} for one in ("spec", "reference"))
     image = {**WEB, **(broken if level == "image" else {})}
     if level == "annotations":
@@ -681,7 +689,7 @@ def test_what_cannot_be_verified_is_never_let_through(broken: dict[str, Any], le
     assert any("imagesVerification" in problem.message for problem in problems)
 
 
-def test_annotations_do_not_go_around_the_verification_of_a_resource() -> None:
+def test_annotations_cannot_bypass_the_verification_of_a_resource() -> None:
     given = updater(ref("web", useAnnotations=True), **verification())
     annotations = {"image-list": "web=nginx, redis", "pin-digest": "false"}
     (done,), problems = configure([parsed_application(annotations=annotations)], [given])
@@ -705,7 +713,7 @@ def requests_with(labels: Any) -> dict[str, Any]:
         (requests_with(None), {}, ()),
     ],
 )
-def test_labels_of_pull_requests(
+def test_pull_request_labels_are_read_and_deduplicated(
     spec: dict[str, Any], reference: dict[str, Any], labels: tuple[str, ...]
 ) -> None:
     (done,), problems = configure(
@@ -715,7 +723,7 @@ def test_labels_of_pull_requests(
     assert done.annotations["pull-request"] == "true"
 
 
-def test_labels_without_bound() -> None:
+def test_the_number_and_length_of_labels_are_limited() -> None:
     given = updater(
         ref("web"), **requests_with([f"{number:03}" for number in range(200)] + ["x" * 256])
     )
@@ -724,7 +732,7 @@ def test_labels_without_bound() -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_applications_each_with_a_resource_of_its_own() -> None:
+def test_ten_thousand_applications_with_separate_resources_are_configured() -> None:
     apps = [parsed_application(name=f"web-{number}") for number in range(10_000)]
     updaters = [updater(ref(f"web-{number}"), name=f"u{number}") for number in range(10_000)]
     done, problems = configure(apps, updaters)
@@ -746,7 +754,7 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING, ANYTHING)
-def test_no_resource_raises(spec: Any, reference: Any) -> None:
+def test_resources_of_any_shape_never_raise(spec: Any, reference: Any) -> None:
     whole = {**ref("*"), **(reference if isinstance(reference, dict) else {}), "namePattern": "*"}
     done, _ = configure(
         [parsed_application()],
@@ -755,7 +763,7 @@ def test_no_resource_raises(spec: Any, reference: Any) -> None:
     assert len(done) == 1
 
 
-def test_a_template_for_a_name_is_named_as_one() -> None:
+def test_a_resource_whose_name_is_not_a_string_is_skipped() -> None:
     odd: Any = {"{'app': None}": None}
     _, problems = annotated(updater(ref(), name=odd))
     assert [one.message for one in problems] == [

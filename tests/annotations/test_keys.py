@@ -8,7 +8,7 @@ from task.text import differ, nearest
 LIST = "web=ghcr.io/acme/web:~1, team/api=acme/api, acme/cron"
 
 
-def test_which_prefixes_name_an_entry() -> None:
+def test_each_image_list_entry_has_its_key_prefixes() -> None:
     assert read_image_list(LIST).names == {"web", "team_api", "team/api", "acme_cron", "cron"}
     assert read_image_list(LIST).shown == ("web", "team_api", "cron")
     assert read_image_list("web=acme/WEB!, =, broken!").names == {
@@ -24,7 +24,7 @@ def test_which_prefixes_name_an_entry() -> None:
      "cron.ignore-tags", "acme_cron.pin-digest", "web.tag-match", "tag-match", "manifests.image-name",
      "web.plugin.image-spec", "web.helm.image-digest", "pull-request", "write-back-source"],
 )  # fmt: skip
-def test_what_is_known(key: str) -> None:
+def test_known_keys_are_accepted(key: str) -> None:
     assert doubt(key, LIST) is None
     assert doubts({"image-list": LIST, key: "x"}) == ()
 
@@ -73,7 +73,9 @@ def test_what_is_known(key: str) -> None:
         ("web.tag-mach", "web.allow-tags", "web"),
     ],
 )
-def test_a_near_miss(key: str, meant: str, name: str) -> None:
+def test_a_misspelled_key_is_reported_with_the_intended_key(
+    key: str, meant: str, name: str
+) -> None:
     found = doubt(key, LIST)
     assert found is not None
     assert (found.kind, found.meant, found.name) == ("near", meant, name)
@@ -118,7 +120,9 @@ def test_a_near_miss(key: str, meant: str, name: str) -> None:
         ("." * 1_000_000, "unknown", "remove it"),
     ],
 )
-def test_no_near_miss(key: str, kind: str, words: str) -> None:
+def test_former_misplaced_orphaned_and_unknown_keys_are_distinguished(
+    key: str, kind: str, words: str
+) -> None:
     found = doubt(key, LIST)
     assert found is not None
     assert found.kind == kind
@@ -127,7 +131,7 @@ def test_no_near_miss(key: str, kind: str, words: str) -> None:
     assert len(found.message) < 2 * LONGEST
 
 
-def test_no_former_key_is_near_a_known_one() -> None:
+def test_former_keys_are_not_mistaken_for_misspelled_keys() -> None:
     """They are looked up first; this is so that a misspelt one is not taken for another key either."""
     for key in FORMER:
         found = doubt(key, LIST)
@@ -135,7 +139,7 @@ def test_no_former_key_is_near_a_known_one() -> None:
         assert found.kind == "former", key
 
 
-def test_every_doubt_of_an_application_in_the_order_of_its_keys() -> None:
+def test_doubtful_keys_are_reported_in_the_order_of_the_annotations() -> None:
     found = doubts(
         {
             "image-list": LIST,
@@ -150,14 +154,14 @@ def test_every_doubt_of_an_application_in_the_order_of_its_keys() -> None:
     ]
 
 
-def test_an_orphan_where_there_is_no_alias_at_all() -> None:
+def test_a_per_image_key_without_any_alias_is_reported() -> None:
     ((_, found),) = doubts({"web.allow-tags": "any"})
     assert (found.kind, found.hint) == (
         "orphan", "write web=<image> in image-list, or remove it; no entry has an alias"
     )  # fmt: skip
 
 
-def test_of_many_aliases_ten_are_shown() -> None:
+def test_at_most_ten_aliases_are_shown() -> None:
     many = ", ".join(f"a{number}=acme/a{number}" for number in range(30))
     ((_, found),) = doubts({"image-list": many, "zzzz.allow-tags": "any"})
     assert found.hint.endswith("a8, a9, …")
@@ -171,10 +175,10 @@ def test_of_many_aliases_ten_are_shown() -> None:
         ("abcdefgh", "bcdefghi", 2), ("acmeweb", "acmewbe", 1),
     ],
 )  # fmt: skip
-def test_in_how_many_letters_words_differ(one: str, other: str, letters: int) -> None:
+def test_the_edit_distance_of_words_is_computed(one: str, other: str, letters: int) -> None:
     assert differ(one, other, 3) == letters == differ(other, one, 3)
 
 
-def test_the_nearest_counts() -> None:
+def test_the_nearest_known_word_is_chosen() -> None:
     assert nearest("helm.image-tage", ("helm.image-name", "helm.image-tag")) == "helm.image-tag"
     assert nearest("tag", ("allow-tags",)) == ""

@@ -30,7 +30,7 @@ def errors(subscribed: Subscribed) -> list[str]:
     [c for c in CASES if c["input"]["op"] == "options" and c["id"] not in OURS],
     ids=lambda c: c["id"],
 )
-def test_options_as_image_updater_reads_them(case: dict[str, Any]) -> None:
+def test_options_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     subscribed = subscribe(
         parsed_application({"image-list": case["input"]["image"], **case["input"]["annotations"]})
@@ -75,7 +75,7 @@ def test_options_as_image_updater_reads_them(case: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_strategy_and_constraints(
+def test_strategy_and_constraints_come_from_the_annotations(
     annotations: dict[str, str], strategy: str, constraints: tuple[str, ...]
 ) -> None:
     policy = only(annotations).subscriptions[0].policy
@@ -140,7 +140,7 @@ def test_strategy_and_constraints(
         ({"write-back-source": "7"}, "write-back-source"),
     ],
 )
-def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(
+def test_an_invalid_annotation_is_an_error_and_prevents_the_subscription(
     annotations: dict[str, str], key: str
 ) -> None:
     subscribed = only(annotations)
@@ -174,7 +174,7 @@ def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(
         ({"web.colour": "blue"}, ["web", "api", ""]),
     ],
 )
-def test_a_misspelt_rule_stops_the_entries_that_it_would_govern(
+def test_a_misspelled_rule_stops_the_images_that_it_would_govern(
     annotations: dict[str, str], left: list[str]
 ) -> None:
     listed = "web=acme/web, api=acme/api, acme/cron"
@@ -184,7 +184,7 @@ def test_a_misspelt_rule_stops_the_entries_that_it_would_govern(
     assert stopped == {"web", "api", ""} - set(left)
 
 
-def test_a_flaw_knows_the_strategy_as_far_as_it_can_be_read() -> None:
+def test_a_flaw_names_the_strategy_if_it_can_be_read() -> None:
     assert [one.strategy for one in only({"web.update-strategy": "digest"}).flaws] == ["digest"]
     assert [one.strategy for one in only({"update-strategy": "latest", "write-back-method": "x"}).flaws] == [
         "newest-build", "newest-build"
@@ -192,7 +192,7 @@ def test_a_flaw_knows_the_strategy_as_far_as_it_can_be_read() -> None:
     assert [one.strategy for one in only({"web.update-strategy": "newest"}).flaws] == [None]
 
 
-def test_each_wrong_glob_is_a_flaw() -> None:
+def test_each_invalid_glob_is_reported() -> None:
     subscribed = only({"web.ignore-tags": "[, ok-*, regexp:^dev-, [, \\"})
     assert [one.message for one in subscribed.flaws] == [
         "web.ignore-tags: '[' is not a glob: a [class] is not closed",
@@ -205,14 +205,14 @@ def test_each_wrong_glob_is_a_flaw() -> None:
     assert many.flaws[-1].message == "web.ignore-tags: there may be more wrong globs"
 
 
-def test_all_problems_of_an_entry_come_together() -> None:
+def test_all_problems_of_an_image_are_reported_together() -> None:
     subscribed = only(
         {"web.allow-tags": "regexp:[", "web.ignore-tags": "[", "web.update-strategy": "x"}
     )
     assert errors(subscribed) == ["web.update-strategy", "web.allow-tags", "web.ignore-tags"]
 
 
-def test_all_problems_of_the_write_back_come_together() -> None:
+def test_all_problems_of_the_write_back_are_reported_together() -> None:
     broken = {
         "pull-request": "x",
         "write-back-method": "Git",
@@ -229,14 +229,14 @@ def test_all_problems_of_the_write_back_come_together() -> None:
     assert errors(only(broken)) == keys
 
 
-def test_a_broken_write_back_is_reported_even_where_no_entry_can_be_read() -> None:
+def test_an_invalid_write_back_is_reported_even_without_a_valid_image() -> None:
     subscribed = subscribe(
         parsed_application({"image-list": "nginx:>=1.0", "write-back-method": "Git"})
     )
     assert errors(subscribed) == ["image-list", "write-back-method"]
 
 
-def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
+def test_a_comma_continues_an_entry_only_within_a_version_range() -> None:
     text = "a=acme/a:>=1.0,<2,b=acme/b:1.x, 3scale/apicast, acme/c, 1password/op"
     one = subscribe(parsed_application({"image-list": text}))
     assert [sub.entry.image.repository for sub in one.subscriptions] == [
@@ -252,7 +252,7 @@ def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
     )
 
 
-def test_one_broken_entry_leaves_the_others_alone() -> None:
+def test_an_invalid_entry_does_not_affect_other_entries() -> None:
     subscribed = subscribe(
         parsed_application({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
     )
@@ -267,7 +267,7 @@ def test_one_broken_entry_leaves_the_others_alone() -> None:
         ({"web.force-update": "yes"}, "web.force-update"),
     ],
 )
-def test_deprecated_and_strange_values_work_and_warn(
+def test_deprecated_and_unusual_values_work_with_a_warning(
     annotations: dict[str, str], level: str
 ) -> None:
     subscribed = only(annotations)
@@ -300,7 +300,7 @@ def test_deprecated_and_strange_values_work_and_warn(
         ({"image-list": "web=acme/web", "write-back-method": "unknown"}, ["error"]),
     ],
 )
-def test_what_image_updater_v1_refuses_as_a_whole(
+def test_mistakes_that_image_updater_v1_rejects_are_reported_individually(
     annotations: dict[str, str], severities: list[str]
 ) -> None:
     assert [
@@ -308,7 +308,7 @@ def test_what_image_updater_v1_refuses_as_a_whole(
     ] == severities
 
 
-def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
+def test_an_empty_ignore_list_overrides_the_application_wide_list() -> None:
     assert only({"ignore-tags": "a*", "web.ignore-tags": ""}).subscriptions[0].policy.ignore == ()
     assert only({"ignore-tags": "a*"}).subscriptions[0].policy.ignore == ("a*",)
 
@@ -324,14 +324,14 @@ def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
         ("localhost:5000/web", "web"),
     ],
 )
-def test_where_per_image_keys_are_looked_up(image_list: str, key: str) -> None:
+def test_per_image_keys_are_found_under_alias_or_image_name(image_list: str, key: str) -> None:
     subscribed = subscribe(
         parsed_application({"image-list": image_list, f"{key}.update-strategy": "alphabetical"})
     )
     assert subscribed.subscriptions[0].policy.strategy == "alphabetical"
 
 
-def test_an_alias_owns_its_name() -> None:
+def test_keys_of_an_alias_do_not_apply_to_an_image_of_that_name() -> None:
     subscribed = subscribe(
         parsed_application(
             {"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"}
@@ -352,7 +352,7 @@ def test_every_per_image_key_works_application_wide() -> None:
     assert (sub.policy.pin_digest, sub.policy.platforms) == (True, ("linux/arm64", "linux/amd64"))
 
 
-def test_several_targets_are_several_subscriptions() -> None:
+def test_each_write_back_target_has_a_separate_subscription() -> None:
     subs = only({"write-back-target": "helmvalues:/a.yaml, kustomization:/k"}).subscriptions
     assert [(sub.target, sub.path) for sub in subs] == [
         ("helmvalues", "a.yaml"),
@@ -360,13 +360,13 @@ def test_several_targets_are_several_subscriptions() -> None:
     ]
 
 
-def test_the_command_lines_strategy_holds_where_no_annotation_does() -> None:
+def test_the_strategy_of_the_command_line_is_the_default() -> None:
     defaults = Defaults(strategy="alphabetical", pin_digest=True)
     sub = subscribe(parsed_application({"image-list": "a=b"}), defaults).subscriptions[0]
     assert (sub.policy.strategy, sub.policy.pin_digest) == ("alphabetical", True)
 
 
-def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
+def test_each_subscription_knows_the_managed_names_of_all_entries() -> None:
     subs = subscribe(
         parsed_application({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})
     ).subscriptions
@@ -390,7 +390,7 @@ def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
         ("", "", Keys(name="image.name", tag="image.tag")),
     ],
 )
-def test_a_plugin_gets_only_its_own_variables_and_helm_only_its_parameters(
+def test_plugin_and_helm_keys_apply_only_to_their_source_type(
     kind: Any, target: str, keys: Keys
 ) -> None:
     source = Source("https://git.example/x.git", "apps/web", "main", kind=kind)
@@ -406,7 +406,7 @@ def test_a_plugin_gets_only_its_own_variables_and_helm_only_its_parameters(
     assert "TAG" in subscribe(asked).subscriptions[0].managed
 
 
-def test_no_annotation_at_all_asks_for_nothing() -> None:
+def test_an_application_without_annotations_has_no_subscriptions() -> None:
     assert subscribe(parse_application({"metadata": {"name": "x"}})) == Subscribed(
         parse_application({"metadata": {"name": "x"}}), (), ()
     )

@@ -47,7 +47,7 @@ def first_of(app: Application, argocd_namespace: str) -> Where:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["id"] not in OURS], ids=lambda c: c["id"])
-def test_write_back_as_image_updater_resolves_it(case: dict[str, Any]) -> None:
+def test_the_write_back_is_resolved_as_by_image_updater(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     where = first_of(application_of(case["input"]), case["input"]["controller_namespace"])
     path = expected["kustomize_base"] or expected["target"]
@@ -75,7 +75,7 @@ def web(annotations: dict[str, str], **spec: Any) -> Where:
     )
 
 
-def test_the_override_file_is_named_by_argo_cds_rule() -> None:
+def test_the_override_file_is_named_as_argo_cd_expects() -> None:
     assert web({}).path == "apps/web/.argocd-source-web.yaml"
     where = web({}, namespace="team", source={"repoURL": "r", "path": "p"})
     assert (where.path, where.fallbacks) == (
@@ -100,7 +100,7 @@ def test_the_override_file_is_named_by_argo_cds_rule() -> None:
         ("deploy/abs.yaml", "file", "deploy/abs.yaml"),
     ],
 )
-def test_targets(target: str, kind: str, path: str) -> None:
+def test_write_back_targets_are_parsed(target: str, kind: str, path: str) -> None:
     where = web({"write-back-target": target})
     assert (where.target, where.path) == (kind, path)
 
@@ -126,7 +126,7 @@ def test_a_method_is_not_a_target(method: str) -> None:
         "values",
     ],
 )
-def test_what_is_nearly_a_target_is_refused(target: str) -> None:
+def test_misspelled_targets_are_rejected(target: str) -> None:
     with pytest.raises(Faulty, match="unknown target"):
         web({"write-back-target": target})
 
@@ -145,7 +145,9 @@ def test_what_is_nearly_a_target_is_refused(target: str) -> None:
         ("main", ":upd", "main"),
     ],
 )
-def test_base_branches(revision: str, annotation: str, base: str) -> None:
+def test_the_base_branch_comes_from_annotation_or_revision(
+    revision: str, annotation: str, base: str
+) -> None:
     where = web(
         {"git-branch": annotation}, source={"repoURL": "r", "path": "p", "targetRevision": revision}
     )
@@ -167,7 +169,7 @@ def test_base_branches(revision: str, annotation: str, base: str) -> None:
         "helmvalues:$ref/.git/config",
     ],
 )
-def test_what_annotations_may_not_write(target: str) -> None:
+def test_annotations_may_not_write_state_or_git_files(target: str) -> None:
     source = {"repoURL": "https://git.example/x.git", "path": "apps/web", "ref": "ref"}
     with pytest.raises(NotPermittedError) as refused:
         web({"write-back-target": target}, sources=[source])
@@ -184,7 +186,7 @@ def test_what_annotations_may_not_write(target: str) -> None:
         ({"target": "helmvalues:/" + "folder/" * 600 + "values.yaml"}, "has 4,211 bytes"),
     ],
 )
-def test_what_no_file_system_holds_is_not_a_target(spec: dict[str, str], words: str) -> None:
+def test_overlong_file_names_are_target_errors(spec: dict[str, str], words: str) -> None:
     source = Source("https://git.example/x.git", "apps/web")
     app = Application(
         "argocd", spec.get("name", "web"), {"write-back-target": spec.get("target", "")}, (source,)
@@ -194,7 +196,7 @@ def test_what_no_file_system_holds_is_not_a_target(spec: dict[str, str], words: 
     assert refused.value.rule == "target"
 
 
-def test_a_bare_kustomization_file_is_refused_with_the_target_to_write() -> None:
+def test_a_bare_kustomization_file_is_rejected_with_the_correct_target() -> None:
     with pytest.raises(Faulty) as refused:
         web({"write-back-target": "/apps/web/kustomization.yaml"})
     assert "kustomization:/apps/web" in refused.value.hint
@@ -209,7 +211,7 @@ CHART = {
 VALUES = {"repoURL": "https://git.example/vals.git", "targetRevision": "prod", "ref": "values"}
 
 
-def test_a_chart_is_never_cloned_as_git() -> None:
+def test_a_chart_source_is_never_cloned_with_git() -> None:
     for annotations in (
         {},
         {"write-back-target": "helmvalues:/v.yaml"},
@@ -220,7 +222,7 @@ def test_a_chart_is_never_cloned_as_git() -> None:
         assert "helmvalues:$" in refused.value.hint
 
 
-def test_a_ref_target_goes_to_the_repository_of_that_ref() -> None:
+def test_a_ref_target_is_written_to_the_repository_of_that_ref() -> None:
     where = web({"write-back-target": "helmvalues:$values/envs/v.yaml"}, sources=[CHART, VALUES])
     assert (where.repo, where.base, where.path) == (
         "https://git.example/vals.git",
@@ -229,7 +231,7 @@ def test_a_ref_target_goes_to_the_repository_of_that_ref() -> None:
     )
 
 
-def test_git_repository_takes_the_branch_of_the_source_with_that_url() -> None:
+def test_git_repository_uses_the_branch_of_the_source_with_that_url() -> None:
     annotations = {
         "write-back-target": "helmvalues:/v.yaml",
         "git-repository": "https://git.example/vals",
@@ -238,7 +240,7 @@ def test_git_repository_takes_the_branch_of_the_source_with_that_url() -> None:
     assert (where.repo, where.base) == ("https://git.example/vals", "prod")
 
 
-def test_a_git_repository_that_no_source_has_takes_the_branch_of_the_chosen_source() -> None:
+def test_an_unknown_git_repository_uses_the_branch_of_the_chosen_source() -> None:
     first = {"repoURL": "https://git.example/k.git", "path": "k", "targetRevision": "kb"}
     second = {"repoURL": "https://git.example/h.git", "path": "h", "targetRevision": "hb"}
     where = web(
@@ -253,7 +255,7 @@ def test_a_git_repository_that_no_source_has_takes_the_branch_of_the_chosen_sour
     )
 
 
-def test_an_oci_artifact_is_never_cloned_as_git() -> None:
+def test_an_oci_artifact_is_never_cloned_with_git() -> None:
     source = {"repoURL": "oci://ghcr.io/acme/charts/web", "path": ".", "targetRevision": "1.2.3"}
     with pytest.raises(
         SourceError, match=r"the OCI artifact oci://ghcr\.io/acme/charts/web, not a Git"
@@ -267,7 +269,7 @@ def test_an_oci_artifact_is_never_cloned_as_git() -> None:
     assert web(elsewhere, source=source).repo == "https://git.example/vals.git"
 
 
-def test_a_charts_version_is_not_a_branch() -> None:
+def test_a_chart_version_is_not_used_as_a_branch() -> None:
     annotations = {
         "write-back-target": "helmvalues:/v.yaml",
         "git-repository": "https://git.example/other",
@@ -283,7 +285,7 @@ def test_a_charts_version_is_not_a_branch() -> None:
         ("the chart", "https://charts.example"),
     ],
 )
-def test_write_back_source_names_the_source_outright(name: str, repo: str) -> None:
+def test_write_back_source_selects_a_source_by_index_ref_or_name(name: str, repo: str) -> None:
     annotations = {
         "write-back-source": name,
         "write-back-target": "helmvalues:/v.yaml",
@@ -293,7 +295,7 @@ def test_write_back_source_names_the_source_outright(name: str, repo: str) -> No
     assert web(annotations, sources=sources).source.repo == repo
 
 
-def test_a_source_that_is_called_by_a_number_is_that_source() -> None:
+def test_a_source_with_a_numeric_name_is_selected_by_name() -> None:
     annotations = {"write-back-source": "0", "write-back-target": "helmvalues:/v.yaml"}
     annotations["git-repository"] = "x"
     sources = [CHART, {**VALUES, "name": "0"}]
@@ -315,7 +317,7 @@ def test_a_source_that_is_called_by_a_number_is_that_source() -> None:
         ("", ("", "")),
     ],
 )
-def test_git_branch(value: str, expected: tuple[str, str]) -> None:
+def test_git_branch_is_split_into_base_and_head(value: str, expected: tuple[str, str]) -> None:
     assert git_branch(value) == expected
 
 
@@ -330,7 +332,7 @@ def test_git_branch(value: str, expected: tuple[str, str]) -> None:
         ("apps", "/apps/../x.yaml", "x.yaml"),
     ],
 )
-def test_paths_are_cleaned(folder: str, path: str, expected: str) -> None:
+def test_paths_are_normalized(folder: str, path: str, expected: str) -> None:
     assert inside(folder, path) == expected
 
 

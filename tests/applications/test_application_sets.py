@@ -106,7 +106,7 @@ def found(text: str, **more: Any) -> Discovered:
     return discovered(manifests(text, **more), SCOPE, lambda _origin: None)
 
 
-def test_generated_applications_have_the_place_and_the_name_of_their_set() -> None:
+def test_generated_applications_name_the_file_and_the_set_they_come_from() -> None:
     apps = found(application_set(LIST)).applications
     assert [(app.key, app.origin, app.generated_by, app.project) for app in apps] == [
         ("team/web", "sets.yaml:2", "team/fleet", "shop"),
@@ -116,7 +116,7 @@ def test_generated_applications_have_the_place_and_the_name_of_their_set() -> No
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_an_application_that_is_read_itself_counts_before_a_generated_one(order: int) -> None:
+def test_an_explicit_application_takes_precedence_over_a_generated_one(order: int) -> None:
     plain = f"""
 apiVersion: argoproj.io/v1alpha1
 kind: Application
@@ -127,7 +127,7 @@ spec: {{source: {{repoURL: "https://h/x.git", path: x}}}}
     assert {app.key: app.annotations["image-list"] for app in apps}["team/web"] == "mine=acme/web"
 
 
-def test_numbers_keep_their_type_in_a_set_and_are_texts_in_an_application() -> None:
+def test_values_keep_their_type_in_a_set_and_are_strings_in_an_application() -> None:
     listed = "apiVersion: v1\nkind: List\nitems:\n"
     one = "- {apiVersion: argoproj.io/v1alpha1, kind: %s, metadata: {name: x}, spec: {value: 1.10, yes: on}}\n"
     items = [
@@ -138,7 +138,7 @@ def test_numbers_keep_their_type_in_a_set_and_are_texts_in_an_application() -> N
     assert items[1]["spec"] == {"value": 1.1, "true": True}
 
 
-def test_every_form_of_manifests_is_read_alike(tmp_path: Path) -> None:
+def test_every_manifest_format_gives_the_same_applications(tmp_path: Path) -> None:
     (one,) = (found.item for found in found_in(application_set(LIST).encode(), "x"))
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [one]})
     typed = json.dumps(
@@ -152,7 +152,7 @@ def test_every_form_of_manifests_is_read_alike(tmp_path: Path) -> None:
     assert [app.key for app in found(streamed).applications] == ["team/web", "team/api"]
 
 
-def test_one_revision_of_a_repository_is_fetched_once() -> None:
+def test_each_revision_of_a_repository_is_fetched_once() -> None:
     store = Store(**{"a/x.yaml": "name: a", "b/x.yaml": "name: b"})
     files = "[{git: {repoURL: https://h/r.git, files: [{path: '*/x.yaml'}]}}]"
     folders = "[{git: {repoURL: https://h/r.git, directories: [{path: '*'}]}}]"
@@ -171,7 +171,7 @@ def test_one_revision_of_a_repository_is_fetched_once() -> None:
     ]
 
 
-def test_a_revision_that_is_not_a_branch_says_what_to_write(tmp_path: Path) -> None:
+def test_a_revision_that_is_not_a_branch_is_an_error_with_a_hint(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a/x.yaml": "name: a\n"})
     repositories = Repositories(
         lambda url: BareRepository(Git(dict(os.environ), protocols=frozenset({"file"})), url)
@@ -200,7 +200,7 @@ def test_a_file_that_is_not_text_fails_the_set() -> None:
     assert trouble_of(one).severity == "error"
 
 
-def test_the_number_of_repositories_is_bounded() -> None:
+def test_the_number_of_repositories_is_limited() -> None:
     repositories = Repositories(lambda _repo: Store())
     for number in range(MOST_REPOSITORIES):
         repositories.paths(str(number), "main")
@@ -223,7 +223,7 @@ BROKEN = "[{list: {elements: [{name: 1}]}}]"
         ("api=ghcr.io/acme/api", (), False, "warning"),
     ],
 )
-def test_a_broken_set_is_an_error_where_it_may_name_the_image(
+def test_a_broken_set_is_an_error_if_it_could_contain_the_image(
     image_list: str, images: tuple[Any, ...], strict: bool, severity: str
 ) -> None:
     (problem,) = found(application_set(BROKEN, image_list), images=images, strict=strict).problems
@@ -233,18 +233,18 @@ def test_a_broken_set_is_an_error_where_it_may_name_the_image(
     )
 
 
-def test_a_login_in_a_template_is_not_told() -> None:
+def test_a_login_in_a_template_is_not_shown() -> None:
     (problem,) = found(application_set(LIST, name="https://me:secret@h/x")).problems
     assert "duplicate name: https://h/x" in problem.message
 
 
-def test_a_patch_may_name_the_image_too() -> None:
+def test_a_broken_set_is_an_error_if_its_patch_names_the_image() -> None:
     patch = f"  templatePatch: '{{{PREFIX}image-list: acme/web}}'\n  template:"
     text = application_set(BROKEN, "").replace("  template:", patch)
     assert found(text, images=(WEB,)).problems[0].severity == "error"
 
 
-def test_git_that_cannot_be_reached_is_temporary() -> None:
+def test_an_unreachable_git_server_is_a_temporary_error() -> None:
     class Down(Store):
         def default_branch(self) -> str:
             raise UnreachableError("cannot be reached", hint="run it again")
@@ -255,7 +255,7 @@ def test_git_that_cannot_be_reached_is_temporary() -> None:
     assert (problem.exit, problem.severity, problem.hint) == (75, "error", "run it again")
 
 
-def test_what_needs_a_server_is_a_warning_that_names_the_set() -> None:
+def test_a_generator_that_needs_a_server_is_a_warning() -> None:
     discovered = found(application_set("[{pullRequest: {}}, {list: {elements: [{name: web}]}}]"))
     (problem,) = discovered.problems
     assert (problem.application, problem.severity) == ("team/fleet", "warning")
@@ -264,7 +264,7 @@ def test_what_needs_a_server_is_a_warning_that_names_the_set() -> None:
     assert not discovered.templates
 
 
-def test_of_a_set_that_cannot_be_rendered_the_template_is_kept_for_lint() -> None:
+def test_the_template_of_an_unrenderable_set_is_kept_for_lint() -> None:
     discovered = found(application_set("[{plugin: {}}]", "{{alias}}=ghcr.io/acme/{{name}}:^1"))
     assert not discovered.applications
     (app,) = discovered.templates
@@ -272,7 +272,7 @@ def test_of_a_set_that_cannot_be_rendered_the_template_is_kept_for_lint() -> Non
     assert app.sources[0].repo == "https://h/x.git"
 
 
-def test_of_a_template_with_control_blocks_nothing_can_be_said() -> None:
+def test_a_template_with_control_blocks_cannot_be_linted() -> None:
     (item,) = (
         one.item
         for one in found_in(application_set("[]", "{{range .x}}a={{.}},{{end}}").encode(), "x")
@@ -280,7 +280,7 @@ def test_of_a_template_with_control_blocks_nothing_can_be_said() -> None:
     assert template_of(item, PREFIX) is None
 
 
-def test_the_count_of_sets_and_applications() -> None:
+def test_sets_and_generated_applications_are_counted() -> None:
     discovered = found(application_set(LIST) + "---" + application_set("[{plugin: {}}]"))
     assert (len(set(discovered.generated_by)), len(discovered.generated_by)) == (1, 2)
 
@@ -323,14 +323,14 @@ def test_clusters_come_from_a_file(tmp_path: Path) -> None:
         ("- [", "not valid YAML"),
     ],
 )
-def test_a_wrong_file_of_clusters_is_a_usage_error(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_clusters_file_is_a_usage_error(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "clusters.yaml"
     file.write_text(text)
     with pytest.raises(UsageError, match=message):
         clusters_of(str(file))
 
 
-def test_an_absent_file_of_clusters_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_missing_clusters_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         clusters_of(str(tmp_path / "none"))
 
@@ -347,7 +347,7 @@ def store(tmp_path: Path) -> Iterator[BareRepository]:
         yield opened
 
 
-def test_names_are_all_files_and_more_is_read_of_the_same_commit(
+def test_file_contents_are_read_from_the_commit_of_the_file_list(
     store: BareRepository, tmp_path: Path
 ) -> None:
     first = store.snapshot("main", [Place("", "names")])
@@ -361,13 +361,13 @@ def test_names_are_all_files_and_more_is_read_of_the_same_commit(
     )
 
 
-def test_a_repository_that_was_thrown_away_is_read_at_its_tip(store: BareRepository) -> None:
+def test_a_closed_repository_can_be_read_again(store: BareRepository) -> None:
     first = store.snapshot("main", [Place("", "names")])
     store.close()
     assert store.read_more(first, [Place("README")]).files["README"].text == "no manifest\n"
 
 
-def test_the_report_says_who_generated_an_application() -> None:
+def test_the_report_names_the_set_that_generated_an_application() -> None:
     one = decision()
     app = Application("argocd", "web", {}, (), generated_by="argocd/fleet")
     made = decision(subscription=replace(one.subscription, application=app))
@@ -376,7 +376,7 @@ def test_the_report_says_who_generated_an_application() -> None:
     assert [each["generated_by"] for each in data["decisions"]] == [None, "argocd/fleet"]
 
 
-def test_readers_of_older_and_newer_reports_get_along() -> None:
+def test_older_and_newer_reports_can_be_read() -> None:
     """An old report lacks the field; an old reader, whose schema is without it, takes what it does not know."""
     data = as_json(report(decision()))
     for each in data["decisions"]:
@@ -386,7 +386,7 @@ def test_readers_of_older_and_newer_reports_get_along() -> None:
     assert report_of(json.dumps(data))["decisions"]
 
 
-def test_malformed_yaml_of_a_set_is_a_problem() -> None:
+def test_a_recursive_value_in_a_set_is_a_problem() -> None:
     text = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nspec: &a {x: *a}\n"
     (one,) = found_in(text.encode(), "x.yaml")
     assert "value contains itself" in trouble_of(one).message

@@ -67,7 +67,7 @@ def updater(
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"applicationRefs": [ref]}}
 
 
-def test_only_what_may_take_the_image_is_read_whole(api: KubernetesApi) -> None:
+def test_only_applications_that_may_use_the_image_are_read_completely(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
         cluster_application("web", images="web=ghcr.io/acme/web:1.x"),
@@ -86,7 +86,7 @@ def test_only_what_may_take_the_image_is_read_whole(api: KubernetesApi) -> None:
     ]
 
 
-def test_the_same_applications_as_from_manifests(api: KubernetesApi) -> None:
+def test_applications_of_a_cluster_are_read_like_manifests(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
         *(cluster_application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)),
@@ -98,7 +98,7 @@ def test_the_same_applications_as_from_manifests(api: KubernetesApi) -> None:
     assert found.problems == ()
 
 
-def test_what_an_image_updater_references_is_read_whatever_its_annotations(
+def test_applications_referenced_by_an_image_updater_are_read(
     api: KubernetesApi,
 ) -> None:
     api.add(
@@ -128,7 +128,7 @@ def test_what_an_image_updater_references_is_read_whatever_its_annotations(
      ("a*", "ab", True), ("*b", "ab", True), ("*b", "ba", False), ("a*b*c", "axbxbc", True),
      ("*a*ab", "aab", True), ("*ab*ab*", "aab", False), ("**", "ab", True)],
 )  # fmt: skip
-def test_what_a_pattern_references_is_read(
+def test_applications_that_match_a_name_pattern_are_read(
     api: KubernetesApi, pattern: str, name: str, expected: bool
 ) -> None:
     api.add(APPLICATIONS, cluster_application(name))
@@ -137,7 +137,7 @@ def test_what_a_pattern_references_is_read(
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 30 + "b", "*a" * 2048, "*" * 4096, "*a" * 100_000])
-def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
+def test_any_name_pattern_is_matched_quickly(pattern: str) -> None:
     began = time.process_time()
     for _, glob in module._patterns_of(updater("one", pattern=pattern)):
         glob_match(glob, "a" * 253)
@@ -147,13 +147,13 @@ def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
 @pytest.mark.parametrize(
     "spec", [None, [], {}, {"applicationRefs": 3}, {"applicationRefs": [3, {"namePattern": 3}]}]
 )
-def test_an_image_updater_of_any_shape(api: KubernetesApi, spec: Any) -> None:
+def test_a_malformed_image_updater_references_no_application(api: KubernetesApi, spec: Any) -> None:
     api.add(UPDATERS, {"metadata": {"name": "odd"}, "spec": spec})
     api.add(APPLICATIONS, cluster_application("web"))
     assert keys(source(api)) == ["argocd/odd"]
 
 
-def test_no_image_updaters_where_the_cluster_does_not_know_them(api: KubernetesApi) -> None:
+def test_a_cluster_without_image_updater_resources_is_read(api: KubernetesApi) -> None:
     api.forget(UPDATERS)
     api.add(APPLICATIONS, cluster_application("web", images="web=acme/web"))
     assert keys(source(api)) == ["argocd/web"]
@@ -191,7 +191,7 @@ def reader(api: KubernetesApi) -> KubernetesApi:
     return api
 
 
-def test_where_all_is_forbidden_the_control_planes_namespace_counts(reader: KubernetesApi) -> None:
+def test_the_argo_cd_namespace_is_read_if_listing_all_is_forbidden(reader: KubernetesApi) -> None:
     lines: list[tuple[str, str]] = []
     found = keys(source(reader, "reader", log=lambda level, line: lines.append((level, line))))
     assert found == ["argocd/web"]
@@ -201,20 +201,20 @@ def test_where_all_is_forbidden_the_control_planes_namespace_counts(reader: Kube
     assert any(level == "debug" and "a ClusterRole needs" in line for level, line in lines)
 
 
-def test_a_namespace_that_was_named_and_is_forbidden_is_an_error(reader: KubernetesApi) -> None:
+def test_a_forbidden_namespace_given_by_option_is_an_error(reader: KubernetesApi) -> None:
     with pytest.raises(ForbiddenError, match="in namespace 'team'") as caught:
         keys(source(reader, "reader", narrow=Narrow(namespaces=("argocd", "team"))))
     assert "a Role of namespace 'team' needs" in caught.value.hint
 
 
-def test_namespaces_without_that_of_the_control_plane_are_not_a_fallback(
+def test_a_namespace_pattern_needs_permission_in_all_namespaces(
     reader: KubernetesApi,
 ) -> None:
     with pytest.raises(ForbiddenError, match="in all namespaces"):
         keys(source(reader, "reader", narrow=Narrow(namespaces=("te*",))))
 
 
-def test_nothing_is_allowed(reader: KubernetesApi) -> None:
+def test_missing_permission_in_every_namespace_is_an_error(reader: KubernetesApi) -> None:
     reader.rules = []
     with pytest.raises(ForbiddenError, match="in namespace 'argocd'"):
         keys(source(reader, "reader"))
@@ -236,7 +236,7 @@ def test_nothing_is_allowed(reader: KubernetesApi) -> None:
         ),  # the project stands in the spec
     ],
 )
-def test_what_narrows_is_pushed_down(
+def test_filters_are_applied_by_the_server(
     api: KubernetesApi, narrow: Narrow, lists: list[str], found: list[str]
 ) -> None:
     api.add(APPLICATIONS, cluster_application("web", images="w=acme/web", metadata={"labels": {"tier": "front"},
@@ -254,7 +254,7 @@ def test_what_narrows_is_pushed_down(
     assert selectors == {narrow.selector}
 
 
-def test_an_object_that_was_deleted_meanwhile_is_passed_over(api: KubernetesApi) -> None:
+def test_an_application_deleted_meanwhile_is_skipped(api: KubernetesApi) -> None:
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", images="w=acme/web") for n in range(5)))
 
     def delete(asked: Any) -> None:
@@ -265,7 +265,7 @@ def test_an_object_that_was_deleted_meanwhile_is_passed_over(api: KubernetesApi)
     assert keys(source(api)) == [f"argocd/web-{n}" for n in (0, 1, 2, 4)]
 
 
-def test_many_of_them_are_listed_rather_than_got_one_by_one(api: KubernetesApi) -> None:
+def test_many_applications_are_listed_instead_of_fetched_individually(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
         *(cluster_application(f"web-{n:03}", images="w=acme/web") for n in range(80)),
@@ -276,7 +276,7 @@ def test_many_of_them_are_listed_rather_than_got_one_by_one(api: KubernetesApi) 
     assert api.requests() == ["list imageupdaters *", *["list applications *"] * 5]
 
 
-def test_a_server_that_has_no_metadata_is_asked_once(api: KubernetesApi) -> None:
+def test_a_server_without_metadata_lists_is_read_with_one_list(api: KubernetesApi) -> None:
     api.knows_metadata = False
     api.add(
         APPLICATIONS, cluster_application("web", images="w=acme/web"), cluster_application("plain")
@@ -285,14 +285,14 @@ def test_a_server_that_has_no_metadata_is_asked_once(api: KubernetesApi) -> None
     assert api.requests() == ["list imageupdaters *", "list applications *"]
 
 
-def test_an_error_in_one_of_many_ends_it(api: KubernetesApi) -> None:
+def test_a_server_error_for_one_application_ends_the_discovery(api: KubernetesApi) -> None:
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", images="w=acme/web") for n in range(5)))
     api.faults.append(Fault(503, path="web-3"))
     with pytest.raises(SourceDownError, match="'web-3'"):
         keys(source(api))
 
 
-def test_no_argo_cd(api: KubernetesApi) -> None:
+def test_a_cluster_without_argo_cd_is_an_error(api: KubernetesApi) -> None:
     api.forget(APPLICATIONS)
     with pytest.raises(SourceAccessError, match="Argo CD is not installed here"):
         keys(source(api))

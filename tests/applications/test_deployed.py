@@ -21,7 +21,7 @@ def one(path: str = "apps", **source: Any) -> Deployed:
     return found
 
 
-def test_a_source_of_git_names_a_folder() -> None:
+def test_a_git_source_deploys_a_folder() -> None:
     assert of({"repoURL": REPO, "path": "./apps/", "targetRevision": "dev"}) == [
         Deployed(REPO, "dev", "apps", release=Release("root"), parent="root")
     ]
@@ -50,7 +50,9 @@ def test_a_source_of_git_names_a_folder() -> None:
         ("x", []),
     ],
 )
-def test_what_is_not_a_folder_of_git(source: Any, expected: list[NoFolder]) -> None:
+def test_sources_without_a_git_folder_are_distinguished(
+    source: Any, expected: list[NoFolder]
+) -> None:
     assert list(deployed({"spec": {"source": source}})) == expected
     assert list(deployed({"metadata": [], "spec": {"sources": source}})) == []
 
@@ -67,18 +69,18 @@ def test_what_is_not_a_folder_of_git(source: Any, expected: list[NoFolder]) -> N
         ({"include": "*", "exclude": "[ab].*"}, []),
     ],
 )
-def test_which_manifests_a_directory_has(directory: dict[str, Any], held: list[str]) -> None:
+def test_directory_options_select_the_manifests(directory: dict[str, Any], held: list[str]) -> None:
     files = ["a.yaml", "b.json", "deep/c.yaml"]
     assert [name for name in files if one(directory=directory).holds(f"apps/{name}")] == held
     assert [name for name in files if one(".", directory=directory).holds(name)] == held
 
 
-def test_a_glob_that_stands_for_billions_costs_nothing() -> None:
+def test_expensive_globs_are_matched_quickly() -> None:
     assert not one(directory={"include": "{a,b}" * 60}).holds("apps/x.yaml")
     assert not one(directory={"include": "*a" * 1000}).holds(f"apps/{'a' * 1000}b.yaml")
 
 
-def test_what_helm_is_given() -> None:
+def test_helm_options_become_release_arguments() -> None:
     helm = {
         "releaseName": "prod",
         "valueFiles": ["values-prod.yaml", "../common.yaml", "/root.yaml"],
@@ -121,5 +123,5 @@ def test_what_helm_is_given() -> None:
         ({"kustomize": {"version": "v5"}}, ""),
     ],
 )
-def test_what_cannot_be_followed_is_named(source: dict[str, Any], strange: str) -> None:
+def test_unsupported_source_options_are_named(source: dict[str, Any], strange: str) -> None:
     assert one(**source).strange == strange

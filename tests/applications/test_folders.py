@@ -86,7 +86,7 @@ def names(found: list[Found]) -> list[str]:
     return [one.item["metadata"]["name"] for one in found if one.item]
 
 
-def test_a_folder_is_read_without_the_templates_of_its_charts(
+def test_a_folder_is_read_without_its_chart_templates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path, text in CHARTS.items():
@@ -106,7 +106,7 @@ def test_a_folder_is_read_without_the_templates_of_its_charts(
     assert inside == ["chart: this Helm chart makes Applications, and it is not rendered"]
 
 
-def test_a_repository_is_read_without_the_templates_of_its_charts(tmp_path: Path) -> None:
+def test_a_repository_is_read_without_its_chart_templates(tmp_path: Path) -> None:
     repo = str(bare_repo(tmp_path, CHARTS))
     for path, where in (("", f"{repo}//chart"), ("chart", f"{repo}//chart")):
         found = in_git(repo, path)
@@ -125,12 +125,12 @@ def test_a_repository_is_read_without_the_templates_of_its_charts(tmp_path: Path
         ("chart/templates", TEMPLATE, False),
     ],
 )
-def test_what_a_template_is(path: str, text: str, *, expected: bool) -> None:
+def test_chart_templates_are_recognized(path: str, text: str, *, expected: bool) -> None:
     charts = {"chart/Chart.yaml": "", "chart/charts/sub/Chart.yaml": "", "chart/values.yaml": ""}
     assert bool(names(inside({**charts, path: text}, path))) != expected
 
 
-def test_a_chart_at_the_root() -> None:
+def test_a_chart_at_the_root_is_reported_for_the_root() -> None:
     files = {"Chart.yaml": "", "templates/x.yaml": TEMPLATE}
     assert [one.origin for one in inside(files, *files)] == ["."]
     snapshot = Snapshot("https://h/x.git", "main", "tip", {})
@@ -138,7 +138,7 @@ def test_a_chart_at_the_root() -> None:
 
 
 @pytest.mark.parametrize("source", ["", "fleet"])
-def test_patches_are_not_manifests_and_what_they_change_is_reported(
+def test_patches_are_not_read_and_their_kustomization_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -157,7 +157,7 @@ def test_patches_are_not_manifests_and_what_they_change_is_reported(
         assert "name it as a source of its own, with --render kustomize" in trouble_of(advice).hint
 
 
-def test_a_source_whose_own_kustomization_uses_a_changed_one_is_reported(
+def test_an_unrendered_kustomization_of_a_source_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,7 +170,7 @@ def test_a_source_whose_own_kustomization_uses_a_changed_one_is_reported(
         assert trouble_of(advice).hint.startswith("render it with --render kustomize")
 
 
-def test_a_patch_that_is_named_is_read(tmp_path: Path) -> None:
+def test_a_patch_given_as_a_source_is_read(tmp_path: Path) -> None:
     path = tmp_path / "patch.yaml"
     path.write_text(manifest_text("web", PATCH))
     (tmp_path / "kustomization.yaml").write_text("patches: [{path: patch.yaml}]\n")
@@ -179,7 +179,7 @@ def test_a_patch_that_is_named_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_kustomization_that_is_a_source_of_its_own_is_reported_once(
+def test_a_kustomization_given_as_a_source_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -205,13 +205,13 @@ def test_a_kustomization_that_is_a_source_of_its_own_is_reported_once(
         {"a/kustomization.yaml": "resources: [\n"},
     ],
 )
-def test_strange_kustomizations_are_not_defect(texts: dict[str, str]) -> None:
+def test_unusual_kustomizations_do_not_crash(texts: dict[str, str]) -> None:
     (found, *warnings) = inside({**texts, "a/x": manifest_text("web")}, "a/x")
     assert found.is_application
     assert {one.origin for one in warnings} <= {"a"}
 
 
-def test_the_root_of_the_machine_is_not_the_working_folder(
+def test_the_root_folder_is_not_confused_with_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "no-such-app.yaml").write_text(APPLICATION)

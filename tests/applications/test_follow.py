@@ -115,7 +115,7 @@ def test_applications_are_followed_across_repositories_to_the_wanted_depth(
     assert found[0].place == (str(one), "main", "apps/a.yaml")
 
 
-def test_a_circle_ends(tmp_path: Path, below: Below) -> None:
+def test_a_cycle_of_applications_is_followed_once(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     files = {
         "apps/self.yaml": manifest_text("self", repo, "apps"),
@@ -125,7 +125,7 @@ def test_a_circle_ends(tmp_path: Path, below: Below) -> None:
     assert names(below.of(manifest_text("root", repo, "apps"), 20)) == ["b", "self", "back"]
 
 
-def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> None:
+def test_the_number_of_followed_applications_is_limited(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     bare_repo(
         tmp_path,
@@ -139,9 +139,7 @@ def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> 
     )
 
 
-def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(
-    tmp_path: Path, below: Below
-) -> None:
+def test_children_get_the_namespace_that_argo_cd_assigns(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     child = manifest_text("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
     bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": manifest_text("b", repo, "x")})
@@ -151,7 +149,7 @@ def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(
     assert [one.item["metadata"]["namespace"] for one in found if one.item] == ["team", "argocd"]
 
 
-def test_projects_next_to_the_children_are_seen(tmp_path: Path, below: Below) -> None:
+def test_projects_next_to_the_children_are_read(tmp_path: Path, below: Below) -> None:
     """They may want signed commits."""
     repo = tmp_path / "repo.git"
     project = manifest_text("shop", repo, "x").replace('"Application"', '"AppProject"')
@@ -166,7 +164,7 @@ def test_projects_next_to_the_children_are_seen(tmp_path: Path, below: Below) ->
     assert [(one.item["kind"], is_project(one.item)) for one in found] == [("AppProject", True)]
 
 
-def test_application_sets_below_are_rendered(tmp_path: Path, below: Below) -> None:
+def test_application_sets_among_the_children_are_rendered(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     template = {
         "metadata": {"name": "{{name}}"},
@@ -204,7 +202,9 @@ spec: {source: {repoURL: https://h/x.git, chart: web}}
 }
 
 
-def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Below) -> None:
+def test_a_chart_is_rendered_with_the_options_of_its_application(
+    tmp_path: Path, below: Below
+) -> None:
     helm = needs("helm")
     repo = bare_repo(tmp_path, CHART)
     given = {
@@ -315,7 +315,7 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
         ),
     ],
 )
-def test_what_is_read_of_a_folder_without_a_program(
+def test_folders_are_followed_without_helm_or_kustomize(
     tmp_path: Path,
     below: Below,
     files: dict[str, str],
@@ -338,7 +338,7 @@ def test_what_is_read_of_a_folder_without_a_program(
     assert all(one.advice for one in found if one.trouble)
 
 
-def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(
+def test_kustomize_options_of_an_application_prevent_rendering(
     tmp_path: Path, below: Below
 ) -> None:
     (tmp_path / "kustomize").write_text("#!/bin/sh\n")
@@ -433,7 +433,7 @@ def test_a_repository_that_cannot_be_read_is_reported_once(tmp_path: Path, below
     )
 
 
-def test_a_url_that_is_not_allowed_stops_nothing_else(tmp_path: Path, below: Below) -> None:
+def test_a_forbidden_url_does_not_affect_other_applications(tmp_path: Path, below: Below) -> None:
     children = {
         "apps/a.yaml": manifest_text("a", "telnet://h/x", "x"),
         "apps/b.yaml": manifest_text("b", tmp_path / "repo.git", "more"),
@@ -462,7 +462,7 @@ def test_a_revision_that_is_not_a_branch_is_reported(tmp_path: Path, below: Belo
     assert trouble_of(told).hint.startswith("name a branch in targetRevision")
 
 
-def test_the_number_of_repositories_that_manifests_name_is_bounded(
+def test_the_number_of_repositories_named_by_manifests_is_limited(
     tmp_path: Path, below: Below
 ) -> None:
     repo = tmp_path / "repo.git"
@@ -496,7 +496,7 @@ class Down:
         """Nothing."""
 
 
-def test_a_server_that_is_down_is_an_error_that_a_retry_may_solve() -> None:
+def test_an_unavailable_server_is_a_temporary_error() -> None:
     opening: Callable[[str], Down] = lambda _repo: Down()  # noqa: E731
     following = FollowedApplications(Repositories(opening), Rendering(), 1)
     for one in ("a", "b"):

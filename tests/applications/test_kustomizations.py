@@ -29,14 +29,14 @@ def files(folder: str, tree: Mapping[str, str]) -> dict[str, str]:
     return needed(folder, read)
 
 
-def test_the_folders_that_are_referred_to_are_needed_and_no_others() -> None:
+def test_only_referenced_folders_are_needed() -> None:
     assert set(files("overlays/prod", TREE)) == {
         path for path in TREE if not path.startswith("unused/")
     }
     assert set(files("base", TREE)) == {"base/kustomization.yaml", "base/web.yaml"}
 
 
-def test_the_root_may_be_a_kustomization() -> None:
+def test_the_repository_root_can_be_a_kustomization() -> None:
     tree = {"kustomization.yaml": "resources: [./base]", **TREE}
     assert set(files("", tree)) == set(tree)
 
@@ -95,7 +95,7 @@ REMOTE = "is not in the repository"
         ("{", "kustomization.yaml"),
     ],
 )
-def test_what_is_elsewhere_or_starts_a_program_is_refused(text: str, words: str) -> None:
+def test_remote_resources_and_plugins_are_refused(text: str, words: str) -> None:
     with pytest.raises(Malformed, match=words) as raised:
         files("apps", {"apps/kustomization.yaml": text, "apps/x.yaml": ""})
     assert raised.value.hint
@@ -119,7 +119,7 @@ def test_what_is_elsewhere_or_starts_a_program_is_refused(text: str, words: str)
         ("resources: []\nresources: []", "keep one"),
     ],
 )
-def test_each_refusal_says_what_to_do(text: str, hint: str) -> None:
+def test_each_refusal_has_a_hint(text: str, hint: str) -> None:
     with pytest.raises(Malformed) as raised:
         needed("apps", lambda _path: {"apps/kustomization.yaml": text}, {"apps/linked"})
     assert raised.value.hint.startswith(hint)
@@ -136,11 +136,11 @@ def test_each_refusal_says_what_to_do(text: str, hint: str) -> None:
         "labels: [{pairs: {a: https://h/x}}]",
     ],
 )
-def test_urls_that_are_only_text_are_ignored(text: str) -> None:
+def test_urls_in_plain_text_are_allowed(text: str) -> None:
     assert files("apps", {"apps/kustomization.yaml": text})
 
 
-def test_endless_kustomizations_are_refused() -> None:
+def test_the_number_of_kustomization_folders_is_limited() -> None:
     tree = {
         f"{at}/kustomization.yaml": f"resources: [../{at + 1}]" for at in range(MOST_FOLDERS + 2)
     }
@@ -153,7 +153,7 @@ def test_endless_kustomizations_are_refused() -> None:
     assert files("a", circle) == circle  # Kustomize itself says that it is a circle
 
 
-def test_an_alias_bomb_and_a_value_that_contains_itself() -> None:
+def test_alias_bombs_and_recursive_values_are_handled() -> None:
     bomb = "vars:\n  a0: &a0 [x]\n" + "".join(
         f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
     )
@@ -180,7 +180,7 @@ def test_an_alias_bomb_and_a_value_that_contains_itself() -> None:
         ("broken: [", True, False),
     ],
 )
-def test_when_a_kustomization_makes_other_manifests(
+def test_kustomizations_that_change_manifests_are_recognized(
     text: str, *, changed: bool, outside: bool
 ) -> None:
     assert (changes(text), reaches_out(text)) == (changed, outside)

@@ -92,7 +92,7 @@ def by_hand(*command: str | Path) -> list[Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("place", ["here", "in Git"])
-def test_a_chart_makes_what_helm_makes_by_hand(
+def test_a_rendered_chart_equals_the_output_of_helm(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helm = needs("helm")
@@ -120,7 +120,7 @@ def test_a_chart_makes_what_helm_makes_by_hand(
         ('semverCompare ">=99" .Capabilities.KubeVersion.Version', False, True),
     ],
 )
-def test_a_chart_that_asks_for_argo_cd_gets_it_and_what_else_it_asks_is_reported(
+def test_a_chart_that_checks_cluster_capabilities_is_reported(
     tmp_path: Path, asked: str, made: bool, told: bool
 ) -> None:
     helm = needs("helm")
@@ -137,7 +137,7 @@ def test_a_chart_that_asks_for_argo_cd_gets_it_and_what_else_it_asks_is_reported
     assert all("templates/apps.yaml:1" in one for one in problems)
 
 
-def test_helm_never_reads_a_schema(tmp_path: Path) -> None:
+def test_helm_does_not_read_value_schemas(tmp_path: Path) -> None:
     helm = needs("helm")
     schema = {"platform/values.schema.json": '{"$ref": "file:///no/such/file.json"}'}
     schema |= {"platform/charts/sub/values.schema.json": '{"$ref": "http://127.0.0.1:9/x.json"}'}
@@ -152,7 +152,7 @@ def test_helm_never_reads_a_schema(tmp_path: Path) -> None:
     assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
 
 
-def test_all_rendering_of_a_run_has_one_budget(tmp_path: Path, stand_in: Path) -> None:
+def test_all_rendering_in_a_run_shares_a_time_limit(tmp_path: Path, stand_in: Path) -> None:
     write(stand_in, "while :; do :; done")
     rendering = Rendering(["helm"], {"PATH": str(stand_in.parent)}, seconds=0.5)
     written(tmp_path, CHART)
@@ -163,7 +163,7 @@ def test_all_rendering_of_a_run_has_one_budget(tmp_path: Path, stand_in: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["here", "in Git"])
-def test_a_kustomization_makes_what_kustomize_makes_by_hand(
+def test_a_rendered_kustomization_equals_the_output_of_kustomize(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kustomize = needs("kustomize")
@@ -207,7 +207,7 @@ def write(program: Path, text: str) -> Rendering:
     )
 
 
-def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(
+def test_a_rendering_program_has_no_secrets_home_or_other_programs(
     tmp_path: Path, stand_in: Path
 ) -> None:
     written(tmp_path, CHART)
@@ -239,7 +239,7 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(
         ("kill -9 $$", "helm ended with"),
     ],
 )
-def test_what_a_program_says_of_its_failure_is_reported(
+def test_the_error_message_of_a_rendering_program_is_reported(
     tmp_path: Path, stand_in: Path, text: str, words: str
 ) -> None:
     rendering = write(stand_in, text)
@@ -254,21 +254,23 @@ def test_what_a_program_says_of_its_failure_is_reported(
 
 
 @pytest.mark.parametrize("text", ["garbage", "#!/none\n"])
-def test_a_program_that_cannot_be_started_is_not_a_defect(stand_in: Path, text: str) -> None:
+def test_a_rendering_program_that_cannot_be_started_is_reported(stand_in: Path, text: str) -> None:
     stand_in.write_text(text)
     stand_in.chmod(0o755)
     with pytest.raises(Malformed, match="cannot be started"):
         run([str(stand_in)], {}, {})
 
 
-def test_a_program_is_ended_with_its_children(tmp_path: Path, stand_in: Path) -> None:
+def test_a_slow_rendering_program_is_ended_with_its_children(
+    tmp_path: Path, stand_in: Path
+) -> None:
     write(stand_in, f"(trap '' TERM; /bin/sleep 600) & echo $! > {tmp_path}/child; /bin/sleep 600")
     with pytest.raises(Malformed, match="it took more than 0 seconds"):
         run([str(stand_in)], {}, {}, seconds=0.3)
     wait_until(lambda: not alive(int((tmp_path / "child").read_text())))
 
 
-def test_what_a_program_prints_is_bounded(stand_in: Path) -> None:
+def test_the_output_of_a_rendering_program_is_limited(stand_in: Path) -> None:
     write(stand_in, "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")
     with pytest.raises(Malformed, match="it printed more than 1 MB"):
         run([str(stand_in)], {}, {}, bounds=Bounds(messages=1_000_000))
@@ -286,7 +288,9 @@ def test_what_a_program_prints_is_bounded(stand_in: Path) -> None:
         ({"a": "x" * (LARGEST + 1)}, "more than 64 MB"),
     ],
 )
-def test_no_file_is_written_elsewhere(files: dict[str, str], words: str) -> None:
+def test_files_outside_of_the_rendering_folder_are_refused(
+    files: dict[str, str], words: str
+) -> None:
     with pytest.raises(Malformed, match=words):
         run(["/bin/true"], files, {})
 
@@ -301,14 +305,14 @@ def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:
         from_git(tmp_path, {**CHART, link: Link("/etc/passwd")}, "platform", rendering)
 
 
-def test_a_link_is_not_a_resource_of_a_kustomization(tmp_path: Path, stand_in: Path) -> None:
+def test_a_link_in_a_kustomization_is_refused(tmp_path: Path, stand_in: Path) -> None:
     rendering = write(stand_in.with_name("kustomize"), "exit 0")
     files = {"k/kustomization.yaml": "resources: [outside]\n", "k/outside": Link("/etc")}
     with pytest.raises(SourceError, match="'outside' is a symbolic link"):
         from_git(tmp_path, files, "k", rendering)
 
 
-def test_a_file_that_is_not_text_is_reported_where_rendering_fails(
+def test_a_skipped_binary_file_is_mentioned_if_rendering_fails(
     tmp_path: Path, stand_in: Path
 ) -> None:
     rendering = write(stand_in, "exit 1")
@@ -325,7 +329,7 @@ def test_a_file_that_is_not_text_is_reported_where_rendering_fails(
         (("helm",), ["kubectl"], "install helm beside this step"),
     ],
 )
-def test_what_is_not_rendered_says_how_it_would_be(
+def test_an_unrendered_chart_is_reported_with_a_way_to_render_it(
     tmp_path: Path, stand_in: Path, allowed: tuple[str, ...], programs: list[str], hint: str
 ) -> None:
     for name in programs:
@@ -350,7 +354,7 @@ def test_what_is_not_rendered_says_how_it_would_be(
         ("resources: [../base]\n", {}, True),
     ],
 )
-def test_a_kustomization_that_is_not_rendered_is_reported_where_that_matters(
+def test_an_unrendered_kustomization_is_reported_if_it_changes_applications(
     tmp_path: Path, kustomization: str, files: dict[str, str], *, warned: bool
 ) -> None:
     files = {
@@ -365,7 +369,7 @@ def test_a_kustomization_that_is_not_rendered_is_reported_where_that_matters(
         assert ["this kustomization makes Applications" in one for one in made] == [True] * warned
 
 
-def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:
+def test_kubectl_is_used_if_kustomize_is_missing(tmp_path: Path, stand_in: Path) -> None:
     seen = tmp_path / "seen"
     rendering = write(stand_in.with_name("kubectl"), f'echo "$@" > {seen}')
     written(tmp_path, OVERLAYS)
@@ -373,7 +377,7 @@ def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: P
     assert seen.read_text() == "kustomize ./\n"
 
 
-def test_a_chart_that_is_a_source_of_its_own_is_not_reported_twice(
+def test_a_chart_given_as_a_source_is_not_reported_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(written(tmp_path, CHART))
@@ -395,7 +399,7 @@ def test_a_chart_that_is_a_source_of_its_own_is_not_reported_twice(
         ("ü", "applications"),
     ],
 )
-def test_a_release_has_a_name_that_helm_takes(
+def test_the_release_name_is_valid_for_helm(
     tmp_path: Path, stand_in: Path, folder: str, name: str
 ) -> None:
     seen = tmp_path / "seen"

@@ -15,7 +15,8 @@ from task.applicationsets.arguments import go_value
 from task.applicationsets.fill import FUNCTIONS, LANGUAGE, Budget
 from task.applicationsets.generators import NamedCluster
 from task.applicationsets.rendered_set import render
-from task.templates.go_template import AnyMap, FailedTemplate, parse
+from task.templates.go_template.template import parse
+from task.templates.go_template.values import AnyMap, FailedTemplate
 
 ODD: list[Any] = [None, 3, 1e999, 10**400, "x", True, [], {}, [None], {"a": None}, "{{"]
 ARGUMENTS = [
@@ -63,7 +64,7 @@ def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_an_odd_value_in_an_application_set_is_not_a_defect(name: str) -> None:
+def test_unexpected_values_in_an_application_set_do_not_crash(name: str) -> None:
     case = json.loads((DATA / "applicationsets" / f"{name}.json").read_text())
     clusters = [NamedCluster("eu", "https://eu", "", {"env": "production"})]
     for path in nodes(case["applicationset"]["spec"]):
@@ -77,7 +78,7 @@ def test_an_odd_value_in_an_application_set_is_not_a_defect(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_odd_argument_fails_the_template_only(name: str) -> None:
+def test_unexpected_function_arguments_fail_only_the_template(name: str) -> None:
     function = FUNCTIONS[name]
     for count in range(function.least, min(3, 3 if function.most is None else function.most) + 1):
         template = parse(f"{{{{{name} {' '.join(f'$.a{at}' for at in range(count))}}}}}", LANGUAGE)

@@ -61,7 +61,7 @@ def rendered(case: Mapping[str, Any]) -> Rendered:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_the_applications_are_those_of_the_controller(path: Path) -> None:
+def test_the_applications_match_those_of_the_controller(path: Path) -> None:
     case = json.loads(path.read_text())
     made = sorted(rendered(case).applications, key=lambda app: str(app["metadata"]["name"]))
     wanted = case["applications"]
@@ -80,7 +80,7 @@ def test_the_applications_are_those_of_the_controller(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_the_errors_are_those_of_the_controller(path: Path) -> None:
+def test_the_errors_match_those_of_the_controller(path: Path) -> None:
     case = json.loads(path.read_text())
     (wanted,) = (one for one in case["conditions"] if one["type"] == "ErrorOccurred")
     troubles = rendered(case).troubles
@@ -94,7 +94,7 @@ def test_the_errors_are_those_of_the_controller(path: Path) -> None:
     assert found.message == wanted["message"] or path.stem == "list-fasttemplate-not-a-text"
 
 
-def test_a_key_of_ones_own_neighbour_fails_a_nested_matrix_with_missingkey_error() -> None:
+def test_a_nested_matrix_cannot_use_a_key_of_its_sibling_generator() -> None:
     """A message that was seen there, and not recorded: which text it names changes from run to run."""
     case = json.loads(next(path for path in CASES if path.stem == "matrix-nested").read_text())
     case["applicationset"]["spec"]["goTemplateOptions"] = ["missingkey=error"]

@@ -60,7 +60,7 @@ def names(result: Rendered) -> list[str]:
     return [app["metadata"]["name"] for app in result.applications]
 
 
-def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner() -> None:
+def test_an_application_gets_namespace_and_owner_from_its_set() -> None:
     (app,) = made("[{list: {elements: [{name: web}]}}]").applications
     assert app["metadata"] == {
         "name": "web",
@@ -152,7 +152,7 @@ def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner()
         ("{{toJson 123456789012345680000.0}}{{toJson (float64 `inf`)}}", "123456789012345680000"),
     ],
 )
-def test_the_functions_of_sprig(template: str, text: str) -> None:
+def test_sprig_functions_give_the_same_results(template: str, text: str) -> None:
     element = "{size: 7, list: [a, b, c], map: {x: 1, z: 2}}"
     (app,) = made(
         f"[{{list: {{elements: [{element}]}}}}]",
@@ -204,7 +204,7 @@ def test_the_functions_of_sprig(template: str, text: str) -> None:
         ("{{until 100000}}", "a list of more than 10000 numbers"),
     ],
 )
-def test_a_template_that_fails_says_so_in_argo_cds_words(template: str, message: str) -> None:
+def test_failing_templates_have_the_error_messages_of_argo_cd(template: str, message: str) -> None:
     name = template.replace("\n", "\n\n")  # in YAML's single quotes
     result = made("[{list: {elements: [{name: a, nothing: null}, {name: b}]}}]", name)
     assert not result.applications
@@ -214,14 +214,14 @@ def test_a_template_that_fails_says_so_in_argo_cds_words(template: str, message:
 
 
 @pytest.mark.parametrize("name", ["{app}", "3"])
-def test_a_name_that_is_not_text_is_a_mistake(name: str) -> None:
+def test_a_template_name_that_is_not_a_string_is_an_error(name: str) -> None:
     generators = "[{list: {elements: [{app: web}]}}]"
     text = f"spec: {{generators: {generators}, template: {{metadata: {{name: {name}}}}}}}"
     (trouble,) = render(go_yaml.load(text), Files(), Budget()).troubles
     assert trouble.message == "spec.template.metadata.name is not a string"
 
 
-def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
+def test_random_functions_are_refused_with_a_hint() -> None:
     (trouble,) = made("[{list: {elements: [{name: a}]}}]", "{{randAlpha 3}}").troubles
     assert trouble.hint.startswith(
         "its value is not the same in two runs: give it by a generator, or "
@@ -266,13 +266,15 @@ def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
         ),
     ],
 )
-def test_a_wrong_generator_says_so_in_argo_cds_words(generators: str, message: str) -> None:
+def test_invalid_generators_have_the_error_messages_of_argo_cd(
+    generators: str, message: str
+) -> None:
     result = made(generators)
     assert [one.rule for one in result.troubles] == [PARAMS]
     assert result.troubles[0].message.startswith(message)
 
 
-def test_an_unknown_option_of_go_templates_is_an_error() -> None:
+def test_an_unknown_go_template_option_is_an_error() -> None:
     result = made("[]", more="  goTemplateOptions: [missingkey=whatever]")
     assert result.troubles[0].message == "unrecognized option: missingkey=whatever"
 
@@ -280,7 +282,7 @@ def test_an_unknown_option_of_go_templates_is_an_error() -> None:
 @pytest.mark.parametrize(
     "kind", ["scmProvider", "pullRequest", "plugin", "clusterDecisionResource"]
 )
-def test_what_needs_a_server_is_not_an_error_and_the_other_generators_count(kind: str) -> None:
+def test_a_generator_that_needs_a_server_does_not_affect_the_others(kind: str) -> None:
     result = made(f"[{{{kind}: {{}}}}, {{list: {{elements: [{{name: web}}]}}}}]")
     assert names(result) == ["web"]
     (unknown,) = result.unknown
@@ -288,18 +290,18 @@ def test_what_needs_a_server_is_not_an_error_and_the_other_generators_count(kind
     assert "--applications cluster" in unknown.hint
 
 
-def test_a_matrix_with_what_needs_a_server_is_unknown_as_a_whole() -> None:
+def test_a_matrix_with_a_generator_that_needs_a_server_is_unknown() -> None:
     result = made("[{matrix: {generators: [{list: {elements: [{a: b}]}}, {plugin: {}}]}}]")
     assert not result.applications
     assert len(result.unknown) == 1
 
 
-def test_clusters_are_unknown_without_a_list_of_them() -> None:
+def test_the_clusters_generator_needs_a_clusters_file() -> None:
     (unknown,) = made("[{clusters: {}}]").unknown
     assert "--clusters FILE" in unknown.hint
 
 
-def test_the_local_cluster_counts_once() -> None:
+def test_the_local_cluster_is_generated_once() -> None:
     here = NamedCluster("here", "https://kubernetes.default.svc")
     assert names(made("[{clusters: {}}]", clusters=[here])) == ["here"]
     assert names(made("[{clusters: {}}]", clusters=[])) == ["in-cluster"]
@@ -307,7 +309,7 @@ def test_the_local_cluster_counts_once() -> None:
     assert names(made(f"[{{clusters: {{selector: {selector}}}}}]", clusters=[here])) == ["here"]
 
 
-def test_a_flat_list_of_clusters_is_one_row() -> None:
+def test_a_flat_list_of_clusters_generates_one_application() -> None:
     listed = [NamedCluster("a", "https://a"), NamedCluster("b", "https://b")]
     name = "{{range .clusters}}{{.name}}-{{end}}x"
     assert names(made("[{clusters: {flatList: true}}]", name, clusters=listed)) == [
@@ -331,7 +333,7 @@ def test_a_flat_list_of_clusters_is_one_row() -> None:
         ("nothing", []),
     ],
 )
-def test_files_are_found_as_git_ls_files_finds_them(pattern: str, found: list[str]) -> None:
+def test_file_patterns_match_as_in_git_ls_files(pattern: str, found: list[str]) -> None:
     files = Files("a/x.json", "a/y.txt", "a/b/c.json", "z.json")
     name = "{{.path.path | replace `/` `-`}}.{{.path.filename}}"
     result = made(f"[{{git: {{repoURL: r, files: [{{path: '{pattern}'}}]}}}}]", name, files)
@@ -364,9 +366,7 @@ def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
         ),  # of both: only its own row is left by then
     ],
 )
-def test_values_of_a_later_generator_wait_for_what_the_first_cannot_fill(
-    value: str, name: str
-) -> None:
+def test_values_of_a_second_generator_can_use_parameters_of_both(value: str, name: str) -> None:
     listed = "{list: {elements: [{env: prod}]}}"
     found = f"{{git: {{repoURL: r, directories: [{{path: apps/*}}], values: {{v: '{value}'}}}}}}"
     generators = f"[{{matrix: {{generators: [{listed}, {found}]}}}}]"
@@ -374,7 +374,7 @@ def test_values_of_a_later_generator_wait_for_what_the_first_cannot_fill(
     assert names(made(generators, "{{.values.v}}", Files("apps/web/x"), more=more)) == [name]
 
 
-def test_values_of_a_later_generator_that_cannot_be_filled_at_all_fail_the_set() -> None:
+def test_invalid_values_of_a_second_generator_fail_the_set() -> None:
     found = "{git: {repoURL: r, directories: [{path: apps/*}], values: {v: '{{fail `no`}}'}}}"
     (trouble,) = made(
         f"[{{matrix: {{generators: [{{list: {{elements: [{{a: b}}]}}}}, {found}]}}}}]"
@@ -385,7 +385,7 @@ def test_values_of_a_later_generator_that_cannot_be_filled_at_all_fail_the_set()
     )
 
 
-def test_a_selector_of_a_later_generator_is_not_filled() -> None:
+def test_a_selector_of_a_second_generator_is_not_templated() -> None:
     second = "{list: {elements: [{b: x}]}, selector: {matchLabels: {b: '{{.a}}'}}}"
     assert not names(
         made(
@@ -418,7 +418,7 @@ def test_a_patch_that_is_not_yaml_fails_the_set() -> None:
     )
 
 
-def test_a_placeholder_that_is_not_closed_fails_without_go_templates() -> None:
+def test_an_unclosed_placeholder_fails_the_set_without_go_templates() -> None:
     (trouble,) = made("[{list: {elements: [{name: web}]}}]", "{{name}} {{x", go=False).troubles
     assert trouble.message.startswith("invalid template: Cannot find end tag")
 
@@ -436,7 +436,7 @@ LONG = "[" + ",".join(f"{{name: n{at}, k{at % 7}: x}}" for at in range(2000)) + 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("generators", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_generators_stay_bounded(generators: str) -> None:
+def test_hostile_generators_are_limited_in_time_and_size(generators: str) -> None:
     began = time.process_time()
     result = made(
         generators.replace("@", f"{{list: {{elements: {LONG}}}}}"), budget=Budget(rows=20_000)
@@ -463,7 +463,7 @@ def test_hostile_generators_stay_bounded(generators: str) -> None:
         "{{fromYaml `a: &a [*a]`}}",
     ],
 )
-def test_hostile_templates_stay_bounded(template: str) -> None:
+def test_hostile_templates_are_limited_in_time_and_size(template: str) -> None:
     began = time.process_time()
     manifest = {
         "metadata": {"name": "x"},
@@ -479,18 +479,18 @@ def test_hostile_templates_stay_bounded(template: str) -> None:
     assert time.process_time() - began < 5
 
 
-def test_the_text_of_all_applications_is_bounded() -> None:
+def test_the_total_text_of_all_applications_is_limited() -> None:
     name = "{{repeat 100 .name}}"
     result = made(f"[{{list: {{elements: {LONG}}}}}]", name, budget=Budget(characters=300_000))
     assert "too much text" in result.troubles[0].message
 
 
-def test_the_number_of_applications_is_bounded() -> None:
+def test_the_number_of_applications_is_limited() -> None:
     result = made(f"[{{list: {{elements: {LONG}}}}}]", budget=Budget(made=1999))
     assert result.troubles[0].message == "the ApplicationSets make more than 1,999 Applications"
 
 
-def test_yaml_is_read_as_go_reads_it() -> None:
+def test_yaml_is_read_as_in_go() -> None:
     text = "{a: yes, b: 017, c: 0x1F, d: 1_000, e: 1e3, f: 2026-11-01, g: ~, h: '1', i: .5, 1: x, true: y}"
     assert go_yaml.load(text) == {
         "a": True, "b": 15, "c": 31, "d": 1000, "e": 1000.0, "f": "2026-11-01", "g": None, "h": "1", "i": 0.5, "1": "x",
@@ -520,12 +520,12 @@ def test_an_alias_bomb_is_refused() -> None:
         "text", 3, None, {}, [],
     ],
 )  # fmt: skip
-def test_what_is_written_as_yaml_is_read_again(value: Any) -> None:
+def test_written_yaml_is_read_back_unchanged(value: Any) -> None:
     assert go_yaml.load(go_yaml.dump(value, 10_000)) == value
 
 
 @pytest.mark.slow
-def test_a_matrix_looks_through_a_large_repository_once() -> None:
+def test_a_matrix_reads_a_large_repository_only_once() -> None:
     files = Files(*(f"team-{at % 100}/app-{at}/x.yaml" for at in range(50_000)))
     rows = "[" + ",".join(f"{{env: e{at}}}" for at in range(500)) + "]"
     found = "{git: {repoURL: r, directories: [{path: team-7/app-7}]}}"
@@ -540,7 +540,7 @@ def test_a_matrix_looks_through_a_large_repository_once() -> None:
     assert time.process_time() - began < 10
 
 
-def test_a_name_that_kubernetes_refuses_for_its_length_is_not_used() -> None:
+def test_an_application_name_that_is_too_long_for_kubernetes_is_refused() -> None:
     result = made("[{list: {elements: [{}]}}]", "a" * 254)
     assert result.applications == ()
     assert [one.rule for one in result.troubles] == [REFUSED]

@@ -49,7 +49,7 @@ def api_of(
     return ArgoCDApi(connection, {}, limits=limits, log=log)
 
 
-def test_the_list_holds_only_what_is_asked_for(server: ArgoCDServer) -> None:
+def test_the_list_contains_only_the_requested_fields(server: ArgoCDServer) -> None:
     found = api_of(server).list_applications()
     assert found[0]["kind"] == "Application"
     assert found[0]["metadata"]["name"] == "web"
@@ -61,7 +61,9 @@ def test_the_list_holds_only_what_is_asked_for(server: ArgoCDServer) -> None:
     )
 
 
-def test_the_list_is_narrowed_by_the_server(server: ArgoCDServer) -> None:
+def test_the_server_filters_the_list_by_project_namespace_and_selector(
+    server: ArgoCDServer,
+) -> None:
     server.add(live_application("shop", "team", project="shops"))
     api = api_of(server)
     assert [one["metadata"]["name"] for one in api.list_applications(projects=["shops"])] == [
@@ -71,13 +73,13 @@ def test_the_list_is_narrowed_by_the_server(server: ArgoCDServer) -> None:
     assert api.list_applications(selector="team=b") == []
 
 
-def test_a_whole_application_has_its_kind(server: ArgoCDServer) -> None:
+def test_a_complete_application_has_its_kind_and_version(server: ArgoCDServer) -> None:
     found = api_of(server).get_application("argocd", "web")
     assert (found["apiVersion"], found["kind"]) == ("argoproj.io/v1alpha1", "Application")
     assert found["status"]["sync"]["status"] == "Synced"
 
 
-def test_a_refresh_is_asked_for_one_application(server: ArgoCDServer) -> None:
+def test_a_refresh_is_requested_for_one_application(server: ArgoCDServer) -> None:
     api_of(server).refresh_application("argocd", "web")
     asked = server.asked("GET", "/web")[0]
     assert (asked.query["refresh"], asked.query["appNamespace"]) == (["normal"], ["argocd"])
@@ -95,7 +97,7 @@ def test_a_refresh_is_asked_for_one_application(server: ArgoCDServer) -> None:
         ({}, "http://{}"),
     ],
 )
-def test_where_people_find_the_user_interface(
+def test_the_address_of_the_user_interface_comes_from_the_settings(
     server: ArgoCDServer, said: dict[str, Any], expected: str
 ) -> None:
     server.settings = said
@@ -105,12 +107,12 @@ def test_where_people_find_the_user_interface(
 @pytest.mark.parametrize(
     "host", ["localhost", "argocd-server.argocd.svc", "argocd.svc.cluster.local"]
 )
-def test_an_address_within_the_cluster_is_not_a_page(host: str) -> None:
+def test_a_cluster_internal_address_has_no_user_interface(host: str) -> None:
     api = ArgoCDApi(Connection(f"{host}:1", plaintext=True), {}, limits=replace(QUICK, connect=0.2))
     assert api.web() == ""
 
 
-def test_a_root_path_and_headers_are_kept() -> None:
+def test_a_root_path_and_headers_are_used() -> None:
     with argocd_server("/argo/cd") as server:
         server.add(live_application())
         api = api_of(server, root_path="/argo/cd", headers=(("X-Proxy", Secret("hunter2")),))
@@ -159,14 +161,16 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize("fault", CONFLICTS)
-def test_a_patch_for_another_state_is_outpaced(server: ArgoCDServer, fault: Fault | None) -> None:
+def test_a_patch_of_an_outdated_state_is_outpaced(
+    server: ArgoCDServer, fault: Fault | None
+) -> None:
     server.faults += [fault] if fault else []
     with pytest.raises(Outpaced):
         api_of(server).patch_application("argocd", "web", [{**OPERATIONS[0], "value": "x"}])
 
 
 @pytest.mark.parametrize("fault", CONFLICTS[:2])
-def test_a_conflict_of_anything_but_a_patch_is_temporary(
+def test_a_conflict_in_any_other_request_is_a_temporary_error(
     server: ArgoCDServer, fault: Fault
 ) -> None:
     """A refresh writes an annotation: its conflict must not look as if what has landed had been outpaced."""
@@ -222,7 +226,7 @@ ANSWERS = [
     [row[1:] for row in ANSWERS],
     ids=[row[0] for row in ANSWERS],
 )
-def test_errors_say_what_to_do(
+def test_each_error_answer_has_a_matching_error_and_hint(
     server: ArgoCDServer, fault: Fault, kind: type[TaskError], message: str, hint: str
 ) -> None:
     server.faults.append(fault)
@@ -234,7 +238,7 @@ def test_errors_say_what_to_do(
     assert TOKEN not in str(caught.value) + caught.value.hint
 
 
-def test_a_server_that_repeats_the_token_is_not_repeated(server: ArgoCDServer) -> None:
+def test_a_token_repeated_by_the_server_is_masked(server: ArgoCDServer) -> None:
     server.faults.append(
         Fault(401, json.dumps({"code": 16, "message": f"bad {TOKEN}", "error": "x"}))
     )
@@ -242,18 +246,20 @@ def test_a_server_that_repeats_the_token_is_not_repeated(server: ArgoCDServer) -
         api_of(server).get_application("argocd", "web")
 
 
-def test_without_a_token_the_error_says_so(server: ArgoCDServer) -> None:
+def test_a_missing_token_is_reported(server: ArgoCDServer) -> None:
     with pytest.raises(SourceAccessError, match="requires a token, and none was given"):
         api_of(server, token=Secret("")).get_application("argocd", "web")
 
 
-def test_an_application_elsewhere_is_named_as_rbac_does(server: ArgoCDServer) -> None:
+def test_an_application_in_another_namespace_is_named_as_in_rbac_rules(
+    server: ArgoCDServer,
+) -> None:
     with pytest.raises(SourceAccessError) as caught:
         api_of(server).get_application("team", "shop")
     assert "<project>/team/shop" in caught.value.hint
 
 
-def test_a_server_that_drips_is_down(server: ArgoCDServer) -> None:
+def test_a_server_that_does_not_answer_in_time_is_down(server: ArgoCDServer) -> None:
     server.lock.acquire()
     try:
         with pytest.raises(SourceDownError, match=r"in time|took more"):
@@ -265,12 +271,12 @@ def test_a_server_that_drips_is_down(server: ArgoCDServer) -> None:
         server.lock.release()
 
 
-def test_a_busy_server_is_asked_again(server: ArgoCDServer) -> None:
+def test_a_request_to_a_busy_server_is_retried(server: ArgoCDServer) -> None:
     server.faults.append(Fault(429, "", {"Retry-After": "0"}))
     assert api_of(server, replace(QUICK, tries=2)).get_application("argocd", "web")
 
 
-def test_the_token_goes_to_no_other_server(server: ArgoCDServer) -> None:
+def test_the_token_is_not_sent_to_another_server(server: ArgoCDServer) -> None:
     with argocd_server() as other:
         other.add(live_application())
         location = f"http://{other.address}/api/v1/applications/web"
@@ -283,13 +289,13 @@ def test_the_token_goes_to_no_other_server(server: ArgoCDServer) -> None:
         assert "x-proxy" not in other.seen[0].headers
 
 
-def test_tls_where_none_is_spoken_is_reported(server: ArgoCDServer) -> None:
+def test_tls_to_a_plaintext_server_is_reported_with_a_hint(server: ArgoCDServer) -> None:
     with pytest.raises((SourceAccessError, SourceDownError)) as caught:
         api_of(server, plaintext=False).get_application("argocd", "web")
     assert "--argocd-plaintext" in caught.value.hint
 
 
-def test_certificates_are_checked(tmp_path: Path) -> None:
+def test_server_certificates_are_verified(tmp_path: Path) -> None:
     certificate, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
     made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes")
     what = [
@@ -313,7 +319,7 @@ def test_certificates_are_checked(tmp_path: Path) -> None:
             assert api_of(server, plaintext=False, **trust).get_application("argocd", "web")
 
 
-def test_no_log_line_holds_the_token(server: ArgoCDServer) -> None:
+def test_no_log_line_contains_the_token(server: ArgoCDServer) -> None:
     lines: list[str] = []
     api = api_of(server, log=lines.append)
     api.get_application("argocd", "web")
@@ -330,12 +336,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("given", "message"), WRONG)
-def test_options_that_make_no_sense_are_a_usage_error(given: Connection, message: str) -> None:
+def test_invalid_connection_options_are_usage_errors(given: Connection, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ArgoCDApi(given, {})
 
 
-def test_a_name_leads_to_no_other_path(server: ArgoCDServer) -> None:
+def test_an_application_name_cannot_change_the_request_path(server: ArgoCDServer) -> None:
     with pytest.raises(SourceError, match="not a valid name of an Application"):
         api_of(server).get_application("argocd", "..")
     with pytest.raises(SourceAccessError):
@@ -349,7 +355,7 @@ def wants_image(item: Any) -> bool:
     return any(key.endswith("/image-list") for key in item["metadata"].get("annotations") or {})
 
 
-def test_only_applications_of_interest_are_read_whole(server: ArgoCDServer) -> None:
+def test_only_relevant_applications_are_read_completely(server: ArgoCDServer) -> None:
     for number in range(20):
         plain = live_application(f"plain{number}")
         plain["metadata"]["annotations"] = {}
@@ -371,14 +377,16 @@ NARROW = [
 
 
 @pytest.mark.parametrize(("narrow", "query"), NARROW)
-def test_what_the_server_can_narrow_it_does(server: ArgoCDServer, narrow: Any, query: Any) -> None:
+def test_filters_without_wildcards_are_sent_to_the_server(
+    server: ArgoCDServer, narrow: Any, query: Any
+) -> None:
     list(ArgoCDManifests(api_of(server), wants_image, narrow=Narrow(**narrow)).all())
     assert {
         name: value for name, value in server.seen[0].query.items() if name != "fields"
     } == query
 
 
-def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCDServer) -> None:
+def test_an_application_deleted_meanwhile_does_not_affect_others(server: ArgoCDServer) -> None:
     server.add(live_application("gone"))
 
     class Late(ArgoCDApi):
@@ -442,7 +450,7 @@ def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationSto
     )
 
 
-def test_a_live_application_is_patched_at_the_version_that_was_read(live: ApplicationStore) -> None:
+def test_a_live_application_is_patched_at_the_version_read_before(live: ApplicationStore) -> None:
     manifest, version = live.read("argocd", "web")
     assert manifest["metadata"]["name"] == "web"
     live.patch("argocd", "web", version, OPERATIONS)
@@ -456,12 +464,12 @@ def test_a_live_application_that_changed_meanwhile_is_outpaced(live: Application
     assert live.read("argocd", "web")[0]["spec"]["project"] == "default"
 
 
-def test_a_live_application_that_is_not_there_is_an_error(live: ApplicationStore) -> None:
+def test_reading_a_missing_live_application_is_an_error(live: ApplicationStore) -> None:
     with pytest.raises(SourceError):
         live.read("argocd", "gone")
 
 
-def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
+def test_a_refresh_in_a_cluster_is_requested_by_annotation() -> None:
     """Twice: the second one must count where it comes while Argo CD 3.6 works on the first."""
     cluster = FakeCluster(live_application("web"))
     api = ClusterApplications(cluster)
@@ -473,7 +481,7 @@ def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
     assert api.sync_windows("argocd", "web") == {}
 
 
-def test_a_hydrated_application_is_asked_to_hydrate_too() -> None:
+def test_a_refresh_of_a_hydrated_application_also_requests_hydration() -> None:
     """Argo CD 3.3 and 3.4 do not look at its dry source otherwise."""
     cluster = FakeCluster(live_application("web", sourceHydrator={"drySource": {}}, source=None))
     ClusterApplications(cluster).refresh_application("argocd", "web")

@@ -124,7 +124,7 @@ LISTS: Mapping[str, Callable[[ArgoCDServer], None]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_what_is_not_a_success(name: str) -> None:
+def test_the_fake_server_gives_the_recorded_errors(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         ERRORS[name](server)
@@ -135,7 +135,7 @@ def test_what_is_not_a_success(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_lists(name: str) -> None:
+def test_the_fake_server_gives_the_recorded_lists(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         LISTS[name](server)
@@ -168,7 +168,7 @@ OURS = (
 )
 
 
-def test_every_recording_of_these_is_compared() -> None:
+def test_every_recorded_list_and_error_is_compared() -> None:
     """Those of whole Applications are in tests/argocd/test_argocd_recorded_applications.py."""
     assert {name for name in names(SERVER) if name.startswith(OURS)} == {
         *ERRORS,
@@ -200,7 +200,7 @@ SAID: list[tuple[str, str, type[TaskError], str, str]] = [
 @pytest.mark.parametrize(
     ("name", "app", "kind", "message", "hint"), SAID, ids=[row[0] for row in SAID]
 )
-def test_what_users_are_reported(
+def test_each_recorded_error_has_a_matching_message_and_hint(
     name: str, app: str, kind: type[TaskError], message: str, hint: str
 ) -> None:
     body = exchange(SERVER, name).request["body"]

@@ -278,7 +278,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_applications_as_argo_cd_reports_them(name: str) -> None:
+def test_the_fake_server_gives_the_recorded_applications(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         server.add(APPLICATIONS[name]())
@@ -321,7 +321,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_resource_trees(name: str) -> None:
+def test_the_fake_server_gives_the_recorded_resource_trees(name: str) -> None:
     recorded, (app_name, nodes) = exchange(SERVER, name), TREES[name]
     with argocd_server() as server:
         server.add(recorded_application(app_name))
@@ -347,7 +347,7 @@ def test_resource_trees(name: str) -> None:
     } == set()
 
 
-def test_sync_windows() -> None:
+def test_the_fake_server_gives_the_recorded_sync_windows() -> None:
     recorded = exchange(SERVER, "sync-windows-denying")
     with argocd_server() as server:
         server.add(recorded_application("window"))
@@ -374,7 +374,7 @@ def images_in_its_spec() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["patch-ok-helm", "application-kustomize-refreshed"])
-def test_a_patch_and_a_refresh_answer_with_the_application_as_it_is_then(name: str) -> None:
+def test_a_patch_and_a_refresh_return_the_current_application(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         server.add(patchable())
@@ -400,7 +400,7 @@ OTHERS = (
 )
 
 
-def test_every_recording_of_an_application_is_compared() -> None:
+def test_every_recorded_application_is_compared() -> None:
     """The others are in tests/argocd/test_argocd_recorded.py."""
     alone = {"sync-windows-denying", "application-kustomize-refreshed"}
     ours = {name for name in names(SERVER) if not name.startswith(OTHERS)}

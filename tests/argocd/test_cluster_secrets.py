@@ -48,7 +48,7 @@ def reach(
     )
 
 
-def test_argo_cds_own_credentials_are_read_once(api: KubernetesApi) -> None:
+def test_the_repository_credentials_of_argo_cd_are_read_once(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("repo-1", "repository", url=URL, username="u", password="s3cret"))
     api.add(
         SECRETS,
@@ -75,7 +75,7 @@ def test_argo_cds_own_credentials_are_read_once(api: KubernetesApi) -> None:
     assert len(api.asked) == 3
 
 
-def test_a_secret_that_cannot_be_read_does_not_hide_the_others(api: KubernetesApi) -> None:
+def test_an_invalid_secret_does_not_hide_the_others(api: KubernetesApi) -> None:
     lines: list[str] = []
     api.add(SECRETS, secret("bad", "repository", url=URL, insecure="s3cret"))
     api.add(SECRETS, secret("good", "repository", url=URL, username="u", password="s3cret"))
@@ -86,14 +86,14 @@ def test_a_secret_that_cannot_be_read_does_not_hide_the_others(api: KubernetesAp
     assert "s3cret" not in "".join(lines)
 
 
-def test_where_secrets_may_not_be_listed_others_serve(api: KubernetesApi) -> None:
+def test_a_missing_permission_to_list_secrets_is_not_an_error(api: KubernetesApi) -> None:
     api.tokens["weak"] = "system:serviceaccount:ci:weak"
     lines: list[str] = []
     assert reach(api, lines, Secret("weak")).repository(URL) is None
     assert any("repository secrets are not used" in line for line in lines)
 
 
-def test_an_api_that_is_down_is_not_the_same_as_no_credentials(api: KubernetesApi) -> None:
+def test_an_unavailable_api_is_an_error_instead_of_missing_credentials(api: KubernetesApi) -> None:
     api.faults.append(Fault(503, times=5))
     with pytest.raises(SourceDownError):
         reach(api).repository(URL)
@@ -103,14 +103,16 @@ def test_an_api_that_is_down_is_not_the_same_as_no_credentials(api: KubernetesAp
     ("text", "namespace"),
     [("secret:team/git", "team"), ("secret:git", "team"), ("secret:argocd/git", "argocd")],
 )
-def test_a_named_secret(api: KubernetesApi, text: str, namespace: str) -> None:
+def test_a_named_secret_is_read_from_its_namespace(
+    api: KubernetesApi, text: str, namespace: str
+) -> None:
     for home in ("team", "argocd"):
         api.add(SECRETS, secret("git", namespace=home, username="u", password="s3cret"))
     assert reach(api).named(text, URL, namespace).password.reveal() == "s3cret"
 
 
 @pytest.mark.parametrize("text", ["secret:other/git", "secret:kube-system/git"])
-def test_a_secret_of_another_namespace_is_refused_without_a_look(
+def test_a_secret_in_another_namespace_is_refused_without_reading_it(
     api: KubernetesApi, text: str
 ) -> None:
     api.add(SECRETS, secret("git", namespace="other", username="u", password="s3cret"))
@@ -131,7 +133,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("text", "words"), NAMED)
-def test_argo_cds_own_secrets_are_for_what_they_say(
+def test_secrets_of_argo_cd_are_used_only_for_their_purpose(
     api: KubernetesApi, text: str, words: str
 ) -> None:
     login, other = {"username": "u", "password": "s3cret"}, "https://git.example.com/other/repo"
@@ -156,12 +158,12 @@ def test_argo_cds_own_secrets_are_for_what_they_say(
 
 
 @pytest.mark.parametrize("text", ["secret:a/b/c", "secret:", "secret:../argocd"])
-def test_what_names_no_secret(api: KubernetesApi, text: str) -> None:
+def test_an_invalid_secret_name_is_an_annotation_error(api: KubernetesApi, text: str) -> None:
     with pytest.raises(AnnotationError, match="names no secret"):
         reach(api).named(text, URL, "team")
 
 
-def test_a_named_secret_that_is_not_there_or_does_not_match(api: KubernetesApi) -> None:
+def test_a_missing_or_unsuitable_named_secret_is_a_credentials_error(api: KubernetesApi) -> None:
     with pytest.raises(CredentialsError, match="there is no secret team/git"):
         reach(api).named("secret:git", URL, "team")
     api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))
@@ -169,7 +171,7 @@ def test_a_named_secret_that_is_not_there_or_does_not_match(api: KubernetesApi) 
         reach(api).named("secret:git", URL, "team")
 
 
-def test_the_known_hosts_are_argo_cds(api: KubernetesApi) -> None:
+def test_the_known_hosts_of_argo_cd_are_used(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("git", sshPrivateKey="k"))
     api.add(
         CONFIG_MAPS,
@@ -181,7 +183,7 @@ def test_the_known_hosts_are_argo_cds(api: KubernetesApi) -> None:
     assert reach(api).named("secret:git", SSH, "argocd").known_hosts == "h ssh-rsa A"
 
 
-def test_a_pull_secret_as_registries_take_it(api: KubernetesApi) -> None:
+def test_a_pull_secret_is_read_for_a_registry(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("pull", namespace="team", **{".dockerconfigjson": "{}"}))
     assert reach(api).of_registry("team", "pull") == {".dockerconfigjson": b"{}"}
     with pytest.raises(LookupError):
@@ -191,7 +193,7 @@ def test_a_pull_secret_as_registries_take_it(api: KubernetesApi) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("cluster-prod", "cluster"), ("repo-1", "repository"), ("argocd-secret", "")]
 )
-def test_argo_cds_own_secrets_are_not_a_login_for_a_registry(
+def test_secrets_of_argo_cd_are_refused_as_registry_logins(
     api: KubernetesApi, name: str, kind: str
 ) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
@@ -199,7 +201,7 @@ def test_argo_cds_own_secrets_are_not_a_login_for_a_registry(
         reach(api).of_registry("argocd", name)
 
 
-def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None:
+def test_git_gets_the_login_only_for_its_repository(tmp_path: Path) -> None:
     access = Access(credentials_of(RepoCredentials("argocd/x", "u", Secret("s3cret")), URL))
     door = Git({**os.environ, "HOME": str(tmp_path)}, access=access)
 
@@ -233,7 +235,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.read_text()
 
 
-def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
+def test_ssh_gets_the_key_and_the_known_hosts(key: str) -> None:
     found = credentials_of(
         RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH
     )
@@ -242,7 +244,7 @@ def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
     assert (found.ssh.only_keys, found.ssh.known_hosts, found.logins) == (True, True, ())
 
 
-def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> None:
+def test_an_insecure_secret_disables_host_key_checking(key: str) -> None:
     found = credentials_of(
         RepoCredentials("argocd/x", ssh_key=Secret(key), known_hosts="h ssh-rsa A", insecure=True),
         SSH,
@@ -252,7 +254,7 @@ def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> No
     assert not found.ssh.known_hosts
 
 
-def test_what_is_not_a_key_is_reported_without_it() -> None:
+def test_an_invalid_ssh_key_is_reported_without_showing_it() -> None:
     with pytest.raises(
         CredentialsError, match="argocd/x: sshPrivateKey is not a private key"
     ) as caught:
@@ -260,7 +262,7 @@ def test_what_is_not_a_key_is_reported_without_it() -> None:
     assert "s3cret" not in f"{caught.value}{caught.value.hint}"
 
 
-def test_settings_beyond_a_login(tmp_path: Path) -> None:
+def test_proxy_certificate_and_tls_settings_of_a_secret_are_applied(tmp_path: Path) -> None:
     found = RepoCredentials("argocd/x", bearer=Secret("b"), certificate="PEM", certificate_key=Secret("KEY"),
                             insecure=True, proxy=Secret("http://u:p@proxy"))  # fmt: skip
     prefix = "http.https://git.example.com"  # with and without `.git`, and where the server says that it moved to

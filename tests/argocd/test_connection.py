@@ -41,7 +41,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize(("words", "expected"), OPTIONS, ids=[words for words, _ in OPTIONS])
-def test_options(words: str, expected: dict[str, object]) -> None:
+def test_options_in_argocd_opts_are_parsed(words: str, expected: dict[str, object]) -> None:
     assert shown(parse_options(words)) == expected
 
 
@@ -87,11 +87,13 @@ MERGED = [
 
 
 @pytest.mark.parametrize(("given", "environ", "base"), MERGED, ids=[base for _, _, base in MERGED])
-def test_where_the_api_is(given: Connection, environ: dict[str, str], base: str) -> None:
+def test_the_api_address_comes_from_options_or_variables(
+    given: Connection, environ: dict[str, str], base: str
+) -> None:
     assert connection(given, environ).base == base
 
 
-def test_the_token_comes_from_the_nearest_place() -> None:
+def test_the_token_of_the_most_specific_source_is_used() -> None:
     environ = {
         "ARGOCD_SERVER": "a",
         "ARGOCD_AUTH_TOKEN": "variable",
@@ -115,7 +117,7 @@ NOWHERE = [
 @pytest.mark.parametrize(
     ("given", "environ", "message"), NOWHERE, ids=[message for _, _, message in NOWHERE]
 )
-def test_a_server_that_cannot_be_is_reported(
+def test_invalid_server_settings_are_reported(
     given: Connection, environ: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Malformed, match=message) as caught:
@@ -123,7 +125,7 @@ def test_a_server_that_cannot_be_is_reported(
     assert "hunter2" not in str(caught.value)
 
 
-def test_secrets_do_not_print() -> None:
+def test_the_representation_of_a_connection_shows_no_secret() -> None:
     found = parse_options("--auth-token hunter2 --header 'X: hunter2'")
     assert "hunter2" not in repr(found)
     assert parse_headers(["X: hunter2"])[0][1].reveal() == "hunter2"

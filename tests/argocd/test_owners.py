@@ -22,7 +22,7 @@ FIELD = "spec.source.helm.parameters"
 CHILD = {"metadata": {"name": "web", "namespace": "argocd"}}
 
 
-def test_a_real_application_names_its_owner() -> None:
+def test_the_owner_of_a_recorded_application_is_recognized() -> None:
     """As Argo CD 3.6 writes them."""
     of_set, of_parent = (
         exchange("argocd-3.6", name).body
@@ -76,7 +76,7 @@ SETS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("spec", "expected"), SETS)
-def test_an_application_set_takes_back_what_it_does_not_ignore(
+def test_an_application_set_reverts_fields_that_it_does_not_ignore(
     spec: dict[str, Any], expected: bool
 ) -> None:
     assert set_takes_back({"spec": spec}, "web", FIELD) is expected
@@ -98,7 +98,7 @@ PARENTS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("spec", "expected"), PARENTS)
-def test_a_parent_that_heals_itself_takes_back_what_it_does_not_ignore(
+def test_a_self_healing_parent_reverts_fields_that_it_does_not_ignore(
     spec: dict[str, Any], expected: bool
 ) -> None:
     assert parent_takes_back({"spec": spec}, CHILD, FIELD) is expected
@@ -113,7 +113,7 @@ def test_a_parent_that_heals_itself_takes_back_what_it_does_not_ignore(
         ([], False),
     ],
 )
-def test_a_parent_heals_only_what_is_in_git(applied: Any, expected: bool) -> None:
+def test_a_parent_reverts_only_fields_in_its_git_manifest(applied: Any, expected: bool) -> None:
     metadata = {**CHILD["metadata"], "annotations": {LAST_APPLIED: json.dumps(applied)}}
     assert parent_takes_back(HEALS, {"metadata": metadata}, FIELD) is expected
 
@@ -139,7 +139,7 @@ WAITS = "it waits for its step in the RollingSync of ApplicationSet gen: "
         ({}, ""),
     ],
 )
-def test_the_step_of_a_rolling_sync(owner: Mapping[str, Any], expected: str) -> None:
+def test_the_step_of_a_rolling_sync_is_described(owner: Mapping[str, Any], expected: str) -> None:
     owners = [{"kind": "ApplicationSet", "name": "gen"}]
     assert (
         step_of(owner, {"metadata": {**CHILD["metadata"], "ownerReferences": owners}}) == expected
@@ -178,7 +178,9 @@ PROJECTS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("spec", "expected"), PROJECTS)
-def test_the_keys_that_a_project_wants(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
+def test_the_signature_keys_of_a_project_are_read(
+    spec: dict[str, Any], expected: tuple[str, ...]
+) -> None:
     assert keys_wanted({"spec": spec}, REPO) == expected
     assert keys_wanted({"spec": None}, REPO) == ()
 
@@ -193,5 +195,5 @@ def test_the_keys_that_a_project_wants(spec: dict[str, Any], expected: tuple[str
         ((), False),
     ],
 )
-def test_an_id_or_a_fingerprint_is_enough(keys: tuple[str, ...], expected: bool) -> None:
+def test_a_key_is_accepted_by_id_or_fingerprint(keys: tuple[str, ...], expected: bool) -> None:
     assert accepted((KEY,), keys) is expected

@@ -77,7 +77,7 @@ SEEN = [
 
 
 @pytest.mark.parametrize(("item", "told"), [row[1:] for row in SEEN], ids=[row[0] for row in SEEN])
-def test_pods_that_are_not_well(item: dict[str, Any], told: tuple[str, str] | None) -> None:
+def test_problems_of_pods_are_found(item: dict[str, Any], told: tuple[str, str] | None) -> None:
     found = [(one["info"][0]["value"], one["health"]["message"]) for one in nodes([item], OWNERS)]
     assert found == ([told] if told else [])
 
@@ -91,7 +91,7 @@ DESTINATIONS = [
 
 
 @pytest.mark.parametrize(("destination", "found"), DESTINATIONS)
-def test_only_what_is_deployed_here_is_looked_at(
+def test_only_workloads_in_this_cluster_are_inspected(
     destination: dict[str, str], found: object
 ) -> None:
     there = [
@@ -130,7 +130,7 @@ def reach(api: KubernetesApi) -> ClusterApplications:
     return ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
 
 
-def test_an_image_that_cannot_be_pulled_is_found_in_the_cluster(api: KubernetesApi) -> None:
+def test_a_failed_image_pull_is_found_in_the_cluster(api: KubernetesApi) -> None:
     applications = reach(api)
     item, wanted = applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW)
     assert judge(item, wanted).because == "synced, progressing: caused by Deployment web/web"
@@ -139,7 +139,7 @@ def test_an_image_that_cannot_be_pulled_is_found_in_the_cluster(api: KubernetesA
     assert found.because == f"the image cannot be pulled: Pod web-64498bff47-q7xdc: {PULL}"
 
 
-def test_pods_that_may_not_be_listed_are_asked_for_once(api: KubernetesApi) -> None:
+def test_pods_that_cannot_be_listed_are_requested_only_once(api: KubernetesApi) -> None:
     api.tokens["admin-token"] = "system:serviceaccount:ci:image-update"
     subject = {"kind": "ServiceAccount", "namespace": "ci", "name": "image-update"}
     role = {"kind": "ClusterRole", "name": "r"}

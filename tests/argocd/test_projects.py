@@ -55,7 +55,9 @@ WINDOWS = [
 @pytest.mark.parametrize(
     ("windows", "now", "because"), [row[1:] for row in WINDOWS], ids=[row[0] for row in WINDOWS]
 )
-def test_windows(windows: tuple[dict[str, Any], ...], now: str, because: str) -> None:
+def test_each_sync_window_blocks_at_the_right_times(
+    windows: tuple[dict[str, Any], ...], now: str, because: str
+) -> None:
     found = sync_windows(project(*windows), "web", WEB, now)
     assert found["because"].startswith(because)
     assert bool(found["because"]) == bool(because) == blocks(found)
@@ -64,11 +66,11 @@ def test_windows(windows: tuple[dict[str, Any], ...], now: str, because: str) ->
 @pytest.mark.parametrize(
     "wrong", [{"schedule": "@daily"}, {"duration": "1.5h"}, {"timeZone": "x y"}]
 )
-def test_a_window_that_cannot_be_computed_makes_all_of_them_unknown(wrong: dict[str, str]) -> None:
+def test_an_invalid_sync_window_makes_all_windows_unknown(wrong: dict[str, str]) -> None:
     assert sync_windows(project(WEEKEND, {**WEEKEND, **wrong}), "web", WEB, FRIDAY) == {}
 
 
-def test_a_project_that_cannot_be_read_says_nothing() -> None:
+def test_an_unreadable_project_has_no_windows_and_no_objections() -> None:
     assert sync_windows({}, "web", WEB, FRIDAY) == {}
     assert hindrance_of({}, "web", WEB, FRIDAY) == ("", "")
 
@@ -94,7 +96,9 @@ DESTINATIONS = [
     [row[1:] for row in DESTINATIONS],
     ids=[row[0] for row in DESTINATIONS],
 )
-def test_destinations(to: Destination, destinations: list[Any], expected: bool) -> None:
+def test_destinations_that_a_project_does_not_permit_are_reported(
+    to: Destination, destinations: list[Any], expected: bool
+) -> None:
     assert refuses_destination(project(destinations=destinations), to) is expected
     message, hint = hindrance_of(project(destinations=destinations), "web", to, MONDAY)
     assert ("does not permit the destination" in message) is bool(hint) is expected
@@ -112,7 +116,7 @@ class Cluster:
         return item if (namespace, name) == ("argocd", known) else None
 
 
-def test_a_window_that_the_cluster_shows_ends_the_wait_with_its_end() -> None:
+def test_a_sync_window_in_the_cluster_ends_the_wait_and_states_its_end() -> None:
     moment = datetime(2026, 11, 20, 20, tzinfo=UTC)
     api = ClusterApplications(Cluster(), "argocd", lambda: moment)  # type: ignore[arg-type]
     windows = api.sync_windows("argocd", "web")
@@ -124,7 +128,7 @@ def test_a_window_that_the_cluster_shows_ends_the_wait_with_its_end() -> None:
     assert found.because.endswith("until 2026-11-23 08:00 UTC")
 
 
-def test_an_argo_cd_that_does_not_answer_is_asked_for_one_project_only() -> None:
+def test_no_further_projects_are_requested_after_a_timeout() -> None:
     """Each answer that only makes a run say more may take a minute, and there may be many projects."""
     asked = []
 

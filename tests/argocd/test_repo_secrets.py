@@ -48,7 +48,7 @@ def chosen(secrets: list[RepoSecret], url: str, project: str = "") -> str:
         ("", "", False),
     ],
 )
-def test_the_same_repository(one: str, other: str, same: bool) -> None:
+def test_url_variants_of_one_repository_are_equal(one: str, other: str, same: bool) -> None:
     assert bool(chosen([own(one)], other)) is same
 
 
@@ -84,11 +84,13 @@ def test_the_same_repository(one: str, other: str, same: bool) -> None:
         ("", "https://github.com/org/repo", False),
     ],
 )
-def test_a_template_is_for_what_begins_with_its_url(prefix: str, url: str, fits: bool) -> None:
+def test_a_credential_template_applies_to_urls_below_its_url(
+    prefix: str, url: str, fits: bool
+) -> None:
     assert bool(chosen([template(prefix)], url)) is fits
 
 
-def test_the_longest_template_wins() -> None:
+def test_the_longest_matching_template_wins() -> None:
     prefixes = [
         "https://github.com/argoproj",
         "https://github.com/argoproj/argo-cd",
@@ -105,9 +107,7 @@ def test_the_longest_template_wins() -> None:
 
 
 @pytest.mark.parametrize(("project", "expected"), [("a", "of-a"), ("b", "of-all"), ("", "of-all")])
-def test_a_secret_of_the_project_counts_first_and_one_of_another_never(
-    project: str, expected: str
-) -> None:
+def test_a_secret_of_the_own_project_takes_precedence(project: str, expected: str) -> None:
     url = "https://github.com/acme/gitops"
     secrets = [
         own(url, project="a", username="of-a"),
@@ -120,7 +120,7 @@ def test_a_secret_of_the_project_counts_first_and_one_of_another_never(
     assert choose(secrets[:1], url, "b") is None
 
 
-def test_a_repository_without_a_login_takes_the_templates() -> None:
+def test_a_repository_without_a_login_uses_the_template_login() -> None:
     url = "https://github.com/acme/gitops"
     plain = own(url, password="", insecure="true", proxy="http://proxy")
     found = choose([plain, template("https://github.com/acme", username="u")], url)
@@ -132,14 +132,14 @@ def test_a_repository_without_a_login_takes_the_templates() -> None:
     assert (alone.anything, alone.insecure) == (False, True)
 
 
-def test_repositories_of_charts_are_left_out() -> None:
+def test_helm_chart_repositories_are_ignored() -> None:
     assert (
         repo_secret("repository", "x", {"url": "https://charts.example.com", "type": "helm"})
         is None
     )
 
 
-def test_everything_that_a_secret_may_hold() -> None:
+def test_all_fields_of_a_repository_secret_are_read() -> None:
     data = APP | {"username": "u", "password": "s3cret", "bearerToken": "s3cret", "sshPrivateKey": "s3cret",
                   "tlsClientCertData": "PEM", "tlsClientCertKey": "s3cret", "insecureIgnoreHostKey": "TRUE",
                   "githubAppEnterpriseBaseUrl": "https://ghe.example.com/api/v3/", "proxy": "http://u:s3cret@p",
@@ -170,7 +170,7 @@ def test_everything_that_a_secret_may_hold() -> None:
         ({"insecure": "s3cret"}, "insecure is neither true nor false"),
     ],
 )
-def test_what_is_wrong_with_a_secret_is_reported_without_its_values(
+def test_invalid_secrets_are_reported_without_their_values(
     data: dict[str, str], words: str
 ) -> None:
     with pytest.raises(CredentialsError, match=words) as caught:
@@ -196,7 +196,7 @@ def test_what_is_wrong_with_a_secret_is_reported_without_its_values(
         ),
     ],
 )
-def test_a_named_secret_has_to_match_the_url(url: str, data: dict[str, str], words: str) -> None:
+def test_a_named_secret_must_fit_the_url_scheme(url: str, data: dict[str, str], words: str) -> None:
     if not words:
         assert named_credentials("team/git", url, data).anything
         return
@@ -222,7 +222,9 @@ LABEL = "argocd.argoproj.io/secret-type"
         ("argocd-image-updater-secret", {}, ""),
     ],
 )
-def test_which_secrets_are_argo_cds_own(name: str, labels: dict[str, str], kind: str) -> None:
+def test_secrets_that_belong_to_argo_cd_are_recognized(
+    name: str, labels: dict[str, str], kind: str
+) -> None:
     assert argo_cds_kind({"metadata": {"name": name, "labels": labels}}) == kind
 
 
@@ -298,7 +300,7 @@ NOT_ITS = "login for another repository"
         ("unknown", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
     ],
 )
-def test_which_of_argo_cds_own_secrets_an_annotation_may_name(
+def test_annotations_may_name_only_matching_repository_secrets(
     kind: str, data: dict[str, str], url: str, words: str
 ) -> None:
     if not words:
@@ -317,7 +319,7 @@ def test_which_of_argo_cds_own_secrets_an_annotation_may_name(
         ("secret:a.b/c-d", ("a.b", "c-d")),
     ],
 )
-def test_the_place_of_a_secret(text: str, expected: tuple[str, str]) -> None:
+def test_secret_references_are_parsed(text: str, expected: tuple[str, str]) -> None:
     assert secret_place(text, "own") == expected
 
 
@@ -325,6 +327,6 @@ def test_the_place_of_a_secret(text: str, expected: tuple[str, str]) -> None:
     "text",
     ["secret:", "secret:/x", "secret:a/", "secret:a/b/c", "secret:../x", "secret:A b", "secret"],
 )
-def test_no_place_of_a_secret(text: str) -> None:
+def test_invalid_secret_references_are_rejected(text: str) -> None:
     with pytest.raises(AnnotationError, match="names no secret"):
         secret_place(text, "own")

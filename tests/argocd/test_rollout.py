@@ -78,7 +78,9 @@ GOOD = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in GOOD], ids=[row[0] for row in GOOD]
 )
-def test_a_rollout_that_ends_well(state: Mapping[str, Any], expected: str) -> None:
+def test_each_state_of_a_successful_rollout_is_recognized(
+    state: Mapping[str, Any], expected: str
+) -> None:
     found = look(state)
     assert (found.state, found.sure) == (expected, True), found
 
@@ -128,7 +130,9 @@ LOOKED = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in LOOKED], ids=[row[0] for row in LOOKED]
 )
-def test_a_busy_argo_cd_has_not_looked(state: Mapping[str, Any], expected: bool) -> None:
+def test_a_rollout_counts_as_compared_only_after_its_sync_began(
+    state: Mapping[str, Any], expected: bool
+) -> None:
     assert look(state).looked == expected
 
 
@@ -140,7 +144,7 @@ def test_a_busy_argo_cd_has_not_looked(state: Mapping[str, Any], expected: bool)
         (at(APP, "OutOfSync", "Healthy", operation=RUNNING, pending=True), False),
     ],
 )
-def test_pods_are_hinted_at_only_where_they_are_the_matter(
+def test_the_pods_hint_is_shown_only_while_pods_start(
     state: Mapping[str, Any], of_pods: bool
 ) -> None:
     """Otherwise the hint would stand where a longer --wait-timeout is what helps."""
@@ -212,7 +216,7 @@ BAD = [
 @pytest.mark.parametrize(
     ("state", "tree", "sure", "because"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
 )
-def test_failures_with_their_cause(
+def test_failures_are_reported_with_their_cause(
     state: Mapping[str, Any], tree: Mapping[str, Any], sure: bool, because: str
 ) -> None:
     found = look(state, tree=tree)
@@ -229,7 +233,7 @@ PASSING = (
 )
 
 
-def test_a_refusal_of_a_webhook_is_not_told_as_one_of_manifests_that_cannot_be_made() -> None:
+def test_a_webhook_refusal_is_distinguished_from_invalid_manifests() -> None:
     refusal = [{"type": "ComparisonError", "message": DENIED}]
     found = look(at(APP, "Unknown", "Healthy", conditions=refusal))
     assert "admission webhook of the cluster" in found.hint
@@ -271,7 +275,7 @@ STALE = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in STALE], ids=[row[0] for row in STALE]
 )
-def test_what_is_older_does_not_count(state: Mapping[str, Any], expected: str) -> None:
+def test_states_from_before_the_push_are_ignored(state: Mapping[str, Any], expected: str) -> None:
     old_pod = {**POD, "createdAt": MORNING.format(1)}
     assert look(state, tree={"nodes": [old_pod]}).state == expected
 
@@ -304,7 +308,7 @@ SOMEONE = [
     [row[1:] for row in SOMEONE],
     ids=[row[0] for row in SOMEONE],
 )
-def test_someone_must_sync(
+def test_rollouts_that_need_a_manual_sync_are_reported(
     state: Mapping[str, Any], windows: Mapping[str, Any], sure: bool, because: str
 ) -> None:
     found = look(state, windows=windows)
@@ -313,7 +317,7 @@ def test_someone_must_sync(
     assert found.hint
 
 
-def test_a_refresh_that_is_not_done_is_reported() -> None:
+def test_an_unfinished_refresh_is_reported() -> None:
     refreshing = {
         **APP,
         "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
@@ -322,25 +326,25 @@ def test_a_refresh_that_is_not_done_is_reported() -> None:
     assert (found.state, "not finished looking" in found.because) == ("waiting", True)
 
 
-def test_auto_sync_off_but_synced_by_someone_is_a_rollout() -> None:
+def test_a_manual_sync_counts_as_a_rollout() -> None:
     assert (
         look(at(MANUAL, "Synced", "Healthy", compared=13, operation=DONE)).state
         == "synced-and-healthy"
     )
 
 
-def test_what_heals_itself_continues() -> None:
+def test_a_self_healing_application_is_still_progressing() -> None:
     healing = live_application(syncPolicy={"automated": {"selfHeal": True}})
     state = at(healing, "OutOfSync", "Healthy", compared=13, operation=DONE)
     assert look(state).state == "progressing"
 
 
-def test_nothing_to_apply_is_a_success_once_a_later_comparison_says_the_same() -> None:
+def test_a_sync_with_nothing_to_apply_is_a_success_to_be_confirmed() -> None:
     found = look(at(APP, "Synced", "Healthy", operation=BEFORE))
     assert (found.state, found.sure, found.stale) == ("synced-and-healthy", False, True)
 
 
-def test_a_later_commit_that_holds_the_revision_counts() -> None:
+def test_a_later_commit_that_contains_the_revision_counts() -> None:
     wanted = Wanted(lambda revision: revision in (NEW, "c" * 40))
     newer = "c" * 40
     state = at(
@@ -364,9 +368,7 @@ MANY = [
 @pytest.mark.parametrize(
     ("revisions", "expected"), [row[1:] for row in MANY], ids=[row[0] for row in MANY]
 )
-def test_of_several_sources_those_of_the_written_branch_count(
-    revisions: str, expected: str
-) -> None:
+def test_only_sources_on_the_written_branch_count(revisions: str, expected: str) -> None:
     state = at(
         SEVERAL,
         "Synced",
@@ -396,7 +398,7 @@ def hydrated(dry: str, phase: str, wet: str, seen: str = OLD) -> Rollout:
     return look(state)
 
 
-def test_a_revision_that_hydrates_nothing_is_rolled_out_once_that_has_lasted() -> None:
+def test_a_revision_that_hydrates_nothing_is_a_success_to_be_confirmed() -> None:
     """It touches no `manifest-generate-paths`, so Argo CD only notes that it has seen it."""
     found = hydrated(OLD, "Hydrated", "d" * 40, seen=NEW)
     assert (found.state, found.sure, found.slow) == ("synced-and-healthy", False, True)
@@ -404,7 +406,7 @@ def test_a_revision_that_hydrates_nothing_is_rolled_out_once_that_has_lasted() -
     assert hydrated(OLD, "Hydrated", "e" * 40, seen=NEW).state == "waiting"
 
 
-def test_a_hydrated_revision_is_that_of_the_commit_made_of_it() -> None:
+def test_a_hydrated_revision_is_matched_with_its_hydrated_commit() -> None:
     assert hydrated(NEW, "Hydrated", "d" * 40).state == "synced-and-healthy"
     assert hydrated(NEW, "Hydrated", "e" * 40).state == "waiting"
     assert hydrated(OLD, "Hydrating", "d" * 40).state == "waiting"
@@ -412,7 +414,7 @@ def test_a_hydrated_revision_is_that_of_the_commit_made_of_it() -> None:
     assert (failed.state, "no values" in failed.because) == ("failed", True)
 
 
-def test_a_patched_application_counts_once_its_spec_was_compared_and_applied() -> None:
+def test_a_patch_is_rolled_out_once_its_spec_was_compared_and_applied() -> None:
     wanted = Wanted(lambda _revision: True, spec=True)
     app = live_application()
     app["spec"]["source"]["helm"] = {
@@ -443,7 +445,9 @@ WINDOWS = [
 
 
 @pytest.mark.parametrize(("windows", "expected"), WINDOWS)
-def test_sync_windows(windows: Mapping[str, Any], expected: bool) -> None:
+def test_open_and_closed_sync_windows_are_distinguished(
+    windows: Mapping[str, Any], expected: bool
+) -> None:
     assert blocks(windows) is expected
 
 
@@ -459,11 +463,11 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("one", "other", "expected"), TIMES)
-def test_moments(one: str, other: str, expected: bool) -> None:
+def test_timestamps_are_compared_across_time_zones(one: str, other: str, expected: bool) -> None:
     assert later(one, other) is expected
 
 
-def test_texts_of_others_are_harmless() -> None:
+def test_messages_from_argo_cd_are_cleaned_and_truncated() -> None:
     ugly = operated("Failed", message="bad\x1b[31m\n::error::x https://u:hunter2@h/ " + "y" * 1000)
     because = look(at(APP, "OutOfSync", "Healthy", operation=ugly)).because
     assert because.isprintable()
@@ -474,7 +478,7 @@ def test_texts_of_others_are_harmless() -> None:
 @pytest.mark.parametrize(
     "junk", [None, 1, "x", [], {"sync": []}, {"sync": {"revisions": [1, {}]}, "conditions": "x"}]
 )
-def test_a_status_of_another_shape_is_waited_for(junk: Any) -> None:
+def test_a_status_of_an_unexpected_shape_counts_as_waiting(junk: Any) -> None:
     assert look({**APP, "status": junk}).state == "waiting"
 
 
@@ -489,7 +493,7 @@ PARENTS = [
 
 
 @pytest.mark.parametrize(("metadata", "expected"), PARENTS)
-def test_the_parent_of_an_application(
+def test_the_parent_of_an_application_is_recognized(
     metadata: Mapping[str, Any], expected: tuple[str, str] | None
 ) -> None:
     item = {"metadata": {"name": "web", "namespace": "argocd", **metadata}}
@@ -530,7 +534,7 @@ STATES = st.builds(
 
 @pytest.mark.slow
 @given(STATES)
-def test_success_is_never_anything_else(state: dict[str, Any]) -> None:
+def test_success_always_requires_a_synced_and_healthy_revision(state: dict[str, Any]) -> None:
     found = look(state)
     if found.state != "synced-and-healthy":
         return
@@ -545,7 +549,7 @@ def test_success_is_never_anything_else(state: dict[str, Any]) -> None:
 
 
 @given(STATES)
-def test_failure_is_never_that_of_another_revision(state: dict[str, Any]) -> None:
+def test_a_failure_always_belongs_to_the_wanted_revision(state: dict[str, Any]) -> None:
     status = state["status"]
     operation = status.get("operationState", {})
     if look(state).state == "failed":
@@ -569,7 +573,7 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING, ANYTHING, ANYTHING)
-def test_whatever_the_api_says_is_judged(status: Any, tree: Any, spec: Any) -> None:
+def test_any_api_answer_gets_a_verdict_with_a_reason(status: Any, tree: Any, spec: Any) -> None:
     item = {**APP, "status": status, "spec": spec}
     known = tree if isinstance(tree, dict) else {}
     assert judge(

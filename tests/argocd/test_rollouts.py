@@ -116,7 +116,9 @@ def test_a_rollout_may_take_longer_than_ten_minutes(argo_cd: ArgoCDServer) -> No
 
 
 @pytest.mark.parametrize("length", range(1, len(ROLLOUT) + 1))
-def test_no_moment_before_the_end_is_taken_for_it(argo_cd: ArgoCDServer, length: int) -> None:
+def test_a_rollout_is_never_reported_as_finished_too_early(
+    argo_cd: ArgoCDServer, length: int
+) -> None:
     argo_cd.add(*ROLLOUT[:length])
     waiting = rollouts(argo_cd, pace=Pace(limit=25))
     assert ends(waiting)[-1][0] == "timed-out"
@@ -147,7 +149,7 @@ PLAYS = [
 @pytest.mark.parametrize(
     ("play", "state", "because"), [row[1:] for row in PLAYS], ids=[row[0] for row in PLAYS]
 )
-def test_a_rollout_that_ends_badly(
+def test_failed_rollouts_end_with_their_cause_and_a_hint(
     argo_cd: ArgoCDServer, play: Sequence[Mapping[str, Any]], state: str, because: str
 ) -> None:
     argo_cd.add(*play)
@@ -158,14 +160,14 @@ def test_a_rollout_that_ends_badly(
     assert waiting.rows[0].hint
 
 
-def test_what_is_degraded_for_a_moment_is_not_a_failure(argo_cd: ArgoCDServer) -> None:
+def test_a_briefly_degraded_application_is_not_a_failure(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(*ROLLOUT, at(APP, "Synced", "Degraded", compared=14, operation=DONE), STARTS, GOOD)
     seen = ends(rollouts(argo_cd))
     assert seen[-1][0] == "synced-and-healthy"
     assert any("degraded" in because for _, because in seen)
 
 
-def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(argo_cd: ArgoCDServer) -> None:
+def test_a_failed_image_pull_is_found_in_the_resource_tree(argo_cd: ArgoCDServer) -> None:
     starts = [
         at(APP, "Synced", "Progressing", compared=second, operation=DONE)
         for second in range(14, 50)
@@ -180,7 +182,7 @@ def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(argo_cd: ArgoCDServ
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_how_a_container_ended_is_read_from_its_pod(argo_cd: ArgoCDServer, seen: bool) -> None:
+def test_the_exit_of_a_container_is_read_from_its_pod(argo_cd: ArgoCDServer, seen: bool) -> None:
     argo_cd.add(
         *ROLLOUT,
         *(
@@ -206,7 +208,7 @@ def test_how_a_container_ended_is_read_from_its_pod(argo_cd: ArgoCDServer, seen:
     assert argo_cd.wrong == []
 
 
-def test_a_sync_window_is_found(argo_cd: ArgoCDServer) -> None:
+def test_a_sync_window_ends_the_wait(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(OLD_STATE, SEEN)
     argo_cd.windows["argocd", "web"] = {
         "activeWindows": [{"kind": "deny"}],
@@ -253,14 +255,16 @@ def test_an_application_of_a_rolling_sync_waits_for_its_step(
     assert any(because == waits for _, because in seen)
 
 
-def test_without_the_right_to_read_the_set_the_right_is_named(argo_cd: ArgoCDServer) -> None:
+def test_a_missing_permission_to_read_the_application_set_is_named(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
     waiting = rollouts(argo_cd)
     assert ends(waiting)[-1] == ("needs-sync", "auto-sync is off: someone must sync it")
     assert "let the step get applicationsets.argoproj.io" in waiting.rows[0].hint
 
 
-def test_nothing_to_apply_is_a_success_after_a_second_look(argo_cd: ArgoCDServer) -> None:
+def test_a_sync_with_nothing_to_apply_is_a_success_after_a_second_check(
+    argo_cd: ArgoCDServer,
+) -> None:
     argo_cd.add(
         OLD_STATE,
         *(
@@ -272,19 +276,19 @@ def test_nothing_to_apply_is_a_success_after_a_second_look(argo_cd: ArgoCDServer
     assert [state for state, _ in seen] == ["progressing", "synced-and-healthy"]
 
 
-def test_a_sync_that_has_something_to_apply_after_all(argo_cd: ArgoCDServer) -> None:
+def test_a_late_difference_prevents_a_premature_success(argo_cd: ArgoCDServer) -> None:
     looks_good = at(APP, "Synced", "Healthy", operation=BEFORE)
     argo_cd.add(OLD_STATE, looks_good, looks_good, SEEN)
     assert ends(rollouts(argo_cd, pace=Pace(limit=25)))[-1][0] == "timed-out"
 
 
-def test_a_comparison_of_the_same_second_is_asked_for_again(argo_cd: ArgoCDServer) -> None:
+def test_a_comparison_in_the_same_second_is_requested_again(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(OLD_STATE, *[SAME_SECOND] * 6, LATER)
     assert ends(rollouts(argo_cd))[-1][0] == "synced-and-healthy"
     assert len([one for one in argo_cd.asked("GET", "/web") if "refresh" in one.query]) > 1
 
 
-def test_the_time_out_says_who_was_not_ready_and_why(argo_cd: ArgoCDServer) -> None:
+def test_the_timeout_names_the_unfinished_application_and_the_reason(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(OLD_STATE, RUNS)
     waiting = rollouts(argo_cd, pace=Pace(limit=30))
     assert ends(waiting)[-1][0] == "timed-out"
@@ -292,7 +296,7 @@ def test_the_time_out_says_who_was_not_ready_and_why(argo_cd: ArgoCDServer) -> N
     assert waiting.rows[0].seconds >= 30
 
 
-def test_what_is_suspected_at_the_time_out_is_reported(argo_cd: ArgoCDServer) -> None:
+def test_a_suspected_failure_is_reported_at_the_timeout(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(
         OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK)
     )
@@ -300,7 +304,7 @@ def test_what_is_suspected_at_the_time_out_is_reported(argo_cd: ArgoCDServer) ->
     assert (state, "progress deadline" in because) == ("failed", True)
 
 
-def test_the_time_out_remembers_why_a_pod_crashed(argo_cd: ArgoCDServer) -> None:
+def test_the_timeout_reports_an_earlier_pod_crash(argo_cd: ArgoCDServer) -> None:
     """A container that crashes again and again runs in between, and the last look may see just that."""
     argo_cd.add(
         OLD_STATE,
@@ -339,7 +343,9 @@ UNSURE, WAITS = Rollout("synced-and-healthy", "3", sure=False), Rollout("waiting
         ([PAUSED, WAITS, SUCCESS], WAITS),
     ],
 )
-def test_several_commits_of_one_application(parts: Sequence[Rollout], expected: Rollout) -> None:
+def test_the_least_advanced_of_several_commits_determines_the_state(
+    parts: Sequence[Rollout], expected: Rollout
+) -> None:
     judges: list[Judge] = [lambda *_, part=part: part for part in parts]
     assert all_of(judges)({}, "", {}) == expected
 
@@ -360,7 +366,7 @@ FAULTS = [
 ]
 
 
-def test_faults_of_the_server_are_waited_out(argo_cd: ArgoCDServer) -> None:
+def test_temporary_server_faults_do_not_end_the_wait(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(*ROLLOUT, GOOD)
     argo_cd.faults += [fault for fault in FAULTS for _ in range(2)]
     waiting = rollouts(argo_cd)
@@ -403,7 +409,7 @@ class Dripping:
 
 
 @pytest.mark.parametrize("limit", [10, 60, 200])
-def test_an_argo_cd_that_drips_ends_with_the_time_out(limit: float) -> None:
+def test_a_slow_argo_cd_does_not_delay_the_timeout(limit: float) -> None:
     clock = Clock()
     waiting = Rollouts(
         Dripping(clock),  # type: ignore[arg-type]
@@ -428,7 +434,7 @@ def test_a_token_that_expires_ends_the_wait(argo_cd: ArgoCDServer) -> None:
     assert waiting.rows[0].state == "failed"
 
 
-def test_a_refresh_that_is_not_allowed_is_a_warning(argo_cd: ArgoCDServer) -> None:
+def test_a_forbidden_refresh_is_a_warning(argo_cd: ArgoCDServer) -> None:
     class NoRefresh(ArgoCDApi):
         def refresh_application(self, namespace: str, name: str) -> None:
             raise SourceAccessError(f"may not patch {namespace}/{name}", hint="")
@@ -455,7 +461,7 @@ def test_each_of_several_applications_is_reported(argo_cd: ArgoCDServer) -> None
     assert len(shown[0].rows) == 3
 
 
-def test_a_refresh_concerns_exactly_these_applications(argo_cd: ArgoCDServer) -> None:
+def test_only_the_given_applications_are_refreshed(argo_cd: ArgoCDServer) -> None:
     for name in ("a", "b", "c"):
         argo_cd.add(*named(name, OLD_STATE))
     told: list[tuple[str, str]] = []
@@ -483,7 +489,7 @@ def moved(argo_cd: ArgoCDServer) -> None:
         (moved, "timed-out", "the sync is running"),
     ],
 )
-def test_one_that_goes_away_meanwhile(
+def test_an_application_deleted_during_the_wait_has_failed(
     argo_cd: ArgoCDServer, change: Callable[[ArgoCDServer], None], state: str, because: str
 ) -> None:
     argo_cd.add(OLD_STATE, RUNS)
@@ -495,7 +501,7 @@ def test_one_that_goes_away_meanwhile(
     assert because in waiting.rows[0].because
 
 
-def test_a_cluster_lists_the_applications_that_a_glob_may_mean(cluster: KubernetesApi) -> None:
+def test_a_cluster_lists_applications_in_all_namespaces(cluster: KubernetesApi) -> None:
     cluster.add(APPLICATIONS, RUNS, {"metadata": {"namespace": "team", "name": "web"}})
     assert sorted(cluster_of(cluster).keys()) == [("argocd", "web"), ("team", "web")]
     cluster.tokens = {"somebody-elses": "ci"}
@@ -503,7 +509,9 @@ def test_a_cluster_lists_the_applications_that_a_glob_may_mean(cluster: Kubernet
         cluster_of(cluster).keys()
 
 
-def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> None:
+def test_an_application_deleted_from_a_cluster_during_the_wait_has_failed(
+    cluster: KubernetesApi,
+) -> None:
     cluster.add(APPLICATIONS, RUNS)
     api = cluster_of(cluster)
     waiting = rollouts(api)
@@ -514,13 +522,13 @@ def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> No
     assert "it was deleted during the wait" in waiting.rows[0].because
 
 
-def test_one_that_was_never_there_is_an_error(argo_cd: ArgoCDServer) -> None:
+def test_waiting_for_a_missing_application_is_an_error(argo_cd: ArgoCDServer) -> None:
     waiting = rollouts(argo_cd)
     assert ends(waiting)[-1][0] == "failed"
     assert isinstance(waiting.errors["argocd/web"], SourceAccessError)
 
 
-def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(argo_cd: ArgoCDServer) -> None:
+def test_a_timeout_during_a_sync_retry_names_the_failed_hook(argo_cd: ArgoCDServer) -> None:
     trying = {
         **operated(
             "Running", message="tasks failed. Retrying attempt #2 at 6:19AM.", resources=[HOOK]
@@ -535,7 +543,7 @@ def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(argo_cd: ArgoCDSe
     assert "--wait-timeout" in waiting.rows[0].hint
 
 
-def test_another_version_must_run_alone_for_a_minute(argo_cd: ArgoCDServer) -> None:
+def test_a_wrong_version_is_a_failure_only_after_a_minute(argo_cd: ArgoCDServer) -> None:
     """An operator may be replacing the pods of a resource whose health Argo CD does not know."""
     image = parse_image("ghcr.io/acme/web:1.1.0")
 
@@ -558,7 +566,7 @@ def test_another_version_must_run_alone_for_a_minute(argo_cd: ArgoCDServer) -> N
     row, seconds = ended(*states(range(14, 50), "1.0.0"))
     assert (row.state, row.because) == (
         "failed",
-        "synced and healthy, but ghcr.io/acme/web runs as 1.0.0 only, not as 1.1.0: look at the key",
+        "synced and healthy, but ghcr.io/acme/web is running only as 1.0.0, not as 1.1.0: check the key",
     )
     assert seconds >= 60
     row, _ = ended(*states(range(14, 20), "1.0.0"), *states(range(20, 22), "1.1.0"))

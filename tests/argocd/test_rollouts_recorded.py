@@ -57,7 +57,7 @@ SEEN = [
 @pytest.mark.parametrize(
     ("name", "tree", "revision", "state", "sure", "because"), SEEN, ids=[row[0] for row in SEEN]
 )
-def test_what_argo_cd_reported(
+def test_recorded_applications_get_the_right_verdict(
     name: str, tree: str, revision: str, state: str, sure: bool, because: str
 ) -> None:
     folder, _, file = name.rpartition("/")
@@ -67,7 +67,7 @@ def test_what_argo_cd_reported(
     assert (found.state, found.sure, found.because) == (state, sure, because)
 
 
-def test_of_a_long_error_the_end_is_reported() -> None:
+def test_the_end_of_a_long_error_is_kept() -> None:
     item = exchange("argocd-3.6", "comparison-error-helm").body
     found = judge(item, Wanted(lambda found: found == SECOND, BEFORE))
     assert (found.state, found.sure) == ("failed", False)
@@ -80,7 +80,7 @@ def test_of_a_long_error_the_end_is_reported() -> None:
     assert len(found.because) < 400
 
 
-def test_an_image_that_cannot_be_pulled_is_found_before_the_deadline_is_over() -> None:
+def test_a_failed_image_pull_is_found_before_the_progress_deadline() -> None:
     item = exchange("argocd-3.6", "application-helm-pull-fails").body
     later = {**item, "status": {**item["status"], "reconciledAt": "2026-11-21T06:19:36Z"}}
     tree = exchange("argocd-3.6", "resource-tree-pull-fails").body

@@ -1,4 +1,4 @@
-"""`check` in real checkouts: what it compares, how it merges, and that it writes nothing."""
+"""`check` in real checkouts: what it compares, how it merges, and that it does not write anything."""
 
 import json
 import resource
@@ -15,7 +15,7 @@ HELD = 'files:\n  apps/a/kustomization.yaml:\n    hold: {reason: "INC-1", by: ja
 
 
 class Scene:
-    """A repository on a server, a checkout of it, and the Application `a`."""
+    """A repository on a server, its checkout, and the Application `a`."""
 
     def __init__(self, folder: Path, files: dict[str, str] | None = None, depth: int = 0) -> None:
         self.folder = folder
@@ -25,7 +25,7 @@ class Scene:
         self.clone(depth)
 
     def clone(self, depth: int = 0, branch: str = "main") -> None:
-        """Check a branch out, complete or shallow."""
+        """Check out a branch, complete or shallow."""
         if self.here.exists():
             subprocess.run(["rm", "-rf", self.here], check=True)
         shallow = [f"--depth={depth}"] if depth else []
@@ -42,7 +42,7 @@ class Scene:
         git(self.here, "config", "remote.origin.url", str(self.repo))
 
     def check(self, *more: str, base: str = "main", head: str = "HEAD", apps: str = "") -> Result:
-        """Check in the checkout."""
+        """Run `check` in the checkout."""
         given = (
             "--applications",
             apps or str(self.apps),
@@ -79,7 +79,7 @@ def test_a_newer_version_passes_and_is_reported_at_its_line(tmp_path: Path) -> N
     )
 
 
-def test_a_hold_of_the_base_stops_the_merge(tmp_path: Path) -> None:
+def test_a_hold_on_the_base_blocks_the_change(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     scene.change({target("a"): BUMPED})
     scene.clone(branch="change")
@@ -99,10 +99,10 @@ def refs_and_files(*repos: Path) -> list[object]:
     return found
 
 
-def test_it_writes_neither_the_checkout_nor_the_server(tmp_path: Path) -> None:
+def test_the_check_writes_to_neither_the_checkout_nor_the_server(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     scene.change({target("a"): BUMPED})
-    commit(scene.repo, {"other.yaml": "a: b\n"})  # so that git has to merge
+    commit(scene.repo, {"other.yaml": "a: b\n"})  # forces git to merge
     git(scene.here, "fetch", "--quiet", f"file://{scene.repo}", "change:change")
     git(scene.here, "checkout", "--quiet", "change")
     before = refs_and_files(scene.here, scene.repo)
@@ -110,11 +110,11 @@ def test_it_writes_neither_the_checkout_nor_the_server(tmp_path: Path) -> None:
     assert refs_and_files(scene.here, scene.repo) == before
 
 
-def test_the_merge_of_both_sides_is_judged_on_the_tip_of_now(tmp_path: Path) -> None:
+def test_the_merge_with_the_current_tip_of_the_base_is_checked(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"values.yaml": "a: 1\n"})
     scene.change({"values.yaml": "a: 2\n"})
     scene.clone(branch="change")
-    # after the checkout, the base gets a hold, and another version
+    # after the checkout, the base gets a hold and another version
     tip = commit(scene.repo, {STATE: HELD, target("a"): BUMPED})
     result = scene.check()
     assert (result.code, told(result), result.json["base"]) == (0, [], tip)
@@ -124,7 +124,7 @@ def test_the_merge_of_both_sides_is_judged_on_the_tip_of_now(tmp_path: Path) -> 
     assert scene.check(head="refs/heads/next").code == 5
 
 
-def test_a_conflict_names_its_files(tmp_path: Path) -> None:
+def test_a_merge_conflict_is_reported_with_its_files(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.change({target("a"): BUMPED})
     commit(scene.repo, {target("a"): KUSTOMIZATION.replace("1.0.0", "1.0.5")})
@@ -135,14 +135,14 @@ def test_a_conflict_names_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["merged", "shallow", "url", "url-ref", "commit"])
-def test_each_way_to_name_both_sides_finds_the_same(tmp_path: Path, way: str) -> None:
+def test_each_way_to_name_base_and_head_gives_the_same_result(tmp_path: Path, way: str) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     for number in range(3):
         commit(scene.repo, {f"old-{number}.yaml": "a: b\n"})
     head = scene.change({target("a"): BUMPED})
     old = git(scene.repo, "rev-parse", "main")
     tip = commit(scene.repo, {"other.yaml": "a: b\n"})
-    if way == "merged":  # as GitHub checks out a pull request: one commit, a merge of both
+    if way == "merged":  # as GitHub checks out a pull request: a single merge commit of both
         tree = git(scene.repo, "merge-tree", "--write-tree", tip, head)
         who = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
         made = git(scene.repo, *who, "commit-tree", tree, "-p", tip, "-p", head, "-m", "Merge")
@@ -162,7 +162,7 @@ def test_each_way_to_name_both_sides_finds_the_same(tmp_path: Path, way: str) ->
     assert (result.code, told(result)) == (5, [("web", "defer", "held")]), result.stderr
 
 
-def test_a_memory_branch_that_only_the_server_has_counts(tmp_path: Path) -> None:
+def test_a_memory_branch_that_exists_only_on_the_server_counts(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.apps = manifest(tmp_path, application("a", scene.repo, git_branch="main:bump"))
     given = ("--applications", scene.apps, "--allow-protocol", "file", "--reason", "INC-2")
@@ -175,7 +175,7 @@ def test_a_memory_branch_that_only_the_server_has_counts(tmp_path: Path) -> None
     assert (result.code, told(result)) == (5, [("web", "defer", "held")]), result.stderr
 
 
-def test_applications_of_the_checkout_are_read_at_both_sides(tmp_path: Path) -> None:
+def test_applications_in_the_checkout_are_read_at_base_and_head(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     folder = {"clusters/a.json": (tmp_path / "applications.json").read_text()}
     commit(scene.repo, folder)
@@ -189,7 +189,9 @@ def test_applications_of_the_checkout_are_read_at_both_sides(tmp_path: Path) -> 
     assert (outside.code, told(outside)) == (5, told(result)), outside.stderr
 
 
-def test_an_application_set_of_the_change_is_rendered_with_its_own_files(tmp_path: Path) -> None:
+def test_an_application_set_in_the_change_is_rendered_with_the_files_of_the_change(
+    tmp_path: Path,
+) -> None:
     scene = Scene(tmp_path)
     metadata = {
         "name": "{{path.basename}}",
@@ -221,7 +223,7 @@ def test_an_application_set_of_the_change_is_rendered_with_its_own_files(tmp_pat
     assert result.json["decisions"][0]["application"] == "argocd/b"
 
 
-def test_a_base_that_cannot_be_asked_is_never_green(tmp_path: Path) -> None:
+def test_an_unreachable_base_never_passes(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.change({target("a"): BUMPED})
     scene.clone(branch="change")
@@ -236,7 +238,7 @@ def test_a_base_that_cannot_be_asked_is_never_green(tmp_path: Path) -> None:
         ({"head": "nobody"}, (2, "--head: 'nobody' names no commit")),
     ],
 )
-def test_a_side_that_does_not_exist_is_named(
+def test_a_missing_branch_or_commit_is_named(
     tmp_path: Path, more: dict[str, str], ends: tuple[int, str]
 ) -> None:
     scene = Scene(tmp_path)
@@ -245,14 +247,14 @@ def test_a_side_that_does_not_exist_is_named(
     assert (result.code, words in result.stderr) == (code, True), result.stderr
 
 
-def test_outside_of_a_checkout_it_says_what_to_do(tmp_path: Path) -> None:
+def test_outside_of_a_checkout_the_error_suggests_the_repository_option(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.here = tmp_path
     result = scene.check()
     assert (result.code, "--repository" in result.stderr) == (2, True)
 
 
-def test_unrelated_histories_are_never_green(tmp_path: Path) -> None:
+def test_unrelated_histories_never_pass(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     who = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
     tree = git(scene.repo, "rev-parse", "main^{tree}")
@@ -263,7 +265,7 @@ def test_unrelated_histories_are_never_green(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["main", "HEAD~1"])
-def test_a_change_that_the_base_has_already_is_green(tmp_path: Path, head: str) -> None:
+def test_a_change_that_is_already_in_the_base_passes(tmp_path: Path, head: str) -> None:
     scene = Scene(tmp_path)
     commit(scene.repo, {target("a"): BUMPED})
     scene.clone()
@@ -271,7 +273,7 @@ def test_a_change_that_the_base_has_already_is_green(tmp_path: Path, head: str) 
     assert (result.code, told(result)) == (0, []), result.stderr
 
 
-def test_a_target_that_becomes_a_link_to_another_version_is_judged(tmp_path: Path) -> None:
+def test_a_target_replaced_with_a_link_to_another_version_is_checked(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {STATE: HELD, target("b"): BUMPED})
     git(scene.here, "checkout", "--quiet", "-b", "change")
     (scene.here / target("a")).unlink()
@@ -307,7 +309,7 @@ def _children_seconds() -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["docs/words.md", "many/7/7.yaml"])
-def test_nothing_tracked_in_20_000_files_is_one_line_in_two_seconds(
+def test_a_change_without_tracked_versions_among_20_000_files_passes_in_two_seconds(
     tmp_path: Path, path: str
 ) -> None:
     scene = Scene(tmp_path)
@@ -319,15 +321,15 @@ def test_nothing_tracked_in_20_000_files_is_one_line_in_two_seconds(
     scene.change({path: "words: 1\n"})
     scene.clone(branch="change")
     began = _children_seconds()
-    # the registry would have to be asked about every version, and nobody answers there
+    # every version would need the registry, which does not answer
     result = scene.check("--output", "text", "--registry-check", "always")
     used = _children_seconds() - began
     assert (result.code, result.stdout.count("\n") + result.stderr.count("\n")) == (0, 1)
     assert used < 2
 
 
-def test_what_a_submodule_brings_is_not_judged_and_named(tmp_path: Path) -> None:
-    """Nobody can see its files. Elsewhere in the repository, its commit may move without a word."""
+def test_files_in_a_submodule_are_not_checked_and_the_submodule_is_named(tmp_path: Path) -> None:
+    """Its files are not visible. Its commit may change without a warning elsewhere in the repository."""
     scene = Scene(tmp_path)
     scene.apps = manifest(tmp_path, application("sub", scene.repo, path="lib/web"))
     for number, place in enumerate(("lib", "lib", "other")):

@@ -1,10 +1,10 @@
-"""The laws of `check`, as random histories of runs, people and bots on a repository in memory.
+"""The laws of `check`, tested with random histories of runs, people, and bots on a repository in memory.
 
-(a) Every commit that our own commands make passes against its parent, with the same clock and the
-same facts. What is excepted: a rollback that holds nothing, in a freeze. And what waited on a head
-branch before a freeze began is held at its merge, which is what the check is for.
+(a) Every commit from our own commands passes against its parent, with the same clock and the same
+facts. The exception is a rollback without a hold during a freeze. A build that was waiting on a head
+branch before a freeze began is held when it is merged, which is the purpose of the check.
 
-`LAW_COMMITS=10000` judges as many commits; a failure names its seed.
+`LAW_COMMITS=10000` judges that many commits. A failure shows its seed.
 """
 
 import os
@@ -25,7 +25,7 @@ CONFIG = ".image-update/config"
 
 
 class OurCommits:
-    """Runs and commands of people, whose commits go to the base, or to a head branch."""
+    """Runs, and commands by people, whose commits go to the base or to a head branch."""
 
     def __init__(self, strategy: str, direct: bool, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311 - a history is no secret
@@ -49,7 +49,7 @@ class OurCommits:
         self.scene.branch.commit({CONFIG: text})
 
     def step(self) -> None:
-        """Do one thing at random."""
+        """Do one random thing."""
         name = self.random.choice(NAMES)
         number = self.random.randrange(7)
         steps = (
@@ -97,7 +97,7 @@ class OurCommits:
             self.scene.branch.merge(HEAD)
 
     def passes(self, call: Callable[[], Report]) -> None:
-        """Run, and check every commit that this makes against its parent."""
+        """Run, and check every new commit against its parent."""
         branch = self.scene.branch
         number, head = len(branch.commits), branch.heads.get(HEAD)
         memory = dict(branch.memory)
@@ -116,7 +116,7 @@ class OurCommits:
         memory: dict[str, str],
         waited: dict[str, str],
     ) -> None:
-        """Check a commit. What waited before a freeze began stays on its branch, and is held there."""
+        """Check a commit. A build that was waiting before a freeze began stays on its branch, and is held."""
         self.judged += 1
         judge = Judge(now=NOW, memory=memory, past=tuple(self.scene.branch.commits))
         apps = [Found(self.scene.story.app, "applications.json:1")]
@@ -136,7 +136,7 @@ class OurCommits:
 
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("strategy", TAGS)
-def test_every_commit_of_ours_passes(strategy: str, direct: bool) -> None:
+def test_every_commit_of_ours_passes_the_check(strategy: str, direct: bool) -> None:
     judged = seed = 0
     while judged < COMMITS:
         history = OurCommits(strategy, direct, seed)

@@ -1,10 +1,10 @@
-"""The second law of `check`, as random histories of what people and bots change.
+"""The second law of `check`, tested with random histories of changes by people and bots.
 
-(b) In a repository where only what passes is merged, nothing breaks a hold, a freeze or a proof of
-the base, or a constraint of the change's annotations, unless the check said so in words.
+(b) In a repository that merges only passing changes, nothing violates the base's holds, freezes, or
+proofs, or a constraint in the change's annotations, unless the check reported it.
 
-A model says what is true of a tree; the trees are made of it, and an oracle compares two models
-without any code of the check. `LAW_CHANGES=10000` tries as many changes; a failure names its seed.
+Trees are generated from a model, and an oracle compares two models without using the check's code.
+`LAW_CHANGES=10000` tries that many changes. A failure shows its seed.
 """
 
 import json
@@ -35,21 +35,23 @@ SHAPES = ("{}", "# words\n{}", "{}# more\n")
 
 @dataclass(frozen=True)
 class App:
-    """An Application: where its values are, and what its state file says."""
+    """An Application: the folder of its values, and the contents of its state file."""
 
     folder: str
     constraint: str = ""
-    hold: str = ""  # of all images
-    own: str = ""  # of the image
+    hold: str = ""  # on all images
+    own: str = ""  # on the image
     back: tuple[str, str] | None = None  # a rollback: to, from
 
 
 @dataclass(frozen=True)
 class Model:
-    """What is true of a tree."""
+    """The model of a tree."""
 
     apps: Mapping[str, App]
-    values: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # tag and digest by folder
+    values: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # tags and digests by folder
     shape: int = 0
     frozen: bool = False
     demands: bool = False
@@ -90,7 +92,7 @@ def _state(app: App) -> str:
 
 
 class Person:
-    """Changes a model at random, a little or much at a time."""
+    """Makes random changes to a model, small or large."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311 - a history is no secret
@@ -137,7 +139,7 @@ class Person:
         return replace(model, apps=apps, values=values)
 
     def leave(self, model: Model) -> Model:
-        """Move an Application to a copy of its folder, and write another value in the old one."""
+        """Move an Application to a copy of its folder, and change the value in the old folder."""
         self.made += 1
         name = self.random.choice(sorted(model.apps))
         old, new = model.apps[name].folder, f"apps/copy-{self.made}"
@@ -176,7 +178,7 @@ class Person:
 
 
 def broken(old: Model, new: Model, report: Report) -> list[str]:
-    """Return what a merged change has broken without a word. It reads the models only."""
+    """Return the violations in a merged change that were not reported. Only the models are read."""
     words = warnings(report)
     found = []
     for name, app in new.apps.items():
@@ -187,7 +189,7 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
         now = new.values[app.folder]
         if was == now:
             continue
-        back = app.back is not None and f"rolls web of argocd/{name} back" in words
+        back = app.back is not None and f"rolls web in argocd/{name} back" in words
         found += _broken_rules(old, name, app, now, back=back, words=words)
         if before and not back:
             found += _broken_holds(name, before, app, words)
@@ -195,7 +197,7 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
         now_there = new.values.get(app.folder)
         if name in new.apps or now_there == old.values[app.folder]:
             continue
-        if now_there is None and "web is not judged" not in words:
+        if now_there is None and "web is not checked" not in words:
             found.append(f"{name} is removed without a word")
         if now_there is not None:
             found += _broken_holds(name, app, App(app.folder), words)
@@ -203,7 +205,7 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
 
 
 def _broken_behind(old: Model, new: Model, name: str, words: str) -> list[str]:
-    """Return what is broken at the old place of a moved Application, by its rules in the base."""
+    """Return violations of the base's rules in a moved Application's old folder."""
     before = old.apps[name]
     left = new.values.get(before.folder)
     if left in (None, old.values[before.folder], new.values[new.apps[name].folder]):
@@ -235,7 +237,7 @@ def _broken_holds(name: str, before: App, after: App, words: str) -> list[str]:
     for hold, left in ((before.hold, after.hold), (before.own, after.own)):
         if not hold:
             continue
-        ended = f"ends the hold {hold} of" in words and not left
+        ended = f"ends the hold {hold} on" in words and not left
         if not ended:
             found.append(f"the hold {hold} of {name}")
     return found
@@ -248,7 +250,7 @@ def _proofs(questions: Collection[Question]) -> Mapping[Question, Proof | Verdic
     }
 
 
-def test_what_passes_breaks_no_rule_without_a_word() -> None:
+def test_a_change_that_passes_breaks_no_rule_without_a_warning() -> None:
     tried = seed = merged = 0
     while tried < CHANGES:
         person = Person(seed)

@@ -1,18 +1,18 @@
-"""Stories of changes, as people, bots and our own commands make them, and what `check` says of each.
+"""Changes by people, bots, and our own commands, and the result of `check` for each.
 
-What may be true of base, change, hold, state file and memory, and what follows:
+The possible states of base, change, hold, state file, and memory, and the results:
 
-- A tracked entry is in the base, in the change, or in both; its version or name is the same or
-  differs. Only what differs is judged, by the change's annotations if it still has the entry, else by
-  the base's. What is spelled in another way, or moved, has not changed.
-- The base's state file and memory branch hold an entry, or a freeze of the base's config does. The
-  change ends a hold, begins one, or leaves it. One that the change ends does not count, and is told;
-  one that it begins does not count for the change itself; a freeze only ends on its own.
-- A state file that says from where to where it rolls back, with these values, is a rollback: holds
-  and the order do not stop it, and a freeze only if it holds nothing.
-- The base's config demands; the change's does not count yet, and that it differs is told.
-- A registry or a proof answers yes, no, or not at all. Not at all is never green.
-- What is removed or cannot be read any more is not judged, and told.
+- A tracked entry is in the base, in the change, or in both. Its version or name is the same or
+  differs. Only differences are judged, by the change's annotations if it still has the entry, else by
+  the base's. An entry that is only spelled differently or moved has not changed.
+- The base's state file or memory branch holds an entry, or a freeze in the base's config does. The
+  change ends a hold, adds one, or leaves it. A hold that the change ends does not apply, and is
+  reported. A hold that it adds does not apply to the change itself. A freeze only ends on its own.
+- If the state file describes a rollback with these values, the change is a rollback. Holds and the
+  order do not block it. A freeze blocks it only if it does not set a hold.
+- The base's config applies. The change's config does not apply yet, and the difference is reported.
+- A registry or a proof answers yes, no, or not at all. A missing answer never passes.
+- An entry that is removed or can no longer be read is not judged, and is reported.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ CALM = {"README.md": "x\n"}
 def state(
     hold: str = "", *, of_image: str = "", memory: str = "", name: str = "a"
 ) -> dict[str, str]:
-    """Return a state file as our commands write it."""
+    """Return a state file in the format that our commands write."""
     lines = ["files:", f"  apps/{name}/kustomization.yaml:"]
     lines += [f"    hold: {hold}"] if hold else []
     lines += ["    images:", "      web:"] if of_image or memory else []
@@ -57,7 +57,7 @@ def config(text: str) -> dict[str, str]:
     return {CONFIG: f"version: 1\n{text}\n"}
 
 
-# --- what is a change of a version ---
+# --- which changes affect a version ---
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def config(text: str) -> dict[str, str]:
         {target("a"): KUSTOMIZATION.replace("\n", "\r\n")},
     ],
 )  # fmt: skip
-def test_what_leaves_versions_alone_passes_and_asks_nobody(change: dict[str, Any]) -> None:
+def test_a_change_that_keeps_all_versions_passes_without_requests(change: dict[str, Any]) -> None:
     judge = Judge()
     report = said(change, judge=judge)
     assert (report.exit, told(report), judge.asked, judge.proved) == (0, [], [], [])
 
 
-def test_if_nothing_can_matter_one_line_says_so_before_anything_is_read() -> None:
+def test_a_change_to_unrelated_files_passes_without_reading_any() -> None:
     def unread(_files: object) -> list[Any]:
         raise AssertionError
 
@@ -89,7 +89,7 @@ def test_if_nothing_can_matter_one_line_says_so_before_anything_is_read() -> Non
     assert judge.log == [("debug", "no tracked version changes (2 changed files)")]
 
 
-def test_a_moved_file_with_its_application_has_not_changed() -> None:
+def test_moving_a_file_together_with_its_application_is_not_a_change() -> None:
     def moved(item: dict[str, Any]) -> None:
         item["spec"]["source"]["path"] = "new/a"
 
@@ -99,7 +99,7 @@ def test_a_moved_file_with_its_application_has_not_changed() -> None:
     assert (report.exit, told(report)) == (0, [])
 
 
-def test_a_moved_file_with_another_version_is_judged_with_the_hold_of_its_old_place() -> None:
+def test_a_moved_file_with_a_new_version_is_blocked_by_the_hold_of_its_old_path() -> None:
     def moved(item: dict[str, Any]) -> None:
         item["spec"]["source"]["path"] = "new/a"
 
@@ -126,19 +126,19 @@ def test_a_version_out_of_range_is_refused() -> None:
     assert (report.exit, told(report)) == (5, [("web", "refuse", "constraint")])
 
 
-def test_a_name_that_nobody_tracks_is_refused() -> None:
+def test_a_new_image_name_that_is_not_tracked_is_refused() -> None:
     text = KUSTOMIZATION.replace("  newTag", "  newName: ghcr.io/evil/web\n  newTag")
     report = said({target("a"): text})
     assert (report.exit, told(report)) == (5, [("web", "refuse", "annotation")])
 
 
-def test_a_digest_that_is_left_out_is_a_change() -> None:
+def test_removing_a_digest_is_a_change() -> None:
     base = tree(manifest_file(), tagged(f"1.0.0@{DIGEST}"), state(HOLD))
     report = said(tagged("1.0.0"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
 
 
-def test_both_sides_of_two_applications_are_told_apart() -> None:
+def test_a_hold_on_one_application_does_not_block_another_application() -> None:
     base = tree(
         manifest_file("a"), manifest_file("b"), tagged("1.0.0"), tagged("1.0.0", "b"), state(HOLD)
     )
@@ -147,7 +147,7 @@ def test_both_sides_of_two_applications_are_told_apart() -> None:
     assert report.decisions[0].subscription.application.name == "b"
 
 
-# --- what a person may do ---
+# --- what people may do ---
 
 
 def test_an_older_version_is_a_warning() -> None:
@@ -164,7 +164,7 @@ def test_the_config_can_refuse_an_older_version(rule: str, code: int, verdict: s
     assert (report.exit, [one.verdict for one in report.decisions]) == (code, [verdict])
 
 
-def test_a_version_that_was_rolled_back_from_is_a_warning_or_refused() -> None:
+def test_a_rolled_back_version_is_a_warning_or_refused_by_the_config() -> None:
     gone = state(memory='replaced: ["1.1.0"]')
     report = said(tagged("1.1.0"), base=tree(START, gone))
     assert (report.exit, told(report)) == (0, PASSES)
@@ -177,35 +177,33 @@ def test_a_version_that_was_rolled_back_from_is_a_warning_or_refused() -> None:
 
 
 @pytest.mark.parametrize("held", [state(HOLD), state(of_image=HOLD)])
-def test_a_hold_stops_a_version(held: dict[str, str]) -> None:
+def test_a_hold_blocks_a_new_version(held: dict[str, str]) -> None:
     report = said(tagged("1.1.0"), base=tree(START, held))
     assert (report.exit, told(report)) == (5, HELD)
     assert "INC-1" in report.decisions[0].because
 
 
-def test_a_hold_whose_time_is_over_stops_nothing() -> None:
+def test_an_expired_hold_blocks_nothing() -> None:
     over = '{reason: INC-1, until: "2026-11-22T11:30:00Z"}'
     assert told(said(tagged("1.1.0"), base=tree(START, state(over)))) == PASSES
 
 
-def test_a_hold_on_the_memory_branch_stops_a_version() -> None:
+def test_a_hold_on_the_memory_branch_blocks_a_new_version() -> None:
     report = said(tagged("1.1.0"), judge=Judge(memory=state(HOLD)))
     assert (report.exit, told(report)) == (5, HELD)
 
 
 @pytest.mark.parametrize("held", [state(HOLD), state(of_image=HOLD)])
 @pytest.mark.parametrize("deleted", [False, True])
-def test_a_hold_that_the_change_ends_is_reported_in_words(
-    held: dict[str, str], deleted: bool
-) -> None:
+def test_a_hold_that_the_change_ends_is_reported(held: dict[str, str], deleted: bool) -> None:
     ended: dict[str, Any] = {STATE: None if deleted else "files: {}\n"}
     report = said(tagged("1.1.0"), ended, base=tree(START, held))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "ends the hold INC-1 of" in warnings(report)
+    assert "ends the hold INC-1 on" in warnings(report)
     assert "argocd/a" in warnings(report)
 
 
-def test_a_hold_in_a_memory_branch_is_not_ended_by_the_change() -> None:
+def test_the_change_cannot_end_a_hold_on_the_memory_branch() -> None:
     report = said(
         tagged("1.1.0"),
         {STATE: None},
@@ -215,31 +213,31 @@ def test_a_hold_in_a_memory_branch_is_not_ended_by_the_change() -> None:
     assert (report.exit, told(report)) == (5, HELD)
 
 
-def test_a_hold_that_the_change_shortens_is_reported_and_counts_until_then() -> None:
+def test_a_hold_that_the_change_shortens_is_reported_and_still_blocks() -> None:
     shorter = '{reason: INC-1, by: jane, at: "2026-11-22T11:00:00Z", until: "2026-11-22T12:30:00Z"}'
     report = said(tagged("1.1.0"), state(shorter), base=tree(START, state(HOLD)))
     assert (report.exit, told(report)) == (5, HELD)
     assert "changes the hold INC-1" in warnings(report)
 
 
-def test_a_hold_without_a_version_is_only_told() -> None:
+def test_a_hold_without_a_new_version_is_only_reported() -> None:
     report = said(state(HOLD))
     assert (report.exit, told(report)) == (0, [])
     assert warnings(report) == "the change holds argocd/a: INC-1"
 
 
-def test_a_hold_that_begins_with_a_version_does_not_stop_it() -> None:
+def test_a_hold_added_together_with_a_version_does_not_block_it() -> None:
     report = said(state(HOLD), tagged("1.1.0"))
     assert (report.exit, told(report)) == (0, PASSES)
     assert "holds argocd/a: INC-1" in warnings(report)
 
 
-def test_a_state_file_that_cannot_be_read_is_an_error() -> None:
+def test_an_unreadable_state_file_is_an_error() -> None:
     report = said({STATE: "files: [\n"})
     assert report.exit == 3
 
 
-def test_a_state_file_that_the_base_has_broken_can_be_repaired() -> None:
+def test_a_broken_state_file_in_the_base_can_be_repaired() -> None:
     base = tree(START, {STATE: "files: [\n"})
     assert said(tagged("1.1.0"), base=base).exit == 3
     assert said(state(HOLD), base=base).exit == 0
@@ -250,30 +248,30 @@ def test_a_state_file_that_the_base_has_broken_can_be_repaired() -> None:
 BACK = 'replaced: ["1.1.0"]\nrollback: {tag: "1.0.0", was: "1.1.0"}'
 
 
-def test_a_rollback_of_ours_passes_a_hold_and_the_order() -> None:
+def test_our_own_rollback_passes_despite_a_hold_and_the_older_version() -> None:
     base = tree(
         manifest_file(), tagged("1.1.0"), state(HOLD), config("check: {refuse: [not-newer]}")
     )
     report = said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
+    assert "rolls web in argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
 
 
-def test_a_rollback_in_a_freeze_needs_a_hold() -> None:
+def test_a_rollback_during_a_freeze_needs_a_hold() -> None:
     base = tree(manifest_file(), tagged("1.1.0"), FREEZE)
     judge = Judge(past=(START,))
     assert told(said(tagged("1.0.0"), state(memory=BACK), base=base, judge=judge)) == HELD
     assert told(said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=judge)) == PASSES
 
 
-def test_a_rollback_to_what_neither_git_nor_the_registry_knows_is_refused() -> None:
+def test_a_rollback_to_a_tag_unknown_to_git_and_the_registry_is_refused() -> None:
     base = tree(manifest_file(), tagged("1.1.0"))
     judge = Judge(answer=Answer(exists=False))
     report = said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=judge)
     assert (report.exit, told(report)) == (5, [("web", "refuse", "not-in-registry")])
 
 
-def test_a_state_file_that_speaks_of_another_version_makes_no_rollback() -> None:
+def test_a_state_file_about_another_version_does_not_justify_a_rollback() -> None:
     base = tree(manifest_file(), tagged("1.1.0"), state(HOLD))
     lie = state(HOLD, memory='rollback: {tag: "0.8.0", was: "1.1.0"}')
     assert told(said(tagged("1.0.0"), lie, base=base)) == HELD
@@ -281,30 +279,30 @@ def test_a_state_file_that_speaks_of_another_version_makes_no_rollback() -> None
     assert told(said(tagged("1.0.0"), older, base=base)) == HELD
 
 
-def test_a_rollback_that_is_repeated_is_reported() -> None:
+def test_a_repeated_rollback_is_reported() -> None:
     base = tree(manifest_file(), tagged("1.1.0"), state(HOLD, memory=BACK))
     report = said(tagged("1.0.0"), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
+    assert "rolls web in argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
     assert told(said(tagged("1.2.0"), base=base)) == HELD
 
 
 # --- freezes and the config ---
 
 
-def test_a_freeze_stops_a_version_until_it_is_over() -> None:
+def test_a_freeze_blocks_a_new_version() -> None:
     report = said(tagged("1.1.0"), base=tree(START, FREEZE))
     assert (report.exit, told(report)) == (5, HELD)
     assert "sale" in report.decisions[0].because
 
 
-def test_a_freeze_that_the_change_removes_still_counts_and_is_reported() -> None:
+def test_a_freeze_that_the_change_removes_still_blocks_and_is_reported() -> None:
     report = said(tagged("1.1.0"), {CONFIG: "version: 1\n"}, base=tree(START, FREEZE))
     assert (report.exit, told(report)) == (5, HELD)
     assert f"alters {CONFIG}" in warnings(report)
 
 
-def test_a_freeze_for_another_application_does_not_count() -> None:
+def test_a_freeze_for_another_application_does_not_block() -> None:
     text = FREEZE[CONFIG].replace("reason: sale", "reason: sale, match: {applications: [b]}")
     assert told(said(tagged("1.1.0"), base=tree(START, {CONFIG: text}))) == PASSES
 
@@ -320,7 +318,7 @@ def test_a_renamed_application_is_frozen_by_either_name() -> None:
     assert ("web", "defer", "held") in told(report)
 
 
-def test_a_config_that_cannot_be_read_is_an_error_and_can_be_repaired() -> None:
+def test_an_unreadable_config_is_an_error_and_can_be_repaired() -> None:
     assert said({CONFIG: "version: 7\n"}).exit == 3
     base = tree(START, {CONFIG: "version: 7\n"})
     assert said(tagged("1.1.0"), base=base).exit == 3
@@ -336,13 +334,13 @@ def test_a_file_that_the_application_may_not_write_is_an_error() -> None:
 # --- digests and registries ---
 
 
-def test_a_tag_without_the_digest_that_the_config_wants_is_refused() -> None:
+def test_a_tag_without_the_digest_that_the_config_requires_is_refused() -> None:
     base = tree(START, config("pinDigest: true"))
     assert told(said(tagged("1.1.0"), base=base)) == [("web", "refuse", "pin-digest")]
     assert told(said(tagged(f"1.1.0@{DIGEST}"), base=base)) == PASSES
 
 
-def test_a_digest_that_does_not_exist_is_refused() -> None:
+def test_a_nonexistent_digest_is_refused() -> None:
     judge = Judge(answers={OTHER: Answer(exists=False)})
     report = said(tagged(f"1.1.0@{OTHER}"), judge=judge)
     assert (report.exit, told(report)) == (5, [("web", "refuse", "not-in-registry")])
@@ -356,18 +354,18 @@ def test_a_digest_that_does_not_exist_is_refused() -> None:
         (RegistryError("odd answer"), 3),
     ],
 )
-def test_a_digest_that_nobody_could_ask_about_is_never_green(error: Any, code: int) -> None:
+def test_a_digest_that_could_not_be_looked_up_never_passes(error: Any, code: int) -> None:
     report = said(tagged(f"1.1.0@{OTHER}"), judge=Judge(answers={OTHER: Answer(error=error)}))
     assert (report.exit, [one.verdict for one in report.decisions]) == (code, ["error"])
 
 
-def test_the_registry_is_left_alone_if_that_is_asked_for() -> None:
+def test_the_registry_is_not_queried_if_the_check_is_off() -> None:
     judge = Judge(check="never")
     assert told(said(tagged(f"1.1.0@{OTHER}"), judge=judge)) == PASSES
     assert judge.asked == []
 
 
-def test_a_tag_that_does_not_exist_is_found_with_registry_check_always() -> None:
+def test_a_nonexistent_tag_is_refused_if_the_registry_is_always_checked() -> None:
     judge = Judge(check="always", answer=Answer(exists=False))
     assert told(said(tagged("1.1.0"), judge=judge)) == [("web", "refuse", "not-in-registry")]
 
@@ -382,13 +380,13 @@ def test_an_image_for_other_platforms_is_refused() -> None:
     ("created", "verdict"),
     [("2026-11-22T11:00:00Z", "refuse"), ("2026-11-01T00:00:00Z", "update"), ("", "refuse")],
 )
-def test_a_version_has_to_be_as_old_as_the_config_wants(created: str, verdict: str) -> None:
+def test_a_version_must_have_the_minimum_age_of_the_config(created: str, verdict: str) -> None:
     base = tree(START, config("minimumAge: 3d"))
     report = said(tagged("1.1.0"), base=base, judge=Judge(answer=Answer(created=created)))
     assert [one.verdict for one in report.decisions] == [verdict]
 
 
-def test_an_age_that_nobody_could_ask_about_is_never_green() -> None:
+def test_a_version_of_unknown_age_never_passes() -> None:
     judge = Judge(answer=Answer(error=UnreachableError("the registry is down")))
     assert said(tagged("1.1.0"), base=tree(START, config("minimumAge: 3d")), judge=judge).exit == 75
 
@@ -398,7 +396,7 @@ def test_an_age_that_nobody_could_ask_about_is_never_green() -> None:
 SIGNED = {**config("signatures: {keys: [ci.pub]}"), "ci.pub": "-----BEGIN PUBLIC KEY-----\n"}
 
 
-def test_a_proof_is_asked_for_with_the_keys_of_the_base() -> None:
+def test_a_proof_is_verified_with_the_keys_of_the_base() -> None:
     judge = Judge()
     report = said(
         tagged(f"1.1.0@{DIGEST}"), {"ci.pub": "evil\n"}, base=tree(START, SIGNED), judge=judge
@@ -408,7 +406,7 @@ def test_a_proof_is_asked_for_with_the_keys_of_the_base() -> None:
     assert judge.proved[0].image.digest == DIGEST
 
 
-def test_what_is_not_proved_is_refused_and_what_nobody_could_ask_is_an_error() -> None:
+def test_an_unproved_image_is_refused_and_a_failed_lookup_is_an_error() -> None:
     base = tree(START, SIGNED)
     no = Verdict("refuse", "signature", "there is no signature")
     judge = Judge(prove=lambda ones: dict.fromkeys(ones, no))
@@ -424,7 +422,7 @@ def test_a_tag_without_a_digest_cannot_be_proved() -> None:
     ]
 
 
-def test_a_proof_that_a_rollback_lacks_is_a_warning() -> None:
+def test_a_rollback_without_a_proof_is_a_warning() -> None:
     no = Verdict("refuse", "signature", "there is no signature")
     judge = Judge(prove=lambda ones: dict.fromkeys(ones, no), past=(START,))
     base = tree(manifest_file(), tagged("1.1.0"), SIGNED)
@@ -438,16 +436,16 @@ def test_a_proof_that_a_rollback_lacks_is_a_warning() -> None:
 PROMOTED = ("Promote web\n\nPromoted-From: argocd/b\n",)
 
 
-def test_a_promotion_names_a_source_that_must_have_the_version() -> None:
+def test_the_source_named_by_a_promotion_must_have_the_version() -> None:
     base = tree(manifest_file(), manifest_file("b"), tagged("1.0.0"), tagged("1.1.0", "b"))
     report = said(tagged("1.1.0"), base=base, judge=Judge(messages=PROMOTED))
     assert (report.exit, told(report), report.decisions[0].source) == (0, PASSES, "argocd/b")
     lie = said(tagged("1.2.0"), base=base, judge=Judge(messages=PROMOTED))
     assert (lie.exit, told(lie)) == (5, [("web", "refuse", "source")])
-    assert "of argocd/b, which has 1.1.0, not 1.2.0" in lie.decisions[0].because
+    assert "from argocd/b, but argocd/b has 1.1.0, not 1.2.0" in lie.decisions[0].because
 
 
-def test_a_promotion_passes_no_hold_and_no_constraint() -> None:
+def test_a_promotion_does_not_bypass_holds_or_constraints() -> None:
     base = tree(
         manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), manifest_file("b"), tagged("1.0.0")
     )
@@ -458,7 +456,7 @@ def test_a_promotion_passes_no_hold_and_no_constraint() -> None:
     assert told(said(tagged("1.1.0"), base=held, judge=Judge(messages=PROMOTED))) == HELD
 
 
-def test_a_promoted_version_has_the_age_that_it_has_at_its_source() -> None:
+def test_the_age_of_a_promoted_version_is_its_age_at_the_source() -> None:
     base = tree(
         manifest_file(),
         manifest_file("b"),
@@ -467,40 +465,40 @@ def test_a_promoted_version_has_the_age_that_it_has_at_its_source() -> None:
         config("minimumAge: 3d"),
     )
     judge = Judge(messages=PROMOTED, answer=Answer(created="2020-01-01T00:00:00Z"))
-    report = said(tagged("1.1.0"), base=base, judge=judge)  # the branch in memory is from now
+    report = said(tagged("1.1.0"), base=base, judge=judge)  # the in-memory branch was created now
     assert told(report) == [("web", "refuse", "too-young")]
     assert judge.asked == []
 
 
-def test_a_source_that_nobody_reads_is_named() -> None:
+def test_a_promotion_source_that_was_not_read_is_named_in_a_warning() -> None:
     judge = Judge(messages=("Promote\n\nPromoted-From: argocd/staging\n",))
     report = said(tagged("1.1.0"), judge=judge)
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "argocd/staging, which --applications does not read" in warnings(report)
+    assert "argocd/staging, but --applications does not" in warnings(report)
 
 
 # --- Applications that the change alters ---
 
 
-def test_a_new_application_is_judged_by_its_own_annotations() -> None:
+def test_a_new_application_is_checked_against_its_own_annotations() -> None:
     new = manifest_file("b", image_list="web=ghcr.io/acme/web:~2")
     assert told(said(new, tagged("1.0.0", "b"))) == [("web", "refuse", "constraint")]
     assert told(said(new, tagged("2.0.0", "b"))) == PASSES
 
 
-def test_a_constraint_that_the_change_loosens_is_named() -> None:
+def test_loosening_a_constraint_is_reported() -> None:
     base = tree(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"))
     report = said(manifest_file(image_list="web=ghcr.io/acme/web:~2"), tagged("2.0.0"), base=base)
     assert (report.exit, told(report)) == (0, PASSES)
     assert "loosens a rule (image-list)" in warnings(report)
 
 
-def test_a_constraint_that_the_change_tightens_counts() -> None:
+def test_a_constraint_tightened_by_the_change_applies() -> None:
     report = said(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("2.0.0"))
     assert told(report) == [("web", "refuse", "constraint")]
 
 
-def test_platforms_that_the_change_drops_are_named() -> None:
+def test_dropped_platforms_are_reported() -> None:
     base = tree(manifest_file(**{"web.platforms": "linux/arm64"}), tagged("1.0.0"))
     report = said(manifest_file(), tagged("1.1.0"), base=base)
     assert "linux/arm64" in warnings(report)
@@ -508,7 +506,7 @@ def test_platforms_that_the_change_drops_are_named() -> None:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken: bool) -> None:
+def test_an_entry_removed_or_broken_by_the_change_is_checked_against_the_base(broken: bool) -> None:
     annotations = (
         {"image_list": "web=ghcr.io/acme/web:~x~"}
         if broken
@@ -517,19 +515,19 @@ def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken
     base = tree(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"), state(HOLD))
     report = said(manifest_file(**annotations), tagged("1.0.1"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
-    assert "web is judged by the base's annotations: the change" in warnings(report)
-    assert "web is not judged" not in warnings(report)
+    assert "web is checked against the base's annotations: the change" in warnings(report)
+    assert "web is not checked" not in warnings(report)
     refused = said(manifest_file(**annotations), tagged("2.0.0"), base=tree(base, {STATE: None}))
     assert told(refused) == [("web", "refuse", "constraint")]
 
 
-def test_an_application_that_is_removed_is_not_judged_and_told() -> None:
+def test_a_removed_application_is_reported_as_not_checked() -> None:
     report = said({"clusters/a.json": None, target("a"): None})
     assert (report.exit, told(report)) == (0, [])
-    assert "web is not judged: the change removes the Application" in warnings(report)
+    assert "web is not checked: the change removes the Application" in warnings(report)
 
 
-def test_a_renamed_application_takes_its_hold_along_only_in_words() -> None:
+def test_a_renamed_application_is_still_held() -> None:
     def renamed(item: dict[str, Any]) -> None:
         item["metadata"]["name"] = "b"
 
@@ -540,37 +538,37 @@ def test_a_renamed_application_takes_its_hold_along_only_in_words() -> None:
     )
 
 
-def test_a_version_that_is_removed_from_git_is_not_judged_and_told() -> None:
+def test_a_version_removed_from_git_is_reported_as_not_checked() -> None:
     report = said({target("a"): "resources: []\n"})
     assert (report.exit, told(report)) == (0, [])
-    assert "web is not judged" in warnings(report)
+    assert "web is not checked" in warnings(report)
 
 
-def test_a_target_that_the_change_makes_unreadable_is_an_error() -> None:
+def test_a_target_made_unreadable_by_the_change_is_an_error() -> None:
     report = said({target("a"): "images: [\n"})
     assert (report.exit, told(report)) == (3, [("web", "error", "target")])
 
 
-def test_a_target_that_was_unreadable_can_be_repaired() -> None:
+def test_an_unreadable_target_can_be_repaired() -> None:
     base = tree(START, {target("a"): "images: [\n"})
     assert said({"apps/x.yaml": "a: b\n"}, base=base).exit == 0
     assert told(said(tagged("1.1.0"), base=base)) == PASSES
 
 
-def test_an_application_with_a_wrong_annotation_is_not_judged_and_told() -> None:
+def test_an_application_with_an_invalid_annotation_is_reported_as_not_checked() -> None:
     report = said(manifest_file("b", image_list="web=ghcr.io/acme/web:~x~"), tagged("1.0.0", "b"))
     assert (report.exit, told(report)) == (0, [])
-    assert "is not judged" in warnings(report)
+    assert "is not checked" in warnings(report)
 
 
-def test_a_manifest_that_the_change_breaks_is_told_and_its_entries_follow_the_base() -> None:
+def test_a_manifest_broken_by_the_change_is_reported_and_checked_against_the_base() -> None:
     base = tree(START, state(HOLD))
     report = said({"clusters/a.json": "{"}, tagged("1.1.0"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
     assert "did not find expected node content" in "\n".join(one.message for one in report.problems)
 
 
-def test_five_hundred_applications_in_one_change() -> None:
+def test_five_hundred_applications_are_checked_in_one_change() -> None:
     names = [f"app-{number}" for number in range(500)]
     base = tree(
         *(manifest_file(name) for name in names), *(tagged("1.0.0", name) for name in names)
@@ -603,20 +601,20 @@ def values(text: str) -> dict[str, str]:
     return {"apps/a/values.yaml": text}
 
 
-def test_values_of_a_chart() -> None:
+def test_a_version_in_the_values_of_a_chart_is_checked() -> None:
     base = tree(helm(), CHART, values("image:\n  tag: 1.0.0\n"))
     report = said(values("image:\n  tag: 1.1.0\n"), base=base)
     assert told(report) == PASSES
     assert report.decisions[0].line == 2
 
 
-def test_a_value_that_an_anchor_shares_is_judged() -> None:
+def test_a_value_shared_through_an_anchor_is_checked() -> None:
     base = tree(helm(), CHART, values("common: &v 1.0.0\nimage:\n  tag: *v\n"))
     report = said(values("common: &v 2.0.0-rc1\nimage:\n  tag: *v\n"), base=base)
     assert [one.rule for one in report.decisions] == ["constraint"]
 
 
-def test_a_value_that_the_change_hides_is_an_error() -> None:
+def test_a_value_hidden_by_the_change_is_an_error() -> None:
     def hides(item: dict[str, Any]) -> None:
         item["spec"]["source"]["helm"] = {
             "valueFiles": ["values.yaml"],
@@ -629,7 +627,7 @@ def test_a_value_that_the_change_hides_is_an_error() -> None:
     assert (report.exit, told(report)) == (3, [("web", "error", "target")])
 
 
-def test_kustomize_replaced_by_helm_is_the_same_entry() -> None:
+def test_replacing_kustomize_with_helm_is_compared_as_the_same_entry() -> None:
     base = tree(START, state(HOLD))
     same = said(helm(), CHART, values("image:\n  tag: 1.0.0\n"), {target("a"): None}, base=base)
     assert (same.exit, told(same)) == (0, [])
@@ -637,7 +635,7 @@ def test_kustomize_replaced_by_helm_is_the_same_entry() -> None:
     assert (other.exit, told(other)) == (5, HELD)
 
 
-def test_a_tag_in_the_applications_own_sources_is_judged_before_the_first_write() -> None:
+def test_a_tag_in_the_sources_of_the_application_is_checked_before_the_first_write() -> None:
     def overriding(item: dict[str, Any]) -> None:
         del item["metadata"]["annotations"][f"{PREFIX}write-back-target"]
 
@@ -646,7 +644,7 @@ def test_a_tag_in_the_applications_own_sources_is_judged_before_the_first_write(
     assert [one.rule for one in report.decisions] == ["constraint"]
 
 
-def test_several_sources_each_in_its_place() -> None:
+def test_a_value_file_from_another_source_is_checked() -> None:
     def several(item: dict[str, Any]) -> None:
         item["spec"] = {
             "sources": [
@@ -674,7 +672,7 @@ def deployment(*tags: str) -> dict[str, str]:
     return {"apps/a/deployment.yaml": f"{text}      containers:\n{containers}"}
 
 
-def test_each_container_of_a_manifest_is_judged() -> None:
+def test_each_container_in_a_manifest_is_checked() -> None:
     annotations = {"write_back_target": "manifests", "image_list": "web=ghcr.io/acme/web:~1"}
     base = tree(manifest_file(**annotations), deployment("1.0.0", "1.0.0"))
     assert told(said(deployment("1.0.0", "1.1.0"), base=base)) == PASSES
@@ -684,7 +682,7 @@ def test_each_container_of_a_manifest_is_judged() -> None:
     assert told(said(deployment("1.0.0", "1.1.0"), base=held)) == HELD
 
 
-def test_an_application_of_another_repository_or_branch_is_not_judged() -> None:
+def test_applications_of_other_repositories_or_branches_are_not_checked() -> None:
     def elsewhere(item: dict[str, Any]) -> None:
         item["spec"]["source"]["repoURL"] = "https://git.example/other.git"
 
@@ -696,17 +694,17 @@ def test_an_application_of_another_repository_or_branch_is_not_judged() -> None:
         report = said(tagged("9.9.9-x"), base=base)
         assert (told(report), report.exit) == ([], 0)
         (problem,) = report.problems
-        assert "no Application that was read writes to" in problem.message
+        assert "none of the Applications write to" in problem.message
 
 
-def test_without_applications_a_warning_says_that_every_change_passes() -> None:
+def test_a_change_passes_with_a_warning_if_no_applications_were_read() -> None:
     report = said(tagged("9.9.9-x"), base=tagged("1.0.0"))
     (problem,) = report.problems
     assert (report.exit, report.decisions, problem.severity) == (0, (), "warning")
-    assert "no Application with an image-list was read" in problem.message
+    assert "no Application with an image-list was found" in problem.message
 
 
-def test_two_applications_on_one_entry_follow_the_rule_of_a_run() -> None:
+def test_a_change_passes_if_one_of_two_applications_on_the_entry_admits_it() -> None:
     shared = manifest_of(
         "b",
         lambda item: item["spec"]["source"].update(path="apps/a"),
@@ -717,7 +715,7 @@ def test_two_applications_on_one_entry_follow_the_rule_of_a_run() -> None:
     assert sorted(one.overridden_by for one in report.decisions) == ["", "argocd/a (web)"]
 
 
-# --- what a change moves away from ---
+# --- old places of moved entries ---
 
 STRICT = {"image_list": "web=ghcr.io/acme/web:~1.0"}
 ELSEWHERE = "apps/other/kustomization.yaml"
@@ -738,7 +736,7 @@ def _moves_source(item: dict[str, Any]) -> None:
     ],
     ids=["target", "target and constraint", "source"],
 )
-def test_what_is_written_at_the_old_place_of_a_moved_target_is_judged_by_the_base(
+def test_the_old_path_of_a_moved_target_is_checked_against_the_base(
     moved: dict[str, str],
 ) -> None:
     base = tree(manifest_file(**STRICT), tagged("1.0.0"))
@@ -750,14 +748,14 @@ def test_what_is_written_at_the_old_place_of_a_moved_target_is_judged_by_the_bas
     assert said(moved, copied, {target("a"): None}, base=base).exit == 0
 
 
-def test_a_freeze_holds_at_the_old_place_of_a_moved_target() -> None:
+def test_a_freeze_blocks_the_old_path_of_a_moved_target() -> None:
     moved = manifest_file(write_back_target="kustomization:/apps/other")
     copied = {ELSEWHERE: KUSTOMIZATION}
     report = said(moved, copied, tagged("1.0.1"), base=tree(START, FREEZE))
     assert (report.exit, told(report)) == (5, HELD)
 
 
-def test_another_image_name_in_the_annotation_does_not_free_the_old_one() -> None:
+def test_renaming_the_image_in_the_annotation_does_not_release_the_old_image() -> None:
     base = tree(manifest_file(**STRICT), tagged("1.0.0"))
     renamed = manifest_file(image_list="web=ghcr.io/acme/other:~1.0")
     both = KUSTOMIZATION.replace("1.0.0", "9.0.0") + "- name: ghcr.io/acme/other\n  newTag: 1.0.0\n"
@@ -765,7 +763,7 @@ def test_another_image_name_in_the_annotation_does_not_free_the_old_one() -> Non
     assert (report.exit, told(report)) == (5, [*PASSES, ("web", "refuse", "constraint")])
 
 
-def test_a_moved_target_with_the_same_new_version_at_both_places_is_judged_once() -> None:
+def test_a_moved_target_with_the_same_version_at_both_paths_is_checked_once() -> None:
     moved = manifest_file(
         image_list="web=ghcr.io/acme/web:~1.1", write_back_target="kustomization:/apps/other"
     )
@@ -777,7 +775,7 @@ def test_a_moved_target_with_the_same_new_version_at_both_places_is_judged_once(
 
 
 @pytest.mark.parametrize("ending", [".yaml", ".yml", ".json"])
-def test_a_config_under_a_wrong_name_is_an_error_and_can_be_taken_away(ending: str) -> None:
+def test_a_misnamed_config_is_an_error_and_can_be_removed(ending: str) -> None:
     wrong = {f"{CONFIG}{ending}": "version: 1\n"}
     report = said(wrong)
     assert report.exit == 3

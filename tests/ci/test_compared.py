@@ -109,14 +109,16 @@ SYSTEMS = {
 
 
 @pytest.mark.parametrize(("environ", "compared"), SYSTEMS.values(), ids=SYSTEMS)
-def test_a_job_of_a_request_knows_what_to_compare(
+def test_a_pull_request_job_of_each_ci_system_determines_base_and_head(
     environ: Mapping[str, str], compared: Compared
 ) -> None:
     assert compared_of(CheckOptions(), environ) == compared
 
 
 @pytest.mark.parametrize(("environ", "compared"), SYSTEMS.values(), ids=SYSTEMS)
-def test_what_an_option_names_wins(environ: Mapping[str, str], compared: Compared) -> None:
+def test_options_win_over_the_variables_of_the_ci_system(
+    environ: Mapping[str, str], compared: Compared
+) -> None:
     assert compared_of(CheckOptions(base="v1"), environ) == Compared("v1", "HEAD")
     assert compared_of(
         CheckOptions(base="v1", head="v2", repository="https://g/x"), {}
@@ -152,14 +154,14 @@ PUSHES = {
 
 
 @pytest.mark.parametrize("environ", PUSHES.values(), ids=PUSHES)
-def test_a_job_of_a_push_learns_which_option_to_give(environ: Mapping[str, str]) -> None:
+def test_the_error_in_a_push_job_suggests_the_base_option(environ: Mapping[str, str]) -> None:
     """To compare a branch with itself would be green for every change."""
     with pytest.raises(UsageError, match=r"^--base is missing") as refused:
         compared_of(CheckOptions(), environ)
     assert refused.value.hint.startswith("set --base, such as origin/main")
 
 
-def test_every_system_with_a_situation_is_tested() -> None:
+def test_every_ci_system_with_variables_for_check_is_tested() -> None:
     systems = {item.marker for item in KNOWN_SYSTEMS if item.situations}
     assert systems == {
         name for environ, _ in SYSTEMS.values() for name in systems if name in environ
@@ -185,7 +187,7 @@ REQUEST = {"pull_request": {"base": {"ref": "main", "sha": BASE}, "head": {"sha"
 GROUP = {"merge_group": {"base_sha": BASE, "base_ref": "refs/heads/main", "head_sha": HEAD}}
 
 
-def test_the_event_of_a_workflow_says_what_to_compare(tmp_path: Path) -> None:
+def test_the_event_file_of_github_actions_names_base_and_head(tmp_path: Path) -> None:
     # Of pull_request_target, GITHUB_SHA is the base. It is no merge of both, and does not count.
     found = compared_of(CheckOptions(), actions(tmp_path, REQUEST, GITHUB_BASE_REF="main"))
     assert found == Compared("main", HEAD, branch="main", merge=MERGE)
@@ -211,7 +213,7 @@ def test_the_event_of_a_workflow_says_what_to_compare(tmp_path: Path) -> None:
     ],
     ids=json.dumps,
 )
-def test_an_event_without_a_request_compares_nothing(tmp_path: Path, event: Any) -> None:
+def test_an_event_without_a_pull_request_is_a_usage_error(tmp_path: Path, event: Any) -> None:
     with pytest.raises(UsageError, match=r"^--base is missing"):
         compared_of(CheckOptions(), actions(tmp_path, event))
     without = {"GITHUB_REPOSITORY": "acme/gitops", "GITHUB_BASE_REF": "main", "GITHUB_SHA": BASE}
@@ -229,12 +231,12 @@ def test_an_event_without_a_request_compares_nothing(tmp_path: Path, event: Any)
         CheckOptions(base="main", repository="https://g/x"),  # of a repository, HEAD is its branch
     ],
 )
-def test_what_names_no_commit_is_refused(given: CheckOptions) -> None:
+def test_options_that_name_no_commit_are_usage_errors(given: CheckOptions) -> None:
     with pytest.raises(UsageError, match=r"is not a valid name of a commit|--head is missing"):
         compared_of(given, {})
 
 
-def test_the_variables_are_about_their_own_repository(tmp_path: Path) -> None:
+def test_variables_are_not_used_for_another_repository(tmp_path: Path) -> None:
     environ = actions(tmp_path, REQUEST)
     own = "git@github.com:acme/gitops.git"
     assert compared_of(CheckOptions(repository=own), environ).repository == own

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.ci.events import forms
-from task.ci.events.forms import FORMS, LINES, REGISTRIES, Events, events_in
+from task.ci.events.event import Events
+from task.ci.events.forms import FORMS, LINES, REGISTRIES, events_in
 from task.ci.images_from import read_images_from
 from task.errors import Malformed, UsageError
 from task.model import Build
@@ -41,7 +42,7 @@ def read(form: str, payload: object, given: str = "auto") -> Events:
     return found
 
 
-def test_there_are_enough_of_both() -> None:
+def test_there_are_at_least_thirty_samples_of_each_kind_of_event() -> None:
     assert len(PUSHES) >= 30
     assert len(OTHERS) >= 30
     assert set(RECORDED) == set(REGISTRIES)
@@ -49,7 +50,7 @@ def test_there_are_enough_of_both() -> None:
 
 @pytest.mark.parametrize("case", PUSHES, ids=map(named, PUSHES))
 @pytest.mark.parametrize("given", ["auto", "registry", "its own"])
-def test_a_push_names_its_image(case: tuple[str, dict[str, Any]], given: str) -> None:
+def test_a_push_event_names_its_image(case: tuple[str, dict[str, Any]], given: str) -> None:
     form, one = case
     found = read(form, one["payload"], form if given == "its own" else given)
     assert [event.image.reference for event in found.pushes] == one["images"]
@@ -60,7 +61,7 @@ def test_a_push_names_its_image(case: tuple[str, dict[str, Any]], given: str) ->
 
 
 @pytest.mark.parametrize("case", OTHERS, ids=map(named, OTHERS))
-def test_what_is_not_a_push_of_a_tagged_image_is_passed_over(
+def test_events_other_than_pushes_of_tagged_images_are_skipped(
     case: tuple[str, dict[str, Any]],
 ) -> None:
     form, one = case
@@ -71,7 +72,7 @@ def test_what_is_not_a_push_of_a_tagged_image_is_passed_over(
 
 
 @pytest.mark.parametrize("case", CASES, ids=map(named, CASES))
-def test_no_event_has_two_forms(case: tuple[str, dict[str, Any]]) -> None:
+def test_every_event_matches_exactly_one_format(case: tuple[str, dict[str, Any]]) -> None:
     payload = case[1]["payload"]
     documents = payload if isinstance(payload, list) else [payload]
     for document in documents:
@@ -79,7 +80,7 @@ def test_no_event_has_two_forms(case: tuple[str, dict[str, Any]]) -> None:
         assert known == [case[0]]
 
 
-def test_events_of_all_registries_may_come_together() -> None:
+def test_events_of_all_registries_may_be_mixed() -> None:
     payloads = [one["payload"] for form, one in CASES if form != "nexus"]
     lines = "\n".join(map(json.dumps, payloads))
     flat = [each for one in payloads for each in (one if isinstance(one, list) else [one])]
@@ -101,7 +102,7 @@ LINE: dict[str, Any] = {
 }
 
 
-def test_a_line_of_our_own_says_which_build_it_is() -> None:
+def test_an_event_line_from_our_pipeline_identifies_its_build() -> None:
     found = events_in(json.dumps(LINE))
     assert found is not None
     (event,) = found.pushes
@@ -127,20 +128,22 @@ def test_a_line_of_our_own_says_which_build_it_is() -> None:
         ({"created": "yesterday"}, "its created.*not a time"),
     ],
 )
-def test_a_mistake_in_a_line_names_the_line(change: dict[str, Any], part: str) -> None:
+def test_a_mistake_in_an_event_line_is_reported_with_its_number(
+    change: dict[str, Any], part: str
+) -> None:
     text = f"{json.dumps({'image': 'a/b:1'})}\n{json.dumps(LINE | change)}\n"
     with pytest.raises(Malformed, match=rf"line 2.*({part})" if "line 2" not in part else part):
         events_in(text)
 
 
 @pytest.mark.parametrize("given", ["registry", "harbor"])
-def test_a_webhook_may_not_send_lines_that_are_trusted(given: str) -> None:
+def test_trusted_event_lines_are_rejected_from_a_webhook(given: str) -> None:
     with pytest.raises(Malformed, match="'image'"):
         events_in(json.dumps(LINE), given)
 
 
 @pytest.mark.parametrize("how", [gzip.compress, lambda raw: raw.decode().encode("utf-16")])
-def test_what_is_packed_or_not_utf_8_is_an_error(
+def test_compressed_or_non_utf_8_events_are_usage_errors(
     how: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     path = tmp_path / "event"
@@ -151,13 +154,13 @@ def test_what_is_packed_or_not_utf_8_is_an_error(
         assert "UTF-8" in raised.value.hint
 
 
-def test_a_byte_order_mark_makes_no_difference(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "event"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(PUSHES[0][1]["payload"]).encode())
     assert read_images_from([str(path)], "registry").events
 
 
-def test_a_form_that_nobody_knows_is_an_error_that_names_its_keys(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_event_format_names_the_keys_of_the_event(tmp_path: Path) -> None:
     path = tmp_path / "event"
     path.write_text(json.dumps({"kind": "push", "secret": "s3cret"}))
     for form in ("auto", "registry", "quay"):
@@ -173,7 +176,7 @@ def test_an_unknown_event_among_others_is_an_error() -> None:
         events_in(json.dumps([push, {"kind": "push"}]))
 
 
-def test_the_user_names_the_registry_where_events_do_not() -> None:
+def test_the_registry_option_completes_events_that_do_not_name_their_registry() -> None:
     nexus = json.dumps(RECORDED["nexus"]["cases"][0]["payload"])
     with pytest.raises(Malformed, match="does not contain its registry") as raised:
         events_in(nexus)
@@ -202,7 +205,7 @@ def test_the_user_names_the_registry_where_events_do_not() -> None:
         ("9" * 5000, "cannot be parsed as JSON: a number is too large$"),
     ],
 )
-def test_what_is_not_an_event_is_an_error(text: str, part: str) -> None:
+def test_input_that_is_not_an_event_is_an_error(text: str, part: str) -> None:
     with pytest.raises(Malformed, match=part):
         events_in(text, "registry")
 
@@ -221,13 +224,13 @@ def test_what_is_not_an_event_is_an_error(text: str, part: str) -> None:
     ],
     ids=["signs", "not ASCII", "not UTF-8", "half", "a list", "null", "deep", "a number"],
 )
-def test_what_is_in_an_envelope_is_as_hostile(data: object) -> None:
+def test_invalid_messages_in_an_envelope_are_errors(data: object) -> None:
     envelope = {"message": {"data": data}, "subscription": "projects/x/subscriptions/y"}
     with pytest.raises(Malformed, match=r"its message"):
         events_in(json.dumps(envelope), "google")
 
 
-def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_and_number_of_events_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     event = RECORDED["quay"]["cases"][0]["payload"]
     monkeypatch.setattr(forms, "MOST_EVENTS", 3)
     many = {**event, "updated_tags": ["1", "2", "3", "4"]}
@@ -239,7 +242,7 @@ def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         events_in("[[],[],[],[],[],[],[],[],[],[],[]]", "quay")
 
 
-def test_the_option_knows_every_form() -> None:
+def test_the_help_lists_every_event_format() -> None:
     metavar = EventOptions.__dataclass_fields__["images_format"].metadata[OPTION].metavar
     assert set(metavar.split("|")) == {"auto", "builder", "registry", *FORMS}
 
@@ -264,9 +267,7 @@ def changed(value: Any, data: st.DataObject) -> Any:
 
 
 @given(st.sampled_from([*CASES, (LINES, {"payload": LINE})]), st.data())
-def test_a_changed_event_is_an_event_or_an_error(
-    case: tuple[str, Any], data: st.DataObject
-) -> None:
+def test_a_mutated_event_is_parsed_or_rejected(case: tuple[str, Any], data: st.DataObject) -> None:
     text = json.dumps(changed(case[1]["payload"], data))
     registry = data.draw(st.sampled_from(["", NEXUS, "no registry"]))
     for form in ("auto", "registry", case[0]):
@@ -309,7 +310,7 @@ def assert_taken_or_refused(text: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_hostile_value_anywhere_is_an_event_or_an_error_in_plain_words(form: str) -> None:
+def test_a_hostile_value_in_any_field_is_parsed_or_rejected_with_a_clear_message(form: str) -> None:
     cases = [one["payload"] for name, one in CASES if name == form][:6] or [LINE]
     for payload in json.loads(json.dumps(cases)):
         for container, key in places(payload):
@@ -321,7 +322,7 @@ def test_a_hostile_value_anywhere_is_an_event_or_an_error_in_plain_words(form: s
 
 
 @given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")) | VALUES.map(json.dumps))
-def test_any_text_is_events_or_an_error(text: str) -> None:
+def test_any_text_is_parsed_as_events_or_rejected(text: str) -> None:
     for form in ("auto", "registry", LINES):
         with suppress(Malformed):
             events_in(text.strip(), form)

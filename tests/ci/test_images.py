@@ -35,7 +35,7 @@ def plan(tmp_path: Path, *arguments: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_an_event_comes_from_what_the_builder_wrote(tmp_path: Path) -> None:
+def test_the_image_is_read_from_the_file_that_the_builder_wrote(tmp_path: Path) -> None:
     path = tmp_path / "metadata.json"
     path.write_text(
         json.dumps({"image.name": f"{runs.WEB}:1.1.0", "containerimage.digest": DIGEST})
@@ -51,7 +51,7 @@ def test_a_digest_file_completes_the_image(tmp_path: Path) -> None:
     assert (image["tag"], image["digest"]) == ("1.1.0", DIGEST)
 
 
-def test_a_reference_without_a_tag_gets_the_one_given(tmp_path: Path) -> None:
+def test_a_reference_without_a_tag_gets_the_tag_of_the_option(tmp_path: Path) -> None:
     path = tmp_path / "image"
     path.write_text(f"{runs.WEB}@{DIGEST}\n")
     image = plan(tmp_path, "--images-from", str(path), "--tag", "1.1.0")
@@ -67,7 +67,7 @@ def test_a_reference_without_a_tag_gets_the_one_given(tmp_path: Path) -> None:
         (b"{}", "empty JSON"),
     ],
 )
-def test_a_file_that_does_not_serve_is_a_usage_error(
+def test_an_unusable_file_is_a_usage_error(
     tmp_path: Path, content: bytes | None, part: str
 ) -> None:
     path = tmp_path / "file"
@@ -275,20 +275,20 @@ def text_of(sample: Any) -> str:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_is_recognised_by_its_content(name: str) -> None:
+def test_each_builder_file_is_recognized_by_its_content(name: str) -> None:
     sample, expected = KNOWN[name]
     assert built(text_of(sample)) == expected
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_marks_and_blanks_around_it_do_not_count(name: str) -> None:
+def test_surrounding_whitespace_and_byte_order_marks_are_ignored(name: str) -> None:
     sample, expected = KNOWN[name]
     text = sample if isinstance(sample, str) else json.dumps(sample, indent=2)
     assert built(f"\ufeff\n{text}\n\n") == expected
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_is_unknown_says_what_was_seen(name: str) -> None:
+def test_the_error_for_an_unknown_file_describes_its_content(name: str) -> None:
     sample, part = UNKNOWN[name]
     with pytest.raises(Malformed) as raised:
         built(text_of(sample))
@@ -309,7 +309,7 @@ def test_what_is_unknown_says_what_was_seen(name: str) -> None:
         '[{"type": "hunter", "value": "hunter2"}]',
     ],
 )
-def test_a_file_named_by_mistake_is_not_shown(text: str) -> None:
+def test_the_content_of_a_wrong_file_is_never_shown(text: str) -> None:
     with pytest.raises(Malformed) as raised:
         built(text)
     assert "hunter2" not in raised.value.message + raised.value.hint
@@ -339,7 +339,7 @@ def test_a_file_named_by_mistake_is_not_shown(text: str) -> None:
         (["a b:"], "", [Built((f"c/d@{A}",))], ("a b:", f"c/d@{A}"), ""),
     ],
 )
-def test_joins_what_is_one_build(
+def test_references_and_digests_of_one_build_are_combined(
     given: list[str], digest: str, files: list[Built], references: tuple[str, ...], expected: str
 ) -> None:
     assert with_built(given, digest, files) == (references, expected)
@@ -389,7 +389,7 @@ TREES = st.recursive(
 
 @pytest.mark.slow
 @given(st.text() | TREES.map(json.dumps))
-def test_whatever_it_holds_is_read_or_refused(text: str) -> None:
+def test_any_file_content_is_parsed_or_rejected(text: str) -> None:
     try:
         found = built(text)
     except Malformed:

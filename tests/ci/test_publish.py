@@ -51,13 +51,13 @@ def checked(of: Report) -> Any:
 
 
 @pytest.mark.parametrize("letter", ["\u202e", "\u2066", "\x9b", "\x85", "\u200f", "\x7f"])
-def test_a_branch_with_letters_that_nobody_sees_is_left_out(letter: str) -> None:
+def test_a_branch_name_with_invisible_characters_is_left_out(letter: str) -> None:
     found = checked(report(decision(), commits=(commit(head=f"main{letter}nimda"),)))
     assert (found["branch"], found["commit"] != "") == ("", True)
 
 
 @pytest.mark.parametrize("name", ["pull_request", "repo", "head", "commit"])
-def test_what_a_server_names_too_long_is_left_out(name: str) -> None:
+def test_server_values_that_are_too_long_are_left_out(name: str) -> None:
     found = checked(report(decision(), commits=(commit(**{"pull_request": PAGE, name: LONG}),)))
     empty = {key for key in ("pull-request", "repository", "branch", "commit") if not found[key]}
     assert empty == {
@@ -66,7 +66,7 @@ def test_what_a_server_names_too_long_is_left_out(name: str) -> None:
     assert found["status"] == "updated"
 
 
-def test_the_longest_of_everything_still_leaves_room_for_applications() -> None:
+def test_results_of_maximum_length_still_leave_room_for_applications() -> None:
     image = Image("r" * 270, "r", "r", "t" * 128, "sha512:" + "0" * 128)
     most = commit(
         commit="c" * 64,
@@ -82,14 +82,14 @@ def test_the_longest_of_everything_still_leaves_room_for_applications() -> None:
 
 
 @given(st.tuples(NAME, NAME, NAME, NAME, NAME, NAME, NAME))
-def test_whatever_others_name_every_host_can_read_it(texts: tuple[str, ...]) -> None:
+def test_every_host_can_read_results_with_arbitrary_names(texts: tuple[str, ...]) -> None:
     url, repo, head, oid, name, tag, digest = texts
     image = Image(name, "r", "r", tag, digest)
     written = commit(pull_request=url, repo=repo, head=head, commit=oid)
     checked(report(decision(), commits=(written,), images=(image,)))
 
 
-def test_the_commit_of_an_update_is_reported_before_one_that_only_remembers() -> None:
+def test_the_commit_of_an_update_takes_precedence_over_a_memory_commit() -> None:
     other = decision("defer", "held", "api")
     other = replace(other, subscription=replace(other.subscription, repo="https://a.example.com/x"))
     memory = commit(repo="https://a.example.com/x", applications=("argocd/api",), commit="c" * 40)
@@ -112,7 +112,7 @@ def test_the_commit_of_an_update_is_reported_before_one_that_only_remembers() ->
         (report(decision("unchanged", "same"), commits=(commit(),), command="hold"), "false"),
     ],
 )
-def test_updated_counts_images_only(of: Report, updated: str) -> None:
+def test_the_updated_result_counts_only_images(of: Report, updated: str) -> None:
     assert checked(of)["updated"] == updated
 
 
@@ -137,28 +137,28 @@ def test_updated_counts_images_only(of: Report, updated: str) -> None:
         (problems(Problem(Trouble("x", "::set-output name=x::y"))), "\\::set-output name=x::y"),
     ],
 )
-def test_the_message_is_the_first_error_or_how_the_run_ended(of: Report, message: str) -> None:
+def test_the_message_is_the_first_error_or_the_summary_of_the_run(of: Report, message: str) -> None:
     assert checked(of)["message"] == message
 
 
-def test_a_runner_of_gitlab_expands_no_variable_in_a_result() -> None:
+def test_gitlab_runners_expand_no_variables_in_results() -> None:
     found = checked(problems(Problem(Trouble("x", "no $CI_JOB_TOKEN"))))
     assert "IMAGE_UPDATE_RESULT_MESSAGE=no $$CI_JOB_TOKEN\n" in dotenv(found)
 
 
 @pytest.mark.parametrize("text", ATTACKS)
-def test_a_message_is_text_and_nothing_else(text: str) -> None:
+def test_a_message_with_hostile_text_is_safe_for_every_host(text: str) -> None:
     checked(problems(Problem(Trouble("x", text * 300), application=text)))
 
 
 @pytest.mark.parametrize("text", ATTACKS)
-def test_a_list_of_repositories_is_exact(text: str) -> None:
+def test_the_list_of_repositories_is_exact_and_safe(text: str) -> None:
     printed = repositories(report(commits=(commit(repo=text),)))
     assert json.loads(printed) == [text]
     assert dangers(printed) == []
 
 
-def test_without_an_image_its_results_are_empty() -> None:
+def test_results_about_the_image_are_empty_without_an_image() -> None:
     found = checked(report(images=()))
     assert (found["tag"], json.loads(found["image_ARTIFACT_INPUTS"])) == (
         "",
@@ -177,7 +177,7 @@ def test_a_rollback_is_reported_next_to_the_update() -> None:
     assert checked(report(decision(), commits=(commit(),)))["rolled-back"] == "false"
 
 
-def test_a_folder_gets_report_json(tmp_path: Path) -> None:
+def test_the_report_is_written_to_report_json_in_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "report"
     folder.mkdir()
     done = image_update("run", "--image", "web:1", "--applications", tmp_path, "--report", folder)
@@ -185,14 +185,16 @@ def test_a_folder_gets_report_json(tmp_path: Path) -> None:
     assert json.loads((folder / "report.json").read_text())["command"] == "run"
 
 
-def test_a_failure_gets_there_as_well(tmp_path: Path) -> None:
+def test_the_report_of_a_failed_run_is_also_written_to_the_folder(tmp_path: Path) -> None:
     done = image_update("run", "--image", "web", "--applications", tmp_path, "--report", tmp_path)
     assert done.code == 2
     assert json.loads((tmp_path / "report.json").read_text())["status"] == "failed"
 
 
 @pytest.mark.parametrize("image", ["web:1", "web"], ids=["success", "failure"])
-def test_the_folder_of_results_may_be_given_by_one_of_them(tmp_path: Path, image: str) -> None:
+def test_the_results_folder_may_be_given_through_the_path_of_a_result(
+    tmp_path: Path, image: str
+) -> None:
     results = tmp_path / "steps" / "results"
     results.mkdir(parents=True)
     given = {"IMAGE_UPDATE_RESULTS_DIR": f"{results}/status/.."}
@@ -215,20 +217,20 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVATE K
         ("abc\n", []),
     ],
 )
-def test_masks_each_line_in_every_form(value: str, masked: list[str]) -> None:
+def test_secrets_are_masked_line_by_line_in_every_encoding(value: str, masked: list[str]) -> None:
     out = io.StringIO()
     mask(["TOKEN"], {"TOKEN": value, "OTHER": "untouched"}, out)
     assert out.getvalue().splitlines() == [f"::add-mask::{one}" for one in masked]
 
 
-def test_a_workflow_hides_secrets_before_anything_else() -> None:
+def test_secrets_are_masked_before_any_other_output() -> None:
     env = {"GITHUB_ACTIONS": "true", "IMAGE_UPDATE_GIT_TOKEN": "s3cret"}
     done = image_update("run", "--image", WEB, "--applications", "x", env=env)
     assert done.stderr.splitlines()[0] == "::add-mask::s3cret"
     assert "s3cret" not in done.stdout
 
 
-def test_elsewhere_nothing_is_reported() -> None:
+def test_no_masks_are_printed_outside_of_github() -> None:
     done = image_update(
         "run", "--image", WEB, "--applications", "x", env={"IMAGE_UPDATE_GIT_TOKEN": "s3cret"}
     )

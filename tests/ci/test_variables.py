@@ -52,21 +52,23 @@ ACTIONS = {
         ({"GITHUB_SHA": "a1"}, "a1", "", ""),
     ],
 )  # fmt: skip
-def test_origin(environ: dict[str, str], commit: str, repository: str, run: str) -> None:
+def test_the_origin_is_read_from_the_variables_of_each_ci_system(
+    environ: dict[str, str], commit: str, repository: str, run: str
+) -> None:
     assert origin_of(environ)[:3] == (commit, repository, run)
 
 
-def test_a_brace_in_a_value_is_not_a_template() -> None:
+def test_braces_in_a_value_are_not_expanded() -> None:
     assert origin_of({"GIT_COMMIT": "{HOME}", "HOME": "/root"}) == Origin("{HOME}")
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_every_system_says_who_started_the_pipeline(system: CiSystem) -> None:
+def test_each_ci_system_names_the_user_who_started_the_pipeline(system: CiSystem) -> None:
     assert actor_of({system.actor: " ann "}) == "ann"
     assert system.page.startswith("https://")
 
 
-def test_outside_of_a_pipeline_nobody_is_known() -> None:
+def test_outside_of_a_pipeline_the_user_is_unknown() -> None:
     assert actor_of({"USER": "ann", "GITHUB_ACTOR": " "}) == ""
 
 
@@ -130,7 +132,9 @@ OF_GITHUB = Build(42, IN_GITHUB, SHA, "https://github.com/acme/web")
          "gitlab:gitlab.example/acme/web"),
     ],
 )  # fmt: skip
-def test_the_ci_systems_count(environ: dict[str, str], sequence: int | None, counter: str) -> None:
+def test_each_ci_system_provides_a_sequence_number_and_its_counter(
+    environ: dict[str, str], sequence: int | None, counter: str
+) -> None:
     build = build_of(environ, EventOptions(), "")
     assert (build.sequence, build.counter) == (sequence, counter)
 
@@ -163,7 +167,7 @@ def test_the_ci_systems_count(environ: dict[str, str], sequence: int | None, cou
         (GITHUB, {"sequence": " ", "created": "\n", "source_commit": "", "source_repository": ""}, OF_GITHUB),
     ],
 )  # fmt: skip
-def test_options_come_first(
+def test_options_win_over_variables_for_the_build(
     environ: dict[str, str], options: dict[str, str], expected: Build
 ) -> None:
     named: dict[str, Any] = {
@@ -177,14 +181,14 @@ def test_options_come_first(
 @pytest.mark.parametrize(
     ("text", "number"), [("", None), ("0", 0), ("007", 7), (" 12\n", 12), ("9" * 20, 10**20 - 1)]
 )
-def test_sequence(text: str, number: int | None) -> None:
+def test_parses_sequence_numbers(text: str, number: int | None) -> None:
     assert sequence_of(text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["-1", "+1", "1.5", "1e3", "x", "9" * 21, "1 2", "٣", "0x10", "1_000"]
 )
-def test_what_is_not_a_sequence(text: str) -> None:
+def test_invalid_sequence_numbers_are_usage_errors(text: str) -> None:
     with pytest.raises(UsageError, match="--sequence: ") as caught:
         sequence_of(text)
     assert "up to 20 digits" in caught.value.hint
@@ -223,7 +227,7 @@ def test_what_is_not_a_sequence(text: str) -> None:
         ("1980-01-02T00:00:00Z", "1980-01-02T00:00:00Z"),
     ],
 )
-def test_created(text: str, time: str) -> None:
+def test_normalizes_creation_times_to_utc(text: str, time: str) -> None:
     assert created_of(text) == time
 
 
@@ -233,18 +237,18 @@ def test_created(text: str, time: str) -> None:
      "20261121T060000Z", "2026-11-21T06:00:00+99:00", "9999-12-31T23:59:59-01:00", "2026-11-21T06:00:00Z; rm",
      "20261121", "202611210600", "20261121060000", "999999999999999"],
 )  # fmt: skip
-def test_what_is_not_a_time(text: str) -> None:
+def test_invalid_creation_times_are_usage_errors(text: str) -> None:
     with pytest.raises(UsageError, match="--created: ") as caught:
         created_of(text)
     assert "2026-11-21T06:00:00Z" in caught.value.hint
 
 
-def test_one_spelling_stays_as_it_is() -> None:
+def test_normalized_times_stay_unchanged() -> None:
     for text in ("2026-11-21T06:00:00Z", "2026-11-21T06:00:00.120Z"):
         assert utc(utc(text)) == text
 
 
-def test_beyond_the_calendar() -> None:
+def test_unix_times_beyond_the_calendar_are_rejected() -> None:
     with pytest.raises(Malformed):
         of_unix(10**12)
 
@@ -291,7 +295,9 @@ FOUND: list[tuple[Mapping[str, str], tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("environ", "expected"), FOUND)
-def test_variables(environ: Mapping[str, str], expected: tuple[str, str]) -> None:
+def test_finds_the_pull_request_in_the_variables_of_each_ci_system(
+    environ: Mapping[str, str], expected: tuple[str, str]
+) -> None:
     assert request_event(environ) == expected
 
 
@@ -313,7 +319,9 @@ EVENTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("event", "number"), EVENTS)
-def test_the_event_file_of_actions(tmp_path: Path, event: Any, number: str) -> None:
+def test_finds_the_pull_request_in_the_event_file_of_github_actions(
+    tmp_path: Path, event: Any, number: str
+) -> None:
     path = tmp_path / "event.json"
     path.write_text(event if isinstance(event, str) else json.dumps(event))
     environ = {**ACTIONS, "GITHUB_REF": "refs/heads/main", "GITHUB_EVENT_PATH": str(path)}
@@ -366,7 +374,9 @@ NOT_FOUND: list[tuple[Mapping[str, str], str, str]] = [
 
 
 @pytest.mark.parametrize(("environ", "said", "hint"), NOT_FOUND)
-def test_no_request(environ: Mapping[str, str], said: str, hint: str) -> None:
+def test_a_missing_pull_request_is_a_usage_error_with_a_hint(
+    environ: Mapping[str, str], said: str, hint: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         request_event(environ)
     assert said in caught.value.message

@@ -49,19 +49,19 @@ def path(tmp_path: Path) -> str:
         (0, "p/nowhere", "x", 0),
     ],
 )
-def test_the_line_of_a_key_in_its_document(
+def test_the_line_of_a_key_is_found_within_its_document(
     path: str, start: int, key: str, value: str, line: int
 ) -> None:
     assert line_of(path, start, key, value) == line
 
 
-def test_in_a_list_the_value_tells_the_applications_apart(tmp_path: Path) -> None:
+def test_applications_in_a_list_are_distinguished_by_their_values(tmp_path: Path) -> None:
     file = tmp_path / "list.yaml"
     file.write_text(LIST)
     assert [line_of(str(file), 1, "p/image-list", value) for value in ("web=a", "web=b")] == [3, 5]
 
 
-def test_what_is_not_a_text_file_keeps_its_line(tmp_path: Path) -> None:
+def test_an_unreadable_file_does_not_change_the_given_line_number(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
     assert [
         line_of(str(path), 4, "p/a", "b") for path in (tmp_path / "x", tmp_path / "none", "cluster")

@@ -54,7 +54,7 @@ def adopted(
         ("run", {"deadline": "120", "wait": "false", "image": " \n"}, {}),
     ],
 )
-def test_what_the_command_takes_becomes_its_variable(
+def test_each_parameter_of_the_command_sets_its_variable(
     command: str, params: dict[str, str], expected: dict[str, str]
 ) -> None:
     assert adopted(command, {}, **params) == (expected, "")
@@ -84,13 +84,13 @@ def test_what_the_command_takes_becomes_its_variable(
         ("", {"names": "web"}, "the parameter `command` is missing; the commands are run, plan,"),
     ],
 )
-def test_what_the_command_does_not_take_is_refused_by_name(
+def test_a_parameter_of_another_command_is_rejected_by_name(
     command: str, params: dict[str, str], message: str
 ) -> None:
     assert message in adopted(command, {}, **params)[1]
 
 
-def test_another_command_in_the_script_of_the_job_takes_what_it_knows() -> None:
+def test_another_command_in_the_same_job_uses_only_the_parameters_it_knows() -> None:
     assert adopted("report", {}, html="page.html", image="web:1") == (
         {"IMAGE_UPDATE_HTML": "page.html"},
         "",
@@ -113,14 +113,14 @@ def test_a_variable_of_the_pipeline_is_never_refused(command: str) -> None:
     )
 
 
-def test_a_parameter_wins_over_the_variable_of_the_pipeline_unless_it_has_its_default() -> None:
+def test_a_parameter_wins_over_the_pipeline_variable_unless_it_has_its_default() -> None:
     pipeline = {"IMAGE_UPDATE_DEADLINE": "300"}
     assert adopted("run", pipeline, deadline="60")[0] == {"IMAGE_UPDATE_DEADLINE": "60"}
     assert adopted("run", pipeline, deadline="120")[0] == pipeline
 
 
 @pytest.mark.parametrize("command", HOSTED)
-def test_defaults_are_refused_by_no_command(command: str) -> None:
+def test_no_command_rejects_default_values(command: str) -> None:
     every = {name.replace("-", "_"): text for name, text in defaults().items()}
     assert adopted(command, {}, **every) == ({}, "")
 
@@ -129,7 +129,7 @@ def test_defaults_are_refused_by_no_command(command: str) -> None:
     st.sampled_from(HOSTED),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
 )
-def test_a_value_is_kept_as_it_is(command: str, value: str) -> None:
+def test_parameter_values_are_passed_on_unchanged(command: str, value: str) -> None:
     env, mistake = adopted(command, rewrite_url=value)
     assert (env.get("IMAGE_UPDATE_REWRITE_URL", ""), mistake) == (
         value if value.strip() else "",
@@ -137,7 +137,7 @@ def test_a_value_is_kept_as_it_is(command: str, value: str) -> None:
     )
 
 
-def test_every_option_of_a_command_has_one_name() -> None:
+def test_every_option_of_a_command_has_a_unique_parameter_name() -> None:
     for command in HOSTED:
         names = [parameter_of(one) for one in options_of(command)]
         assert len(set(names)) == len(names)
@@ -166,7 +166,7 @@ def test_every_option_of_a_command_has_one_name() -> None:
         ),
     ],
 )
-def test_an_error_calls_the_parameter_as_the_host_does(
+def test_errors_use_the_parameter_names_of_the_host(
     command: str, params: dict[str, str], message: str
 ) -> None:
     env = {f"IMAGE_UPDATE_PARAMETER_{name}": text for name, text in params.items()}
@@ -190,7 +190,7 @@ def test_an_error_calls_the_parameter_as_the_host_does(
         ("--sequence=\n--deadline = ", []),  # a blank value counts as not given
     ],
 )
-def test_options_are_added_to_the_command_line_and_no_shell_reads_them(
+def test_options_are_added_to_the_command_line_without_a_shell(
     options: str, words: list[str]
 ) -> None:
     env = {"IMAGE_UPDATE_PARAMETER_OPTIONS": options}
@@ -241,9 +241,7 @@ def test_options_are_added_to_the_command_line_and_no_shell_reads_them(
         ),
     ],
 )
-def test_options_are_refused_that_are_unknown_or_given_elsewhere(
-    options: str, message: str
-) -> None:
+def test_unknown_or_duplicate_options_are_rejected(options: str, message: str) -> None:
     environ = {
         "IMAGE_UPDATE_BASIC_AUTH_DIRECTORY": "",
         "IMAGE_UPDATE_REPORT": "report.json",
@@ -252,7 +250,7 @@ def test_options_are_refused_that_are_unknown_or_given_elsewhere(
     assert message in adopted("run", environ, image="web:1", wait="", options=options)[1]
 
 
-def test_options_take_a_file_that_no_manifest_gives() -> None:
+def test_the_options_parameter_accepts_options_that_name_files() -> None:
     env = {"IMAGE_UPDATE_PARAMETER_OPTIONS": "--ssh-key-file x\n--ca-file y"}
     assert adopt(env, "run", group.commands).words == ["--ssh-key-file=x", "--ca-file=y"]
 
@@ -269,7 +267,7 @@ def test_options_of_a_step_win_over_the_variables_of_the_pipeline() -> None:
     assert (refused.code, "options: unknown option --deadlin" in refused.stderr) == (2, True)
 
 
-def test_the_mark_of_a_step_is_not_an_option_of_the_command_line() -> None:
+def test_the_options_marker_is_not_an_option_of_the_command_line() -> None:
     result = image_update("run", "--options", "--deadline=60")
     assert (result.code, "unknown option --options" in result.stderr) == (2, True)
 
@@ -285,7 +283,7 @@ def test_the_mark_of_a_step_is_not_an_option_of_the_command_line() -> None:
         ("IMAGE_UPDATE_", ""),
     ],
 )
-def test_a_variable_that_nobody_reads(name: str, near: str) -> None:
+def test_an_unknown_variable_is_a_warning_with_a_suggestion(name: str, near: str) -> None:
     (problem,) = strange_variables({name: "s3cret", "PATH": "/bin"})
     assert problem.message == f"unknown variable {name}"
     assert (problem.severity, f"did you mean {near}?" == problem.hint) == ("warning", bool(near))
@@ -302,7 +300,7 @@ def test_a_variable_that_nobody_reads(name: str, near: str) -> None:
         "IMAGE_UPDATER_X",
     ],
 )  # fmt: skip
-def test_a_variable_that_somebody_reads_or_kubernetes_makes(name: str) -> None:
+def test_known_variables_and_kubernetes_service_variables_cause_no_warning(name: str) -> None:
     assert strange_variables({name: "x"}) == ()
 
 

@@ -42,7 +42,7 @@ def test_help_names_every_option_with_its_variable(
         assert f"\n{option.rich_help_panel}:\n" in shown
 
 
-def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(
+def test_help_all_shows_groups_defaults_and_negated_switches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever stands before it
@@ -80,7 +80,7 @@ SHOWN = {
 @pytest.mark.parametrize(
     ("command", "names", "left_out"), [(name, *both) for name, both in SHOWN.items()]
 )
-def test_help_shows_the_options_of_its_own_command(
+def test_help_shows_the_options_of_its_command(
     command: str, names: str, left_out: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "-h"]) == 0
@@ -101,7 +101,7 @@ def test_help_shows_the_options_of_its_own_command(
 
 
 @pytest.mark.parametrize("command", ["hold", "release", "rollback"])
-def test_what_is_held_is_named_by_its_alias(
+def test_help_of_hold_and_rollback_offers_alias_instead_of_image(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "--help"]) == 0
@@ -122,7 +122,7 @@ def test_what_is_held_is_named_by_its_alias(
         ("report", "FILE"),
     ],
 )
-def test_help_explains_the_argument(
+def test_help_describes_the_positional_argument(
     command: str, argument: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "--help"]) == 0
@@ -131,14 +131,14 @@ def test_help_explains_the_argument(
     assert ("Holds:" in shown) == (command in ("hold", "lint"))
 
 
-def test_promote_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_promote_does_not_mention_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["promote", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "--alias ALIAS Act only on the image with this alias" in shown
     assert "Holds:" not in shown
 
 
-def test_no_value_of_a_variable_is_in_the_help(
+def test_help_never_shows_values_of_variables(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for option in all_options():
@@ -150,7 +150,7 @@ def test_no_value_of_a_variable_is_in_the_help(
     assert "s3cret" not in shown.out + shown.err
 
 
-def test_no_mistake_shows_a_secret(
+def test_error_messages_never_show_secrets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("SIGNING_KEY", "ARGOCD_HEADER", "GIT_TOKEN", "GIT_TOKENN"):
@@ -160,7 +160,7 @@ def test_no_mistake_shows_a_secret(
     assert "s3cret" not in shown.out + shown.err
 
 
-def test_help_of_the_whole_names_every_command_with_all_its_words(
+def test_the_main_help_lists_every_command_with_its_description(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--help"]) == 0
@@ -177,7 +177,7 @@ def test_help_of_the_whole_names_every_command_with_all_its_words(
         (["lint", "--help-all"], ["lint", "--help-all"]),
     ],
 )
-def test_help_is_also_a_word(
+def test_the_help_command_equals_the_help_option(
     words: list[str], same: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["help", *words]) == 0
@@ -186,19 +186,19 @@ def test_help_is_also_a_word(
     assert capsys.readouterr().out == shown
 
 
-def test_without_a_command_there_is_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_without_a_command_prints_help_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("Usage: image-update ")
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"image-update {__version__}\n"
 
 
-def test_the_exit_codes_have_a_page_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes_have_their_own_help_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "exit-codes"]) == 0
     shown = capsys.readouterr().out
     assert shown == f"{TABLE}\n"
@@ -213,7 +213,7 @@ def test_the_exit_codes_have_a_page_of_their_own(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("short", "long"), [("-o", "--output"), ("-n", "--namespace"), ("-l", "--selector")]
 )
-def test_short_options_are_those_of_kubectl(short: str, long: str) -> None:
+def test_short_options_match_kubectl(short: str, long: str) -> None:
     found = {
         name: [one.opts for one in params.params if long in one.opts]
         for name, params in group.commands.items()
@@ -258,7 +258,7 @@ def test_short_options_are_those_of_kubectl(short: str, long: str) -> None:
         )),
     ],
 )  # fmt: skip
-def test_a_mistake_is_2_with_a_line_for_what_to_do(
+def test_usage_errors_exit_2_and_print_a_fix(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) == 2
@@ -267,7 +267,7 @@ def test_a_mistake_is_2_with_a_line_for_what_to_do(
     assert [line.partition(": ")[0] for line in shown.err.splitlines()] == ["error", "  fix"]
 
 
-def test_a_switch_that_is_neither_on_nor_off(
+def test_an_invalid_boolean_variable_is_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_ATOMIC", "maybe")
@@ -275,7 +275,7 @@ def test_a_switch_that_is_neither_on_nor_off(
     assert "IMAGE_UPDATE_ATOMIC: 'maybe' is not true or false" in capsys.readouterr().err
 
 
-def test_a_bad_switch_is_explained_in_our_words() -> None:
+def test_the_error_for_an_invalid_boolean_option_uses_our_wording() -> None:
     atomic = next(one for one in options_of("run") if one.name == "atomic")
     error = typer.BadParameter(
         "Input should be a valid boolean, unable to interpret input", param=atomic
@@ -289,7 +289,7 @@ def test_a_bad_switch_is_explained_in_our_words() -> None:
 
 @pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "release", "rollback"])
 @pytest.mark.parametrize("mistake", [["--nonsense"], ["--deadline", "x"], ["--source"]])
-def test_a_host_gets_its_results_whatever_is_wrong(
+def test_results_are_written_for_the_host_despite_any_usage_error(
     command: str, mistake: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = [
@@ -309,7 +309,7 @@ def test_a_host_gets_its_results_whatever_is_wrong(
     assert error["message"] in capsys.readouterr().err
 
 
-def test_a_mistake_is_logged_in_the_form_that_is_asked_for(
+def test_a_usage_error_is_logged_in_the_requested_format(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["run", "--nonsense", "--log-format", "json", "--output=json"]) == 2
@@ -318,7 +318,7 @@ def test_a_mistake_is_logged_in_the_form_that_is_asked_for(
     assert json.loads(shown.out)["status"] == "failed"
 
 
-def test_a_misspelt_variable_is_reported_before_the_mistake(
+def test_a_misspelt_variable_is_reported_before_the_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_REASN", "x")
@@ -331,7 +331,7 @@ def test_a_misspelt_variable_is_reported_before_the_mistake(
     assert second == "error: --reason is missing"
 
 
-def test_nothing_of_one_call_is_left_for_the_next(
+def test_no_state_is_kept_between_two_calls(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_DEADLINE", "x")
@@ -343,7 +343,7 @@ def test_nothing_of_one_call_is_left_for_the_next(
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), OSError(5, "x"), BrokenPipeError(32, "x")])
-def test_a_defect_is_1_with_a_traceback_and_results(
+def test_a_defect_exits_1_with_a_traceback_and_results(
     error: Exception,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -362,7 +362,7 @@ def test_a_defect_is_1_with_a_traceback_and_results(
     assert "IMAGE_UPDATE_RESULT_STATUS=failed" in (tmp_path / "env").read_text()
 
 
-def test_too_many_open_files_are_temporary(
+def test_too_many_open_files_is_a_temporary_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def spent(*_: object) -> int:
@@ -397,7 +397,7 @@ def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("TERM", "dumb"), ("COLUMNS", "1"), ("COLUMNS", "x"), ("FORCE_COLOR", "1")]
 )
-def test_help_works_everywhere(
+def test_help_works_in_every_terminal(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -409,7 +409,7 @@ def test_help_works_everywhere(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(
+def test_shell_completion_suggests_values(
     shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = "image-update run --strategy new"
@@ -427,12 +427,12 @@ def test_completion(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_help_without_utf_8(encoding: str) -> None:
+def test_help_works_without_utf_8(encoding: str) -> None:
     done = image_update("run", "--help", env={"PYTHONIOENCODING": encoding})
     assert (done.code, done.stderr) == (0, "")
 
 
-def test_the_demo_runs_and_says_where_its_repository_is_kept(
+def test_the_demo_prints_where_its_repository_is_kept(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["demo", "--keep"]) == 0

@@ -37,24 +37,24 @@ def deployed(
 
 
 @pytest.mark.parametrize(("environ", "commit", "repository", "expected"), ROWS)
-def test_what_was_built(
+def test_the_deployed_source_comes_from_options_or_ci_variables(
     environ: Mapping[str, str], commit: str, repository: str, expected: DeployedSource
 ) -> None:
     assert deployed(environ, commit, repository) == expected
 
 
-def test_a_run_that_waits_finds_out_how_it_ends() -> None:
+def test_the_wait_option_also_applies_to_deployments() -> None:
     settings = Settings("run", deployments=True, rollout=RolloutOptions(wait=True))
     found = job_of(settings, (), GITLAB).deployed
     assert found is not None
-    assert found.waits
+    assert found.waits_for_rollouts
 
 
 @pytest.mark.parametrize(
     ("missing", "option"),
     [("CI_COMMIT_SHA", "--source-commit"), ("CI_PROJECT_URL", "--source-repository")],
 )
-def test_what_is_unknown(missing: str, option: str) -> None:
+def test_an_unknown_commit_or_repository_is_a_usage_error(missing: str, option: str) -> None:
     environ = {name: value for name, value in GITLAB.items() if name != missing}
     with pytest.raises(
         UsageError, match=r"--deployments: cannot tell which \w+ was built"

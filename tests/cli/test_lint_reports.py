@@ -53,14 +53,16 @@ EACH = pytest.mark.parametrize("found", FOUND.values(), ids=FOUND)
 
 @EACH
 @pytest.mark.parametrize("form", ["sarif", "gitlab"])
-def test_is_what_the_schema_says(found: list[lint_views.Placed], form: str) -> None:
+def test_sarif_and_gitlab_reports_match_their_schemas(
+    found: list[lint_views.Placed], form: str
+) -> None:
     document = json.loads(lint_views.REPORTS[form](found))
     errors = jsonschema.Draft7Validator(FACTS[form]).iter_errors(document)
     assert [f"{error.json_path}: {error.message}" for error in errors] == []
 
 
 @EACH
-def test_junit_has_elements_that_its_schema_knows(found: list[lint_views.Placed]) -> None:
+def test_junit_reports_contain_only_known_elements(found: list[lint_views.Placed]) -> None:
     root = ET.fromstring(lint_views.junit(found))  # noqa: S314 - our own
     for element in root.iter():
         known = FACTS["junit"][element.tag]
@@ -73,11 +75,11 @@ def test_junit_has_elements_that_its_schema_knows(found: list[lint_views.Placed]
 
 @EACH
 @pytest.mark.parametrize("form", lint_views.REPORTS)
-def test_no_login_is_in_any(found: list[lint_views.Placed], form: str) -> None:
+def test_no_report_contains_a_login(found: list[lint_views.Placed], form: str) -> None:
     assert "s3cret" not in lint_views.REPORTS[form](found)
 
 
-def test_each_finding_has_its_own_fingerprint_and_keeps_it() -> None:
+def test_each_finding_has_a_unique_and_stable_fingerprint() -> None:
     def prints(found: list[lint_views.Placed]) -> list[str]:
         return [one["fingerprint"] for one in json.loads(lint_views.gitlab(found))]
 
@@ -87,7 +89,7 @@ def test_each_finding_has_its_own_fingerprint_and_keeps_it() -> None:
     assert prints(moved) == first
 
 
-def test_a_place_is_what_the_reader_opens() -> None:
+def test_locations_are_relative_paths_or_the_application_name() -> None:
     def places(name: str) -> list[str]:
         return [one["location"]["path"] for one in json.loads(lint_views.gitlab(FOUND[name]))]
 
@@ -105,7 +107,7 @@ def test_a_place_is_what_the_reader_opens() -> None:
     assert [one["level"] for one in run["results"]] == ["error", "warning", "note"]
 
 
-def test_the_text_begins_with_the_place(tmp_path: Path) -> None:
+def test_each_line_of_text_begins_with_its_location(tmp_path: Path) -> None:
     (tmp_path / "web.yaml").write_text(WRONG)
     result = image_update("lint", ".", cwd=tmp_path)
     assert result.code == 3
@@ -116,7 +118,7 @@ def test_the_text_begins_with_the_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", lint_views.REPORTS)
-def test_stdout_is_one_report_whatever_happens(form: str, tmp_path: Path) -> None:
+def test_stdout_is_always_a_single_valid_report(form: str, tmp_path: Path) -> None:
     (tmp_path / "web.yaml").write_text(WRONG)
     for source, code in ((".", 3), ("nowhere", 2)):
         result = image_update("lint", source, "--output", form, cwd=tmp_path)

@@ -47,14 +47,16 @@ def read(name: str, *words: str) -> Settings:
 
 
 @pytest.mark.parametrize("command", ["", *commands()])
-def test_both_helps_of_each_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_of_each_command_matches_the_saved_text(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Options, variables, defaults and help. `COLUMNS=120 python -m scripts.options` writes these files again."""
     monkeypatch.setenv("COLUMNS", "120")
     assert both_helps(command) == (GOLDEN / f"{command or 'image-update'}.txt").read_text()
 
 
 @pytest.mark.parametrize(("command", "about"), COMMANDS.items())
-def test_the_examples_in_the_help_are_read_and_its_page_exists(command: str, about: About) -> None:
+def test_examples_in_the_help_are_valid_and_their_page_exists(command: str, about: About) -> None:
     assert len(about.examples) in (2, 3)
     for example in about.examples:
         assert given_to(command, *shlex.split(example))
@@ -65,7 +67,7 @@ def test_the_examples_in_the_help_are_read_and_its_page_exists(command: str, abo
     ]
 
 
-def test_an_option_of_some_commands_is_taken_by_these() -> None:
+def test_every_command_named_by_an_option_has_the_option() -> None:
     """An option that few need is shown by `--help` of the commands that it names, if they have it."""
     common = {
         variable_of(field.name): one.common
@@ -79,7 +81,7 @@ def test_an_option_of_some_commands_is_taken_by_these() -> None:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_an_option_is_called_as_its_variable(command: str) -> None:
+def test_each_option_has_the_same_name_as_its_variable(command: str) -> None:
     for one in options_of(command):
         name = name_of(one)
         assert one.envvar == "IMAGE_UPDATE_" + name.upper().replace("-", "_")
@@ -91,13 +93,13 @@ def test_an_option_is_called_as_its_variable(command: str) -> None:
             assert one.secondary_opts == ([f"--no-{name}"] if isinstance(one.default, bool) else [])
 
 
-def test_every_option_is_taken_by_a_command() -> None:
+def test_every_declared_option_belongs_to_a_command() -> None:
     declared = {variable_of(field.name) for field, _, _ in every_option()}
     assert declared == {one.envvar for one in all_options()}
     assert len(declared) > 100
 
 
-def test_the_records_have_the_defaults_of_the_options() -> None:
+def test_settings_and_options_have_the_same_defaults() -> None:
     """What a command has no option for is as if nothing were given for it."""
     for command in ("run", "plan", "scan", "lint"):
         assert read(command) == Settings(command)
@@ -136,7 +138,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("one", all_options(), ids=name_of)
-def test_every_option_is_read_from_flag_and_variable(one: TyperParam) -> None:
+def test_every_option_can_be_set_by_flag_or_variable(one: TyperParam) -> None:
     name = name_of(one)
     command = next(
         command for command in commands() if any(one is other for other in options_of(command))
@@ -162,7 +164,7 @@ def test_every_option_is_read_from_flag_and_variable(one: TyperParam) -> None:
 
 
 @pytest.mark.parametrize("one", options_of("run"), ids=name_of)
-def test_white_space_counts_as_not_given(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blank_values_count_as_not_given(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
     for blank in ("", " ", " \n"):
         monkeypatch.setenv(str(one.envvar), blank)
         assert read("run") == Settings("run")
@@ -183,7 +185,7 @@ def test_a_flag_wins_over_its_variable(one: TyperParam, monkeypatch: pytest.Monk
     assert given_to("run", *words)[str(one.name)] == expected
 
 
-def test_the_variables_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_split_into_lists_and_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "TAG": "2",
         "IMAGE": " a:1 b:2\n",
@@ -205,7 +207,7 @@ def test_the_variables_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.commit.atomic, found.rollout.refresh) == (True, False)
 
 
-def test_on_the_command_line_one_value_is_one_value() -> None:
+def test_a_value_on_the_command_line_is_not_split_at_spaces() -> None:
     found = read(
         "run",
         "--images-from",
@@ -221,14 +223,14 @@ def test_on_the_command_line_one_value_is_one_value() -> None:
     assert found.application == ("x", "y", "z")
 
 
-def test_the_last_value_counts() -> None:
+def test_the_last_value_of_a_repeated_option_wins() -> None:
     assert read("run", "--tag", "1", "--tag=2", "--atomic", "--no-atomic").event.tag == "2"
 
 
 @given(
     st.lists(st.sampled_from([one for one in options_of("run") if not takes_many(one)]), max_size=6)
 )
-def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
+def test_the_order_of_options_does_not_matter(chosen: list[TyperParam]) -> None:
     words = [
         [one.opts[0]] if isinstance(one.default, bool) else [one.opts[0], with_value(one)[0]]
         for one in chosen
@@ -323,26 +325,26 @@ API = ("--commit-through", "github")
         ),
     ],
 )
-def test_a_value_that_makes_no_sense(words: list[str], message: str) -> None:
+def test_invalid_values_are_usage_errors(words: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
         read("run", *words)
     assert caught.value.hint
 
 
-def test_a_signing_key_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_signing_key_is_kept_as_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_SIGNING_KEY", "-----BEGIN\nkey\n-----END\n")
     found = read("run").commit.signing_key
     assert found.reveal() == "-----BEGIN\nkey\n-----END"
     assert "key" not in str(found)
 
 
-def test_aliases_of_hold_may_share_one_value() -> None:
+def test_several_aliases_may_be_given_in_one_value() -> None:
     found = read("hold", "web", "--reason", "x", "--alias", "a,b", "--alias", "c d")
     assert found.aliases == ("a", "b", "c", "d")
 
 
 @pytest.mark.parametrize("command", ["hold", "release", "rollback", "promote"])
-def test_the_old_name_of_alias_reads_no_variable(
+def test_the_old_name_of_the_alias_option_reads_no_variable(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """IMAGE_UPDATE_IMAGE may be set for a whole pipeline."""
@@ -355,11 +357,11 @@ def test_the_old_name_of_alias_reads_no_variable(
         read(command, *needed, "--image", "web", "--alias", "web")
 
 
-def test_what_needs_a_signature_is_pinned() -> None:
+def test_requiring_a_signature_also_pins_the_digest() -> None:
     assert read("run", "--verify", "cosign.pub").pin_digest
 
 
-def test_a_prefix_of_annotations_ends_with_a_slash() -> None:
+def test_a_slash_is_added_to_the_annotation_prefix() -> None:
     assert (
         read("lint", "--annotation-prefix", "example.com").scope.annotation_prefix == "example.com/"
     )

@@ -47,7 +47,7 @@ def changed(path: Path, **more: Any) -> dict[str, Any]:
     return {**json.loads(path.read_text()), **more}
 
 
-def test_the_page_tells_how_long_it_took(planned: Path) -> None:
+def test_the_page_shows_the_duration_of_the_run(planned: Path) -> None:
     report = json.loads(planned.read_text())
     assert report["timings"]["seconds"] >= report["timings"]["land"] > 0
     assert f"{report['timings']['seconds']:.2f} s" in page(report)
@@ -75,7 +75,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.measured
-def test_the_page_tells_what_the_run_did(planned: Path, tmp_path: Path) -> None:
+def test_the_page_shows_decisions_and_diffs(planned: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     assert image_update("report", planned, "--html", out) == (0, "", "")
     words = Page(out.read_text()).words
@@ -91,20 +91,20 @@ def test_without_a_file_the_page_goes_to_stdout(planned: Path, order: str) -> No
     assert done.stdout.startswith("<!DOCTYPE html>")
 
 
-def test_the_report_comes_from_stdin_or_a_folder_too(planned: Path) -> None:
+def test_the_report_may_be_read_from_stdin_or_a_folder(planned: Path) -> None:
     whole = image_update("report", planned, "--html").stdout
     assert image_update("report", "-", "--html", stdin=planned.read_text()).stdout == whole
     assert image_update("report", planned.parent, "--html").stdout == whole
 
 
-def test_without_a_page_it_is_shown_again(planned: Path) -> None:
+def test_without_the_html_option_the_report_is_printed_as_text(planned: Path) -> None:
     shown = image_update("report", planned).stdout
     assert "1.0.0 -> 1.1.0" in shown
     assert "+  newTag: 1.1.0" in shown
     assert "\x1b" not in shown
 
 
-def test_what_belongs_to_no_row_is_shown_again(tmp_path: Path) -> None:
+def test_errors_without_a_row_are_printed_again(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     failed = image_update("run", "--report", path)
     again = image_update("report", path)
@@ -116,7 +116,7 @@ def test_what_belongs_to_no_row_is_shown_again(tmp_path: Path) -> None:
     assert again.code == 0
 
 
-def test_the_page_needs_nothing_else(planned: Path) -> None:
+def test_the_page_is_self_contained(planned: Path) -> None:
     found = Page(page(changed(planned)))
     assert not found.tags.keys() & {"script", "link", "img", "iframe", "object", "base", "form"}
     assert not {name for name, _ in found.attributes} & {
@@ -130,7 +130,7 @@ def test_the_page_needs_nothing_else(planned: Path) -> None:
     assert "@import" not in page(changed(planned))
 
 
-def test_nothing_that_others_named_is_markup(planned: Path) -> None:
+def test_names_in_the_report_are_not_interpreted_as_markup(planned: Path) -> None:
     plain = changed(planned)
 
     def evil(value: Any, schema: str = "") -> Any:
@@ -152,14 +152,14 @@ def test_nothing_that_others_named_is_markup(planned: Path) -> None:
     [("https://git.example.com/a/1", True), ("javascript:alert(1)", False), ("data:text/html,x", False),
      ("/tmp/repo.git", False), ("git@git.example.com:a.git", False)],
 )  # fmt: skip
-def test_links_lead_to_web_pages_only(planned: Path, url: str, linked: bool) -> None:
+def test_only_web_urls_become_links(planned: Path, url: str, linked: bool) -> None:
     found = changed(planned)
     found["commits"][0]["pull_request"] = url
     hrefs = [value for name, value in Page(page(found)).attributes if name == "href"]
     assert (url in hrefs) is linked
 
 
-def test_nothing_done_is_reported(planned: Path) -> None:
+def test_an_untracked_image_is_shown_on_the_page(planned: Path) -> None:
     words = Page(
         page(changed(planned, decisions=[], commits=[], errors=[], status="unchanged"))
     ).words
@@ -180,7 +180,7 @@ def test_nothing_done_is_reported(planned: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_a_report_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_invalid_reports_are_rejected(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     done = image_update("report", path, "--html")
@@ -199,14 +199,14 @@ def test_what_is_not_a_report_is_refused(tmp_path: Path, text: str, told: str) -
     ],
 )
 @pytest.mark.parametrize("view", [page, lambda report: table(report, Console(width=120))])
-def test_a_report_that_is_not_whole_is_not_a_defect_of_ours(
+def test_an_incomplete_report_is_not_reported_as_a_defect(
     planned: Path, member: str, value: object, view: Callable[[Mapping[str, Any]], str]
 ) -> None:
     with pytest.raises(Malformed, match="this report is incomplete"):
         shown(changed(planned, **{member: value}), view)
 
 
-def test_a_later_version_may_say_more(planned: Path) -> None:
+def test_unknown_fields_of_a_later_version_are_accepted(planned: Path) -> None:
     assert report_of(json.dumps(changed(planned, more=1)))["more"] == 1
 
 
@@ -218,7 +218,7 @@ def test_a_later_version_may_say_more(planned: Path) -> None:
         ("FILE --html /nonexistent/x", "cannot write"),
     ],
 )
-def test_a_wrong_place_is_reported(planned: Path, args: str, told: str) -> None:
+def test_an_unusable_path_is_an_error(planned: Path, args: str, told: str) -> None:
     done = image_update("report", *(planned if word == "FILE" else word for word in args.split()))
     assert done.code == 2
     assert told in done.stderr
@@ -231,7 +231,9 @@ BROWSER = 200  # rows of a window that a browser may think it needs for itself, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(500, "dark"), (1280, "light")])
-def test_a_browser_shows_it(planned: Path, tmp_path: Path, width: int, scheme: str) -> None:
+def test_a_browser_renders_the_page_in_light_and_dark_mode(
+    planned: Path, tmp_path: Path, width: int, scheme: str
+) -> None:
     path, picture = tmp_path / "page.html", tmp_path / "page.png"
     path.write_text(page(changed(planned)))
     height = 900 if width < 800 else 600
@@ -309,7 +311,7 @@ def unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
     return bytes(done)
 
 
-def test_the_words_of_the_page_are_those_of_the_report(planned: Path) -> None:
+def test_the_page_contains_every_reason_in_the_report(planned: Path) -> None:
     words = Page(page(changed(planned))).words
     found = changed(planned)
     assert all(

@@ -25,22 +25,42 @@ def imported(*args: str | Path) -> set[str]:
 
 
 @pytest.mark.parametrize("option", ["--version", "--help", "-h"])
-def test_what_is_only_told_needs_no_client(option: str) -> None:
+def test_version_and_help_import_no_client(option: str) -> None:
     assert imported(option) & (NETWORK | CLIENTS) == set()
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "lint"])
-def test_the_help_of_a_command_needs_no_http_client(command: str) -> None:
+def test_the_help_of_a_command_imports_no_http_client(command: str) -> None:
     assert imported(command, "--help") & NETWORK == set()
 
 
-def test_a_run_that_asks_no_server_needs_no_http_client(tmp_path: Path) -> None:
+def test_a_run_without_servers_imports_no_http_client(tmp_path: Path) -> None:
     given = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     assert imported(*arguments(given)) & NETWORK == set()
 
 
+UNUSED = {
+    "task.after.follow",
+    "task.applicationsets.fill",
+    "task.argocd.api",
+    "task.ci.events.forms",
+    "task.commands.promotion",
+    "task.commands.scan",
+    "task.forges.github_commits",
+    "task.kubernetes.client",
+    "task.registry.client",
+    "task.registry.proofs",
+    "task.templates.go_template.parse",
+}
+
+
+def test_a_run_imports_only_the_clients_that_it_uses(tmp_path: Path) -> None:
+    given = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    assert imported(*arguments(given)) & UNUSED == set()
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_whole_help_says_what_the_command_says(command: str) -> None:
+def test_the_main_help_matches_the_docstring_of_each_command(command: str) -> None:
     module = "update" if command in (*WRITERS, "plan") else command
     function = getattr(import_module(f"task.cli.{module}"), command)
     assert COMMANDS[command].sentence == " ".join(function.__doc__.split())

@@ -15,12 +15,12 @@ def down(number: int) -> Problem:
 OTHER = Problem(Trouble("target", "no such file", "correct the path"), application="argocd/b")
 
 
-def test_a_few_have_a_line_each_in_the_order_of_the_report() -> None:
+def test_up_to_five_applications_get_their_own_lines_in_report_order() -> None:
     problems = [down(0), OTHER, *(down(number) for number in range(1, 5))]
     assert list(told_together(problems)) == [(one.application, one) for one in problems]
 
 
-def test_many_share_one_line() -> None:
+def test_more_than_five_applications_share_one_line() -> None:
     first, *rest = told_together([down(0), OTHER, *(down(number) for number in range(1, 200))])
     assert first == ("argocd/a0, argocd/a1, argocd/a2, argocd/a3, argocd/a4 and 195 more", down(0))
     assert rest == [("argocd/b", OTHER)]

@@ -143,7 +143,7 @@ LINES = [line.strip() for line in MISTAKES.strip().splitlines()]
 @pytest.mark.parametrize(
     ("line", "wrong", "fix"), [LINES[at : at + 3] for at in range(0, len(LINES), 3)]
 )
-def test_a_typical_mistake(
+def test_each_typical_mistake_gets_the_right_hint(
     line: str,
     wrong: str,
     fix: str,
@@ -171,7 +171,9 @@ def test_a_typical_mistake(
          "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
     ],
 )  # fmt: skip
-def test_a_server_that_does_not_match(stderr: str, logins: tuple[str, ...], hint: str) -> None:
+def test_git_errors_that_name_a_server_get_a_hint(
+    stderr: str, logins: tuple[str, ...], hint: str
+) -> None:
     error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)
     assert error.hint == hint
     assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # the error names both

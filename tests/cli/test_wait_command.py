@@ -54,7 +54,7 @@ def waited(
     )
 
 
-def test_success_is_exit_code_0_and_one_line(
+def test_a_successful_wait_exits_0_and_prints_one_line(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, GOOD)
@@ -63,7 +63,7 @@ def test_success_is_exit_code_0_and_one_line(
     assert out.startswith("argocd/web: synced-and-healthy after 0 s: synced and healthy")
 
 
-def test_a_pause_is_0_and_a_warning(
+def test_a_paused_rollout_exits_0_with_a_warning(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, at(APP, "Synced", "Suspended", compared=13, operation=operated()))
@@ -73,7 +73,7 @@ def test_a_pause_is_0_and_a_warning(
     )
 
 
-def test_failure_is_6_with_the_cause(
+def test_a_failed_rollout_exits_6_with_the_cause(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, BAD)
@@ -83,7 +83,7 @@ def test_failure_is_6_with_the_cause(
     assert "argocd/web: failed" in capsys.readouterr().out
 
 
-def test_a_time_out_is_6_and_says_who(argo_cd: ArgoCDServer) -> None:
+def test_a_timeout_exits_6_and_names_the_application(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE)
     with pytest.raises(
         RolloutError,
@@ -92,7 +92,7 @@ def test_a_time_out_is_6_and_says_who(argo_cd: ArgoCDServer) -> None:
         waited(argo_cd, limit=0.1)
 
 
-def test_a_server_that_is_down_is_not_a_rollout_error(argo_cd: ArgoCDServer) -> None:
+def test_an_unreachable_server_is_not_a_rollout_error(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE)
     argo_cd.faults += [Fault(503)] * 100
     with pytest.raises(SourceDownError) as caught:
@@ -100,7 +100,7 @@ def test_a_server_that_is_down_is_not_a_rollout_error(argo_cd: ArgoCDServer) -> 
     assert caught.value.exit == Exit.TEMPORARY
 
 
-def test_an_application_that_may_not_be_seen_is_an_access_error(
+def test_a_hidden_application_is_an_access_error(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, GOOD)
@@ -110,12 +110,12 @@ def test_an_application_that_may_not_be_seen_is_an_access_error(
     assert capsys.readouterr().out.startswith("argocd/web: synced-and-healthy")
 
 
-def test_a_short_revision_is_enough(argo_cd: ArgoCDServer) -> None:
+def test_an_abbreviated_revision_is_accepted(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE, GOOD)
     assert waited(argo_cd, revision=f" {NEW[:8].upper()}\n") == Exit.OK
 
 
-def test_other_repositories_do_not_count(argo_cd: ArgoCDServer) -> None:
+def test_revisions_of_other_repositories_do_not_count(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(BEFORE, GOOD)
     assert waited(argo_cd, repository=REPO.removesuffix(".git")) == Exit.OK
     argo_cd.add(BEFORE, GOOD)
@@ -123,7 +123,7 @@ def test_other_repositories_do_not_count(argo_cd: ArgoCDServer) -> None:
         waited(argo_cd, repository="https://git.example.com/acme/other", limit=0.1)
 
 
-def test_one_application_named_twice_is_asked_once(
+def test_an_application_named_twice_is_watched_once(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, GOOD)
@@ -136,7 +136,7 @@ def elsewhere(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**item, "metadata": {**item["metadata"], "namespace": "team"}}
 
 
-def test_a_name_in_several_namespaces_is_not_guessed(
+def test_an_ambiguous_name_is_a_usage_error(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo_cd.add(BEFORE, GOOD)
@@ -157,7 +157,7 @@ def test_a_name_in_several_namespaces_is_not_guessed(
         waited(argo_cd, "*/gone")
 
 
-def test_a_refused_list_leaves_a_bare_name_to_the_control_planes_namespace(
+def test_without_list_access_a_bare_name_means_the_argo_cd_namespace(
     argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = Fault(403, json.dumps({"code": 7, "message": "permission denied"}))
@@ -181,7 +181,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("names", "revision", "message"), WRONG)
-def test_usage(names: tuple[str, ...], revision: str, message: str) -> None:
+def test_invalid_names_and_revisions_are_usage_errors(
+    names: tuple[str, ...], revision: str, message: str
+) -> None:
     def api() -> ArgoCDApi:
         raise TaskError("nothing is asked")
 
@@ -193,11 +195,11 @@ NAMES = [("web", ("argocd", "web")), ("team/web", ("team", "web")), (" web ", ("
 
 
 @pytest.mark.parametrize(("text", "key"), NAMES)
-def test_names(text: str, key: tuple[str, str]) -> None:
+def test_names_are_parsed_into_namespace_and_name(text: str, key: tuple[str, str]) -> None:
     assert key_of(text, "argocd") == key
 
 
-def test_revisions() -> None:
+def test_an_abbreviated_revision_matches_only_its_full_commit_id() -> None:
     assert accepts(NEW, NEW)
     assert accepts(NEW[:7], NEW)
     assert not accepts(NEW, NEW[:7])
@@ -205,7 +207,7 @@ def test_revisions() -> None:
     assert not accepts(NEW[:7], "")
 
 
-def test_the_error_is_about_those_that_failed() -> None:
+def test_the_error_names_only_the_failed_applications() -> None:
     good = RolloutState("argocd/a", "synced-and-healthy", "synced and healthy")
     bad = RolloutState(
         "argocd/b", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync"
@@ -214,7 +216,7 @@ def test_the_error_is_about_those_that_failed() -> None:
     error = rollout_error([good, bad])
     assert error is not None
     assert (error.message, error.hint) == (
-        "1 of 2 Applications are not rolled out: argocd/b",
+        "1 of 2 Applications did not roll out: argocd/b",
         "argocd app sync",
     )
     alone = rollout_error([bad])

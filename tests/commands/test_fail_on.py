@@ -1,4 +1,4 @@
-"""What `status --fail-on` finds in rows, and since when."""
+"""The rows that `status --fail-on` reports, and since when."""
 
 from dataclasses import replace
 from typing import Any
@@ -51,7 +51,9 @@ ROWS = {
         ("waits", {"proposed"}, {"proposed"}),
     ],
 )
-def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str]) -> None:
+def test_each_reason_finds_the_images_that_need_attention(
+    word: str, found: set[str], for_three_days: set[str]
+) -> None:
     def named(older_than: int) -> set[str]:
         return {
             name
@@ -68,11 +70,11 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
     [
         ("behind", f"web={IMAGE} is behind: Git has 1.0.0, the registry 1.1.0, since 2026-11-19 12:00 UTC"),
         ("held", f"web={IMAGE} is on hold: load test, since 2026-11-19 12:00 UTC"),
-        ("differs", f"web={IMAGE} differs: Git has 1.0.0, but 1.1.0 runs, since 2026-11-19 12:00 UTC"),
-        ("proposed", f"web={IMAGE} waits: 1.1.0 is proposed, and not merged"),
+        ("differs", f"web={IMAGE} differs: Git has 1.0.0, but 1.1.0 is running, since 2026-11-19 12:00 UTC"),
+        ("proposed", f"web={IMAGE} is waiting: 1.1.0 is proposed but not merged"),
     ],
 )  # fmt: skip
-def test_what_is_reported(name: str, words: str) -> None:
+def test_each_reason_is_reported_with_its_message(name: str, words: str) -> None:
     (problem,) = late_images(Status((ROWS[name],), (), 1, NOW), REASONS, 0)
     assert problem.message == words
     assert (problem.severity, problem.exit, bool(problem.hint)) == ("error", 5, True)

@@ -1,4 +1,4 @@
-"""What `status` says of an image: rows on a branch in memory, and the builds that a file's versions tell."""
+"""An image's `status`: rows for a branch in memory, and builds from a file's versions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ DIGEST = "sha256:" + "a" * 64
 def said(
     *tags: str | None, commits: str = "abcdefghij"
 ) -> list[tuple[FileVersion, Reading | None]]:
-    """The versions of a file by what they say, newest first; a blank in `commits` is a commit that is unknown."""
+    """A file's versions by their values, newest first. A blank in `commits` is an unknown commit."""
     known = (f"{letter.strip()}" for letter in commits)
     return [
         (
@@ -46,10 +46,10 @@ def said(
             5,
             False,
             ["2b", "1c"],
-        ),  # the oldest of those that say it has written it
+        ),  # the oldest version with the value wrote it
         (["2", "1", "2"], "abc", 5, False, ["2a", "1b", "2c"]),
-        (["2", None, "2", "1"], "abcd", 5, False, ["2c", "1d"]),  # a broken version says nothing
-        (["2", "", "2"], "abc", 5, False, ["2a", "2c"]),  # it was not set for a while
+        (["2", None, "2", "1"], "abcd", 5, False, ["2c", "1d"]),  # a broken version is ignored
+        (["2", "", "2"], "abc", 5, False, ["2a", "2c"]),  # the value was missing for a while
         (["", ""], "ab", 5, False, []),
         (["3", "2", "1"], "abc", 2, False, ["3a", "2b"]),
         (["3", "3", "2", "2"], "abcd", 1, False, ["3b"]),
@@ -59,20 +59,20 @@ def said(
             5,
             False,
             ["2a"],
-        ),  # what lies behind the history that was read has no commit
-        (["2", "1"], "ab", 5, True, ["2a"]),  # and there were more versions: 1 may be older than b
+        ),  # builds from before the history that was read do not have a commit
+        (["2", "1"], "ab", 5, True, ["2a"]),  # there are more versions, so 1 may be older than b
         (["2", "2"], "ab", 5, True, []),
         (["3", "2", "1"], "abc", 2, True, ["3a", "2b"]),
     ],
 )
-def test_the_last_builds(
+def test_the_latest_builds_are_found_in_the_history(
     tags: Sequence[str | None], commits: str, most: int, cut: bool, found: list[str]
 ) -> None:
     builds = past_builds(said(*tags, commits=commits), most, cut=cut)
     assert [f"{one.tag}{one.commit}" for one in builds] == found
 
 
-def test_a_build_names_its_pipeline() -> None:
+def test_a_build_names_its_pipeline_run_without_a_login() -> None:
     message = "Update\n\nImage: a\nPipeline-Run: https://user:secret@ci.example/7\n"
     ((version, reading),) = said("1")
     (build,) = past_builds([(replace(version, message=message), reading)], 5)
@@ -94,14 +94,14 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
         (row(live=(IMAGE,)), "differs"),
         (row(live=(IMAGE, replace(IMAGE, tag="1.0.0"))), "ok"),
         (row(live=(replace(IMAGE, tag="1.0.0", digest=DIGEST),)), "ok"),
-        (row(live=(IMAGE,), in_git=Reading()), "ok"),  # Git says nothing
+        (row(live=(IMAGE,), in_git=Reading()), "ok"),  # not in Git
         (row(newest=IMAGE, live=(IMAGE,)), "behind"),
         (row(newest=replace(IMAGE, tag="1.0.0")), "ok"),
         (
             row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver"),
             "ok",
-        ),  # the registry has thrown newer ones away
-        (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "ok"),  # Git pins none
+        ),  # newer tags were deleted from the registry
+        (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "ok"),  # Git does not pin a digest
         (
             row(
                 newest=replace(IMAGE, digest=DIGEST),
@@ -116,15 +116,15 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
             ),
             "behind",
         ),
-        (row(newest=replace(IMAGE, tag="0.9.0")), "behind"),  # tags of newest-build have no order
+        (row(newest=replace(IMAGE, tag="0.9.0")), "behind"),  # newest-build does not order tags
         (row(hold=Hold("x"), newest=IMAGE), "held"),
     ],
 )
-def test_the_word_for_an_image(one: ImageStatus, word: str) -> None:
+def test_each_image_is_summarized_in_one_word(one: ImageStatus, word: str) -> None:
     assert state(one) == word
 
 
-def test_the_rules_in_words() -> None:
+def test_the_rules_of_an_image_are_described_in_words() -> None:
     (sub,) = subscribe(parse_application(story().app, PREFIX)).subscriptions
     policy = Policy(
         "semver", ("~1", "<1.5"), "^v", ("*-rc*", "nightly"), ("linux/amd64",), pin_digest=True
@@ -149,7 +149,7 @@ def test_the_rules_in_words() -> None:
 
 
 def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -> Status:
-    """The status of the Application `a` on a branch in memory."""
+    """Return the status of the Application `a` on a branch in memory."""
     world = fake_world(
         applications=lambda: [Found(app or story("semver").app, "applications.json:1")], locate=lambda _origin: None,  # type: ignore[arg-type]
         repository=lambda _url, _subscription: branch, now=lambda: 0.0, sleep=lambda _seconds: None,
@@ -159,7 +159,7 @@ def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -
     return status(job, world, StatusDetails(builds=builds))
 
 
-def test_held_since_when_and_what_waits() -> None:
+def test_a_hold_is_shown_with_its_start_and_the_waiting_version() -> None:
     made = story("semver")
     made.event("1.1.0")
     made.hold("freeze")
@@ -183,14 +183,14 @@ def test_held_since_when_and_what_waits() -> None:
 
 
 @pytest.mark.parametrize(("until", "held"), [("2026-11-22T12:00:01Z", True), (NOW, False)])
-def test_a_hold_whose_time_is_over_holds_nothing(until: str, held: bool) -> None:
+def test_an_expired_hold_is_not_shown(until: str, held: bool) -> None:
     made = story("semver")
     hold = Intent("hold", Hold("freeze", "jane", NOW, until))
     made.run(Job("hold", (), SCOPE, Terms(now="2026-11-22T11:00:00Z"), WORDING, intent=hold))
     assert (look_at(made.branch).images[0].hold is not None) == held
 
 
-def test_after_a_rollback_both_builds_are_reported() -> None:
+def test_the_builds_before_and_after_a_rollback_are_shown() -> None:
     made = story("semver")
     made.event("1.1.0")
     made.rollback("previous")
@@ -201,7 +201,7 @@ def test_after_a_rollback_both_builds_are_reported() -> None:
 
 @pytest.mark.parametrize("tag", ["1.2.0", "1.0.0", "0.1.0", "latest"])
 @pytest.mark.parametrize("held", [True, False])
-def test_what_would_happen_is_what_happens(tag: str, held: bool) -> None:
+def test_the_predicted_decision_matches_the_actual_decision(tag: str, held: bool) -> None:
     made = story("semver")
     if held:
         made.hold("freeze")
@@ -210,7 +210,7 @@ def test_what_would_happen_is_what_happens(tag: str, held: bool) -> None:
     assert (one.would.verdict, one.would.rule) == made.event(tag)
 
 
-def test_a_target_that_is_not_there_is_an_error_and_a_row() -> None:
+def test_a_missing_target_is_reported_as_an_error_and_as_a_row() -> None:
     found = look_at(Branch({"other": KUSTOMIZATION}))
     assert [(one.in_git.tag, one.kind) for one in found.images] == [("", None)]
     assert [(one.application, one.rule) for one in found.problems] == [("argocd/a", "source")]

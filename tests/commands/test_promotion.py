@@ -1,4 +1,4 @@
-"""`promote`: who gives what to whom, what the targets' own rules make of it, and that it says the same twice."""
+"""`promote`: which source is paired with which target, the targets' own rules, and repeated promotions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ DB = "ghcr.io/acme/db"
 
 
 def of_stage(key: str, **annotations: str) -> dict[str, Any]:
-    """An Application by its `namespace/name`; its folder has both names."""
+    """Return an Application by its `namespace/name`. Its folder has both names."""
     namespace, _, name = key.partition("/")
     made = application(name, URL, **{"update_strategy": "newest-build", **annotations})
     made["metadata"] |= {"namespace": namespace, "labels": {"stage": namespace}}
@@ -53,7 +53,7 @@ def path(key: str) -> str:
 
 
 class Stages(Story):
-    """Applications of several stages on one branch."""
+    """Applications in several stages on one branch."""
 
     def __init__(self, *apps: dict[str, Any]) -> None:
         keys = [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in apps]
@@ -65,7 +65,7 @@ class Stages(Story):
         return text.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
 
     def build(self, key: str, tag: str, sequence: int | None = None) -> Judged:
-        """An event for one Application."""
+        """Send an event for one Application."""
         terms = Terms(build=Build(sequence=sequence), now=NOW)
         return self._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
 
@@ -97,7 +97,7 @@ def errors(report: Report) -> list[str]:
     return [one.message for one in report.problems if one.severity == "error"]
 
 
-def test_what_one_runs_is_put_to_another() -> None:
+def test_a_promotion_writes_the_version_of_the_source_to_the_target() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
     report = scene.promote("staging/web", "production/web")
@@ -105,11 +105,11 @@ def test_what_one_runs_is_put_to_another() -> None:
     assert sources(report) == {"production/web": "staging/web"}
     assert [image.reference for image in report.images] == [f"{WEB}:b7"]
     assert scene.says("production/web") == "b7"
-    # The build's identity came along: an older build that finishes later is the older one there, too.
+    # The build's identity was promoted too, so an older build that finishes later is older there as well.
     assert scene.build("production/web", "b6", 6).rule == "superseded"
 
 
-def test_the_second_time_there_is_nothing_to_do() -> None:
+def test_repeating_a_promotion_changes_nothing() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
     scene.promote("staging/web", "production/web")
@@ -119,7 +119,7 @@ def test_the_second_time_there_is_nothing_to_do() -> None:
 
 
 def four() -> Stages:
-    """Two stages of two Applications."""
+    """Two Applications with two stages each."""
     return Stages(
         *(
             of_stage(f"{stage}/{name}")
@@ -146,7 +146,7 @@ def four() -> Stages:
             "staging/web",
             "web",
             {"production/web": "staging/web"},
-        ),  # by the name alone, and never to itself
+        ),  # by name only, and never to itself
         (
             "staging/web staging/api",
             "*/{name}",
@@ -160,7 +160,9 @@ def four() -> Stages:
         ("staging/web", "{namespace}/api", {"staging/api": "staging/web"}),
     ],
 )
-def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -> None:
+def test_name_patterns_select_sources_and_targets(
+    given_from: str, given_to: str, expected: Mapping[str, str]
+) -> None:
     scene = four()
     scene.build("staging/web", "b7")
     scene.build("staging/api", "b8")
@@ -170,7 +172,7 @@ def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -
         assert scene.says(key) == {"staging/web": "b7", "staging/api": "b8"}[source]
 
 
-def test_the_project_of_the_source_may_name_the_target() -> None:
+def test_the_target_may_be_named_by_the_project_of_the_source() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/of-web"))
     scene.build("staging/web", "b7")
     assert sources(scene.promote("staging/web", "production/{project}")) == {
@@ -178,7 +180,7 @@ def test_the_project_of_the_source_may_name_the_target() -> None:
     }
 
 
-def test_labels_on_both_sides() -> None:
+def test_label_selectors_select_sources_and_targets() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     report = scene.promote(
@@ -187,7 +189,7 @@ def test_labels_on_both_sides() -> None:
     assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
 
 
-def test_the_name_of_a_source_is_not_a_pattern() -> None:
+def test_wildcards_in_the_name_of_a_source_are_not_expanded() -> None:
     scene = Stages(of_stage("staging/w*"), of_stage("production/web"))
     scene.build("staging/w*", "b7")
     assert rules(scene.promote("staging/*", "production/{name}")) == {}
@@ -201,15 +203,15 @@ def test_two_versions_for_one_target_are_a_usage_error(given_to: str) -> None:
     tip = scene.branch.tip
     with pytest.raises(UsageError) as caught:
         scene.promote("staging/*", given_to)
-    said = "would get two versions of ghcr.io/acme/web: b8 of staging/api and b7 of staging/web"
+    said = "would get two versions of ghcr.io/acme/web: b8 from staging/api and b7 from staging/web"
     assert said in caught.value.message
     assert scene.branch.tip == tip
 
 
-def test_two_sources_with_one_version_are_one() -> None:
+def test_two_sources_with_the_same_version_count_as_one() -> None:
     scene = four()
     scene.build("staging/web", "b7")
-    scene.build("staging/api", "b7", 7)  # the one that knows its build says more
+    scene.build("staging/api", "b7", 7)  # the source with a known build has more details
     assert sources(scene.promote("staging/*", "production/web")) == {
         "production/web": "staging/api"
     }
@@ -218,10 +220,10 @@ def test_two_sources_with_one_version_are_one() -> None:
 @pytest.mark.parametrize(
     ("given_from", "given_to", "message"),
     [
-        ("staging/wep", "production/*", "no Application is called 'staging/wep'"),
-        ("nowhere/*", "production/*", "no Application's name matches 'nowhere/*'"),
-        ("staging/web", "production/wep", "no Application is called 'production/wep'"),
-        ("staging/web", "nowhere/*", "no Application's name matches 'nowhere/*'"),
+        ("staging/wep", "production/*", "there is no Application named 'staging/wep'"),
+        ("nowhere/*", "production/*", "no Application matches 'nowhere/*'"),
+        ("staging/web", "production/wep", "there is no Application named 'production/wep'"),
+        ("staging/web", "nowhere/*", "no Application matches 'nowhere/*'"),
         (
             "staging/web",
             "{namespace}/{name}",
@@ -230,7 +232,9 @@ def test_two_sources_with_one_version_are_one() -> None:
         ("staging/web", "{name}/nowhere", "--to: no Application matches '{name}/nowhere'"),
     ],
 )
-def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message: str) -> None:
+def test_a_missing_source_or_target_is_an_error(
+    given_from: str, given_to: str, message: str
+) -> None:
     report = four().promote(given_from, given_to)
     assert (report.exit, errors(report)) == (3, [message])
 
@@ -256,7 +260,7 @@ def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message:
         ),
     ],
 )
-def test_the_option_that_leaves_no_target_is_named(
+def test_the_error_names_the_option_that_excludes_every_target(
     given_to: str, selector: str, message: str
 ) -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
@@ -273,7 +277,7 @@ def test_a_source_without_a_version_is_an_error() -> None:
     assert scene.says("production/web") == "1.0.0"
 
 
-def test_a_source_whose_file_cannot_be_read_is_an_error() -> None:
+def test_an_unreadable_source_file_is_an_error() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.branch.commit({path("staging/web"): "images: {"})
     assert scene.promote("staging/web", "production/web").exit == 3
@@ -288,14 +292,14 @@ def test_a_source_whose_file_cannot_be_read_is_an_error() -> None:
         ({"web.ignore_tags": "1.*"}, "ignore-tags"),
     ],
 )
-def test_the_targets_rules_decide(annotations: dict[str, str], rule: str) -> None:
+def test_the_rules_of_the_target_decide(annotations: dict[str, str], rule: str) -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web", **annotations))
     scene.build("staging/web", "1.1.0")
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": rule}
     assert scene.says("production/web") == "1.0.0"
 
 
-def test_a_hold_defers_and_the_release_writes_it() -> None:
+def test_a_hold_defers_a_promotion_and_its_release_applies_it() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.by_hand("production/web", Intent("hold", Hold("freeze", "jane", NOW)))
     scene.build("staging/web", "b7", 7)
@@ -304,10 +308,10 @@ def test_a_hold_defers_and_the_release_writes_it() -> None:
     scene.build("staging/web", "b6", 6)
     scene.by_hand("production/web", Intent("release"))
     assert scene.says("production/web") == "b7"
-    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build came along
+    assert scene.build("production/web", "b6", 6).rule == "superseded"  # the build was promoted too
 
 
-def test_after_a_rollback_what_git_says_counts() -> None:
+def test_after_a_rollback_of_the_source_its_version_in_git_is_promoted() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b7", 7), ("b8", 8)):
         scene.build("staging/web", tag, number)
@@ -326,7 +330,7 @@ def test_after_a_rollback_what_git_says_counts() -> None:
     ],
 )
 @pytest.mark.parametrize("numbered", [True, False])
-def test_a_source_that_went_back_takes_no_target_along(
+def test_a_rolled_back_source_does_not_downgrade_the_target(
     strategy: str, rule: str, numbered: bool
 ) -> None:
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
@@ -351,8 +355,8 @@ def test_a_source_that_went_back_takes_no_target_along(
     assert tags[0].rpartition(":")[2] in scene.branch.files[path("production/web")]
 
 
-def test_what_arrives_after_a_rollback_is_newer() -> None:
-    """Builds without a number: what came last is the newest."""
+def test_a_build_that_arrives_after_a_rollback_is_promoted() -> None:
+    """Builds without a number: the last one is the newest."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
@@ -364,8 +368,10 @@ def test_what_arrives_after_a_rollback_is_newer() -> None:
 
 @pytest.mark.parametrize("strategy", ["newest-build", "digest"])
 @pytest.mark.parametrize("rolled_back", [False, True])
-def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_back: bool) -> None:
-    """As an event would: what arrived later is newer, although a number is remembered of a build before."""
+def test_a_latest_build_without_a_number_does_not_count_as_rolled_back(
+    strategy: str, rolled_back: bool
+) -> None:
+    """As with an event, the later build is newer, although an earlier build has a number."""
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
     both = {"update_strategy": strategy, **follows}
     scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
@@ -385,8 +391,8 @@ def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_b
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool) -> None:
-    """Also after the release, which ends the rollback, and if a person edits the file."""
+def test_a_version_older_than_the_newest_build_counts_as_rolled_back(by_hand: bool) -> None:
+    """Also after the release that ends the rollback, and after manual edits of the file."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b6", 6), ("b7", 7)):
         scene.build("staging/web", tag, number)
@@ -401,8 +407,8 @@ def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool)
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "not-newer"}
 
 
-def test_what_was_deferred_in_the_target_is_not_a_promotion() -> None:
-    """The source went back, and a build waits in the target whose hold has ended."""
+def test_a_build_deferred_in_the_target_does_not_count_as_promoted() -> None:
+    """The source was rolled back, and a build is waiting in a target whose hold has ended."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
@@ -418,7 +424,7 @@ def test_what_was_deferred_in_the_target_is_not_a_promotion() -> None:
     assert scene.says("production/web") == "b8"
 
 
-def test_allow_downgrade_promotes_what_was_replaced_in_the_target() -> None:
+def test_allow_downgrade_promotes_a_version_that_the_target_replaced() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key in ("staging/web", "production/web"):
         scene.build(key, "b7", 7)
@@ -431,7 +437,7 @@ def test_allow_downgrade_promotes_what_was_replaced_in_the_target() -> None:
 DIGEST = f"sha256:{'a' * 64}"
 
 
-def test_a_digest_in_the_sources_file_is_promoted_whatever_the_target_pins() -> None:
+def test_a_digest_in_the_file_of_the_source_is_always_promoted() -> None:
     scene = Stages(of_stage("staging/web", pin_digest="true"), of_stage("production/web"))
     scene.build("staging/web", f"b7@{DIGEST}", 7)
     for rule in ("admitted", "same"):
@@ -440,7 +446,7 @@ def test_a_digest_in_the_sources_file_is_promoted_whatever_the_target_pins() -> 
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
+def test_the_digest_of_the_original_event_is_kept(pinned: bool) -> None:
     annotations = {"pin_digest": "true"} if pinned else {}
     targets = (
         of_stage("production/web", **annotations),
@@ -451,14 +457,14 @@ def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
     assert DIGEST not in scene.branch.files[path("staging/web")]
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
     assert (f"digest: {DIGEST}" in scene.branch.files[path("production/web")]) == pinned
-    if not pinned:  # it is remembered, so the next stage can still have it
+    if not pinned:  # it is remembered, so it can still be promoted to the next stage
         assert rules(scene.promote("production/web", "production/pinned")) == {
             "production/pinned": "admitted"
         }
         assert f"digest: {DIGEST}" in scene.branch.files[path("production/pinned")]
 
 
-def test_a_digest_that_nobody_knows_is_reported_with_options_that_promote_has() -> None:
+def test_the_hint_about_an_unknown_digest_names_only_options_of_promote() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web", pin_digest="true"))
     scene.build("staging/web", "b7", 7)
     (decision,) = scene.promote(
@@ -468,7 +474,7 @@ def test_a_digest_that_nobody_knows_is_reported_with_options_that_promote_has() 
     assert "--image-digest" not in decision.hint
 
 
-def test_a_digest_that_only_the_state_has_comes_along() -> None:
+def test_a_digest_that_only_the_state_file_has_is_promoted() -> None:
     digest = f"sha256:{'a' * 64}"
     pinned = {"image_list": f"web={WEB}:live", "update_strategy": "digest"}
     scene = Stages(of_stage("staging/web", **pinned), of_stage("production/web", **pinned))
@@ -477,14 +483,16 @@ def test_a_digest_that_only_the_state_has_comes_along() -> None:
     assert f"digest: {digest}" in scene.branch.files[path("production/web")]
 
 
-def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
+def test_a_different_image_with_the_same_alias_is_promoted_only_if_named() -> None:
     mirror = "registry.example.com/prod/web"
     scene = Stages(of_stage("staging/web"), of_stage("production/web", image_list=f"web={mirror}"))
     scene.branch.commit({path("production/web"): KUSTOMIZATION.replace(WEB, mirror)})
     scene.build("staging/web", "b7")
     nothing = scene.promote("staging/web", "production/web")
     assert (nothing.exit, rules(nothing)) == (0, {})
-    assert [one.message for one in nothing.problems] == ["no target tracks an image of its source"]
+    assert [one.message for one in nothing.problems] == [
+        "no target tracks an image that its source tracks"
+    ]
     assert rules(scene.promote("staging/web", "production/web", images=("web",))) == {
         "production/web": "admitted"
     }
@@ -494,7 +502,7 @@ def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
     )
 
 
-def test_of_several_images_one_may_be_named() -> None:
+def test_a_single_image_of_several_may_be_promoted() -> None:
     both = {"image_list": f"web={WEB},db={DB}"}
     scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
     two = KUSTOMIZATION + f"- name: {DB}\n  newTag: 1.0.0\n"
@@ -505,7 +513,7 @@ def test_of_several_images_one_may_be_named() -> None:
     assert [one.candidate.name for one in report.decisions] == [DB]
     assert scene.says("production/web") == "1.0.0"
     unknown = scene.promote("staging/web", "production/web", images=("cache",))
-    assert (unknown.exit, errors(unknown)) == (3, ["--alias cache: no source has it"])
+    assert (unknown.exit, errors(unknown)) == (3, ["--alias cache: not found in any source"])
 
 
 def test_a_broken_entry_of_a_target_is_an_error() -> None:
@@ -528,32 +536,34 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
         (
             status("OutOfSync", "Healthy", "b7"),
             "not-healthy",
-            "staging/web is not synced: Argo CD says OutOfSync",
+            "staging/web is not synced: its sync status is OutOfSync",
         ),
         (
             status("Synced", "Suspended", "b7"),
             "not-healthy",
-            "staging/web is not healthy: Argo CD says Suspended",
+            "staging/web is not healthy: its health status is Suspended",
         ),
         (
             status("Synced", "Degraded", "b7"),
             "not-healthy",
-            "staging/web is not healthy: Argo CD says Degraded",
+            "staging/web is not healthy: its health status is Degraded",
         ),
         (
             status("Synced", "Healthy", "b6"),
             "not-healthy",
-            "staging/web does not run b7: Argo CD says b6",
+            "staging/web is not running b7: Argo CD shows b6",
         ),
         (
             status("Synced", "Healthy"),
             "not-healthy",
-            "staging/web does not run b7: Argo CD says nothing of it",
+            "staging/web is not running b7: Argo CD shows no version of it",
         ),
-        (None, "not-healthy", "staging/web has no status of Argo CD"),
+        (None, "not-healthy", "staging/web has no Argo CD status"),
     ],
 )
-def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because: str) -> None:
+def test_the_healthy_option_promotes_only_healthy_versions(
+    said: Mapping[str, Any] | None, rule: str, because: str
+) -> None:
     scene = Stages(
         of_stage("staging/web") | ({"status": said} if said else {}), of_stage("production/web")
     )
@@ -570,7 +580,7 @@ OLD, NEW = "a" * 40, "b" * 40
 
 
 def with_commits(repository: str) -> Stages:
-    """Production has a build of an old commit, staging one of a new commit; their builds have no numbers."""
+    """Production has a build of an old commit, staging has one of a new commit. Neither has a number."""
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key, tag, commit in (("production/web", "b1", OLD), ("staging/web", "b7", NEW)):
         terms = Terms(build=Build(commit=commit, repository=repository), now=NOW)
@@ -582,11 +592,11 @@ def with_commits(repository: str) -> Stages:
     ("written", "named", "rule"),
     [
         (OURS, "ssh://git@git.example/acme/web.git", "superseded"),
-        (OURS, "", "admitted"),  # nobody but the state file names it: by arrival
+        (OURS, "", "admitted"),  # only the state file has it, so arrival decides
         ("https://evil.example/steal", OURS, "admitted"),
     ],
 )
-def test_only_the_repository_that_is_named_is_asked_about_commits(
+def test_commits_are_compared_only_in_the_repository_named_by_the_user(
     written: str, named: str, rule: str
 ) -> None:
     scene = with_commits(written)
@@ -603,7 +613,7 @@ def test_only_the_repository_that_is_named_is_asked_about_commits(
     assert asked == ([named] if rule == "superseded" else [])
 
 
-def test_the_source_commit_of_the_build_is_the_commits() -> None:
+def test_the_commit_names_the_source_commit_of_the_promoted_build() -> None:
     scene = with_commits(OURS)
     commit = NEW
     messages: list[str] = []
@@ -628,21 +638,21 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     [
         (
             Promotion(("a",), ("{cluster}/a",)),
-            "--to: nothing is known as {cluster} in '{cluster}/a'",
+            "--to: unknown placeholder {cluster} in '{cluster}/a'",
         ),
         (
             Promotion(("a",), ("b/{name",)),
-            "--to: a brace is missing, or one too many, in 'b/{name'",
+            "--to: unbalanced braces in 'b/{name'",
         ),
         (
             Promotion(("a",), ("b/{{name}}",)),
-            "--to: a brace is missing, or one too many, in 'b/{{name}}'",
+            "--to: unbalanced braces in 'b/{{name}}'",
         ),
         (Promotion(source_selector="a in b"), "--from-selector: cannot read 'a in b'"),
         (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),
     ],
 )
-def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
+def test_invalid_promotion_arguments_are_usage_errors(promotion: Promotion, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_promotion(promotion)
     assert caught.value.message == message
@@ -660,11 +670,11 @@ def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
         max_size=8,
     ),
 )
-def test_promote_is_an_event_like_the_sources_own(
+def test_a_promotion_gives_the_same_decision_as_an_event_for_the_build(
     strategy: str, steps: Sequence[tuple[str, int, bool]]
 ) -> None:
-    """Whatever happened before: it decides as the source's build would, and the second time it changes nothing."""
-    # Of a source that has builds with a number and builds without, nobody can tell a later build from a way back.
+    """After any history, it decides as for the source's build, and a second promotion changes nothing."""
+    # If only some of a source's builds have numbers, a later build looks the same as a rollback.
     assume(len({identified for what, _, identified in steps if what == "staging"}) < 2)
 
     def stages() -> Stages:
@@ -704,7 +714,7 @@ def test_promote_is_an_event_like_the_sources_own(
         assert scene.branch.tip == tip
 
 
-def test_a_promotion_whose_rollout_fails_is_rolled_back() -> None:
+def test_a_promotion_with_a_failed_rollout_is_rolled_back() -> None:
     scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
 
@@ -727,7 +737,9 @@ def test_a_promotion_whose_rollout_fails_is_rolled_back() -> None:
 @pytest.mark.parametrize(
     ("repository", "shown"), [(OURS, NEW), ("https://git.example/acme/other", "")]
 )
-def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: str) -> None:
+def test_the_deployment_is_reported_for_the_commit_of_the_source(
+    repository: str, shown: str
+) -> None:
     scene = with_commits(OURS)
     apps = [subscribe(parse_application(one), Defaults()) for one in (scene.app, *scene.others)]
     promotion = Promotion(("staging/web",), ("production/web",), repository=repository)
@@ -752,18 +764,16 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
 @pytest.mark.parametrize(
     ("given_from", "given_to", "several"),
     [
-        ("web", "production/api", "'web' matches Applications of several namespaces: prod"),
+        ("web", "production/api", "'web' matches Applications in several namespaces: prod"),
         (
             "staging/api",
             "web",
-            "'web' matches Applications of several namespaces: production/web, qa/web",
+            "'web' matches Applications in several namespaces: production/web, qa/web",
         ),
-        ("staging/api", "{name}", "'api' matches Applications of several namespaces: prod"),
+        ("staging/api", "{name}", "'api' matches Applications in several namespaces: prod"),
     ],
 )
-def test_a_name_of_several_namespaces_is_a_usage_error(
-    given_from: str, given_to: str, several: str
-) -> None:
+def test_an_ambiguous_name_is_a_usage_error(given_from: str, given_to: str, several: str) -> None:
     scene = Stages(
         *(
             of_stage(f"{stage}/{name}")
@@ -778,7 +788,7 @@ def test_a_name_of_several_namespaces_is_a_usage_error(
     assert scene.branch.tip == tip
 
 
-def test_a_glob_for_all_namespaces_and_a_selector_are_not_mistake() -> None:
+def test_a_glob_or_a_selector_makes_an_ambiguous_name_valid() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     report = scene.promote("web", "production/*", source_selector="stage=staging")
@@ -790,7 +800,7 @@ def test_a_glob_for_all_namespaces_and_a_selector_are_not_mistake() -> None:
 
 
 @pytest.mark.parametrize("verb", ["hold", "release", "rollback"])
-def test_a_command_by_hand_takes_a_name_of_one_namespace_only(verb: str) -> None:
+def test_hold_release_and_rollback_reject_ambiguous_names(verb: str) -> None:
     scene = four()
     tip = scene.branch.tip
     intent = Intent(verb, Hold("load test"), to="previous")
@@ -800,7 +810,7 @@ def test_a_command_by_hand_takes_a_name_of_one_namespace_only(verb: str) -> None
         UsageError, match="several namespaces: production/web, staging/web"
     ) as caught:
         scene.run(job)
-    assert caught.value.hint == "write production/web, or '*/web' for all of them"
+    assert caught.value.hint == "use production/web, or '*/web' for all of them"
     assert scene.branch.tip == tip
     one_namespace = replace(narrow, namespaces=("staging",))
     for each in (one_namespace, replace(narrow, names=("*/web",))):

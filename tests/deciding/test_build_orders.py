@@ -1,6 +1,6 @@
-"""All orders in which five builds can finish, for every strategy and identity: the newest is the final value.
+"""All orders in which five builds can finish, for every strategy and identity: the newest build wins.
 
-Without Git: what a run decides and writes, on files in memory, event after event.
+Without Git: a run's decisions and writes, on files in memory, event by event.
 """
 
 import itertools
@@ -32,7 +32,7 @@ ANCESTRY = {
 VERSIONS: dict[str, Callable[[int], str]] = {
     "semver": lambda number: f"1.{number}.0",
     "alphabetical": lambda number: f"2026-11-{number:02}",
-    "newest-build": lambda number: f"main-{(number * 7) % 5}{number}",  # in no order
+    "newest-build": lambda number: f"main-{(number * 7) % 5}{number}",  # not in order
     "digest": lambda number: f"live@sha256:{number:064x}",
 }
 BUILDS: dict[str, Callable[[int], Build]] = {
@@ -78,7 +78,7 @@ def start() -> dict[str, File]:
 def test_the_newest_of_five_builds_wins_in_all_120_orders(strategy: str, kind: str) -> None:
     sub = subscription(strategy)
 
-    @cache  # orders that begin alike are alike so far
+    @cache  # orders with the same start share its results
     def left_by(*order: int) -> dict[str, File]:
         if not order:
             return start()
@@ -90,7 +90,7 @@ def test_the_newest_of_five_builds_wins_in_all_120_orders(strategy: str, kind: s
 
 
 @pytest.mark.parametrize("strategy", VERSIONS)
-def test_replays_change_nothing_whatever_came_before(strategy: str) -> None:
+def test_replays_never_change_anything(strategy: str) -> None:
     sub, chance = subscription(strategy), random.Random(7)  # noqa: S311 - the same plays each time
     for _ in range(50):
         files = start()
@@ -104,17 +104,17 @@ def test_replays_change_nothing_whatever_came_before(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["newest-build", "digest"])
-def test_without_an_identity_what_arrives_last_wins(strategy: str) -> None:
+def test_without_an_identity_the_last_build_to_arrive_wins(strategy: str) -> None:
     sub = subscription(strategy)
     for order in itertools.permutations(range(1, 5)):
         files = start()
         for number in order:
             _, files = after(files, sub, VERSIONS[strategy](number), Build())
         assert VERSIONS[strategy](order[-1]).rpartition("@")[2] in files[target("a")].text
-        assert len(files) == len(start())  # nothing is there to be remembered
+        assert len(files) == len(start())  # there is nothing to remember
 
 
-def test_one_tag_built_twice_is_told_apart_by_the_build() -> None:
+def test_two_builds_of_one_tag_are_distinguished_by_their_sequence() -> None:
     sub = subscription("semver")
     sub = replace(sub, policy=replace(sub.policy, pin_digest=True))
     digests = [f"1.2.3@sha256:{number:064x}" for number in range(4)]

@@ -1,4 +1,4 @@
-"""A rollback stays, a hold holds, a release applies what waited: what is decided, event after event."""
+"""The decisions about rollbacks, holds, and releases, event by event."""
 
 import json
 
@@ -15,7 +15,7 @@ DB = "ghcr.io/acme/db"
     ("strategy", "tags"), [("newest-build", "cab"), ("semver", "123"), ("alphabetical", "123")]
 )
 @pytest.mark.parametrize("identified", [True, False])
-def test_a_rollback_stays_until_it_is_released(strategy: str, tags: str, identified: bool) -> None:
+def test_a_rollback_stays_until_its_release(strategy: str, tags: str, identified: bool) -> None:
     first, second, third = (
         (f"2.{tag}.0" if strategy == "semver" else f"b{tag}", place)
         for place, tag in enumerate(tags)
@@ -40,7 +40,7 @@ def test_a_rollback_stays_until_it_is_released(strategy: str, tags: str, identif
     assert scene.value == third[0]
 
 
-def test_the_newest_event_is_remembered_while_held() -> None:
+def test_the_newest_event_is_remembered_during_a_hold() -> None:
     scene = story()
     scene.hold("freeze")
     assert scene.event("m5", 5) == scene.event("m7", 7) == ("defer", "held")
@@ -53,28 +53,30 @@ def test_the_newest_event_is_remembered_while_held() -> None:
     assert "freeze" not in scene.branch.files[STATE]
 
 
-def test_release_may_drop_what_waited() -> None:
+def test_release_can_discard_the_waiting_update() -> None:
     scene = story("semver")
     scene.hold("freeze")
     scene.event("1.2.0")
     assert scene.release(discard=True).verdict == "unchanged"
     assert scene.value == "1.0.0"
-    assert STATE not in scene.branch.files  # nothing is left to remember
+    assert STATE not in scene.branch.files  # there is nothing left to remember
     assert scene.release().because == "it is not held, and no build is waiting"
 
 
-def test_a_release_says_which_version_stays() -> None:
+def test_a_release_names_the_version_that_stays() -> None:
     scene = story("semver")
     scene.hold("load test")
     told = scene.release().because
-    assert told.startswith("released, 1.0.0 stays: it was held by jane since ")
-    assert told.endswith(": load test")
+    assert told.startswith("released: it was held by jane since ")
+    assert told.endswith(": load test; Git keeps 1.0.0")
     scene.hold("load test")
     scene.event("1.2.0")
-    assert scene.release(discard=True).because.endswith(": load test; 1.2.0 is discarded")
+    assert scene.release(discard=True).because.endswith(
+        ": load test; Git keeps 1.0.0; 1.2.0 is discarded"
+    )
 
 
-def test_a_rollback_without_a_hold_says_which_hold_stays() -> None:
+def test_a_rollback_without_a_hold_names_the_hold_that_remains() -> None:
     scene = story("semver")
     scene.event("1.2.0")
     scene.hold("incident 42")
@@ -86,7 +88,7 @@ def test_a_rollback_without_a_hold_says_which_hold_stays() -> None:
     assert free.rollback("1.0.0", hold=False).because == "rolled back from 1.2.0"
 
 
-def test_release_asks_the_rules_again() -> None:
+def test_a_release_checks_the_rules_again() -> None:
     scene = story("semver")
     scene.hold("freeze")
     scene.event("1.2.0")
@@ -95,7 +97,7 @@ def test_release_asks_the_rules_again() -> None:
     assert (found.verdict, found.rule, scene.value) == ("refuse", "constraint", "1.0.0")
 
 
-def test_a_hold_ends_on_its_own() -> None:
+def test_a_hold_expires_at_its_end_time() -> None:
     scene = story()
     hold, waits = (
         {"reason": "freeze", "until": "2020-01-01T00:00:00Z"},
@@ -104,7 +106,7 @@ def test_a_hold_ends_on_its_own() -> None:
     state = {"files": {target("a"): {"hold": hold, "images": {"web": {"deferred": waits}}}}}
     scene.branch.commit({STATE: json.dumps(state)})
     assert scene.event("m8", 8) == ("update", "admitted")
-    assert scene.value == "m9"  # what waited is the newer one
+    assert scene.value == "m9"  # the waiting build is newer
     assert "freeze" not in scene.branch.files[STATE]
 
 
@@ -112,7 +114,7 @@ def test_a_hold_ends_on_its_own() -> None:
     ("to", "value"),
     [("previous", "1.3.0"), ("2-back", "1.2.0"), ("3-back", "1.1.0"), ("1.1.0", "1.1.0")],
 )
-def test_what_to_go_back_to(to: str, value: str) -> None:
+def test_each_rollback_target_restores_the_right_version(to: str, value: str) -> None:
     scene = story("semver")
     for number in range(1, 5):
         scene.event(f"1.{number}.0")
@@ -130,10 +132,10 @@ def test_what_to_go_back_to(to: str, value: str) -> None:
     [((), True, ""), ((), False, ""), (("web",), True, ""), ((), True, "INC-42")],
 )
 @pytest.mark.parametrize(("to", "value"), [("previous", "1.2.0"), ("2-back", "1.1.0")])
-def test_a_rollback_that_runs_twice_goes_back_once(
+def test_repeating_a_rollback_does_not_go_back_further(
     to: str, value: str, images: tuple[str, ...], hold: bool, reason: str
 ) -> None:
-    """Git's history says that the value before is now the one that was rolled back from."""
+    """In Git's history, the previous value is now the one that was rolled back."""
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0", "1.3.0"):
         scene.event(tag)
@@ -141,12 +143,12 @@ def test_a_rollback_that_runs_twice_goes_back_once(
     tip = scene.branch.tip
     again = scene.rollback(to, *images, hold=hold, reason=reason)
     assert (again.verdict, scene.value, scene.branch.tip) == ("unchanged", value, tip)
-    assert f"{value}, which {to} meant" in again.because
+    assert f"{value} ({to})" in again.because
     state = yaml.safe_load(scene.branch.files[STATE])["files"][target("a")]
     assert state["images"]["web"]["rollback"] == {"to": to, "tag": value, "was": "1.3.0"}
 
 
-def test_after_a_release_or_an_update_previous_is_asked_again() -> None:
+def test_the_previous_version_is_determined_again_after_a_release_or_an_update() -> None:
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)
@@ -169,10 +171,10 @@ def test_after_a_release_or_an_update_previous_is_asked_again() -> None:
             f"web={WEB}, db={DB}",
             (),
             "rolled back to previous",
-        ),  # it may be another tag for each image
+        ),  # each image may have a different tag
     ],
 )
-def test_a_hold_without_a_reason_names_the_tag(
+def test_the_default_reason_of_a_rollback_names_the_tag(
     images: str, named: tuple[str, ...], reason: str
 ) -> None:
     scene = story("semver", image_list=images)
@@ -184,7 +186,7 @@ def test_a_hold_without_a_reason_names_the_tag(
     assert f"reason: {reason}\n" in scene.branch.files[STATE]
 
 
-def test_a_rollback_need_not_hold() -> None:
+def test_a_rollback_may_be_made_without_a_hold() -> None:
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)

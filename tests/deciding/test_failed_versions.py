@@ -1,4 +1,4 @@
-"""`rollback --failed`: a test after the deploy fails late, and takes back only the build that it has tested."""
+"""`rollback --failed`: a late test after a deployment only rolls back the build it tested."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,14 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 
 
 def three_builds() -> Story:
-    """1.0.0 was there; 1.1.0 and 1.2.0 land one after the other, while both are still tested."""
+    """1.1.0 and 1.2.0 land after 1.0.0, while both are still being tested."""
     scene = story("semver")
     scene.event("1.1.0")
     scene.event("1.2.0")
     return scene
 
 
-def test_a_late_failure_leaves_the_build_that_landed_meanwhile() -> None:
+def test_a_late_failure_does_not_undo_a_newer_build() -> None:
     scene = three_builds()
     commits = len(scene.branch.commits)
     for _retried in range(2):
@@ -34,17 +34,17 @@ def test_a_late_failure_leaves_the_build_that_landed_meanwhile() -> None:
         assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git now has 1.2.0")
     assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits + 1)
     (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
-    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and nothing is held
+    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and there is no hold
 
 
-def test_a_failure_of_what_git_never_had_is_not_remembered() -> None:
+def test_a_failure_of_an_unknown_version_is_not_remembered() -> None:
     scene = three_builds()
     commits = len(scene.branch.commits)
     assert scene.failed("0.9.0").because == "nothing to undo: Git now has 1.2.0"
     assert len(scene.branch.commits) == commits
 
 
-def test_the_build_that_failed_goes_back_and_is_held() -> None:
+def test_a_failed_build_is_rolled_back_and_held() -> None:
     scene = three_builds()
     assert scene.failed("1.2.0").verdict == "update"
     assert scene.value == "1.1.0"
@@ -61,8 +61,10 @@ def test_the_build_that_failed_goes_back_and_is_held() -> None:
         (("1.1.0", "1.2.0"), ("1.2.0", "1.0.0")),
     ],
 )
-def test_whichever_of_two_failures_comes_first(order: Sequence[str], values: Sequence[str]) -> None:
-    """The rollback of 1.2.0 knows that 1.1.0 failed, where the test of 1.1.0 ended first."""
+def test_two_failures_in_any_order_end_at_the_last_good_version(
+    order: Sequence[str], values: Sequence[str]
+) -> None:
+    """If the test of 1.1.0 ends first, the rollback of 1.2.0 takes its failure into account."""
     scene = three_builds()
     found = []
     for tag in order:
@@ -75,7 +77,7 @@ def test_whichever_of_two_failures_comes_first(order: Sequence[str], values: Seq
     assert scene.value == "1.0.0"
 
 
-def test_what_argo_cd_never_synced_is_not_a_version_to_go_back_to() -> None:
+def test_a_rollback_skips_versions_that_argo_cd_never_synced() -> None:
     scene = three_builds()
     scene.synced = (f"{3:040x}", f"{1:040x}")  # the hook of 1.1.0 failed
     scene.failed("1.2.0")
@@ -83,27 +85,27 @@ def test_what_argo_cd_never_synced_is_not_a_version_to_go_back_to() -> None:
     assert scene.event("1.1.0") == ("refuse", "superseded")
 
 
-def test_a_history_that_has_none_of_it_does_not_count() -> None:
+def test_an_unrelated_sync_history_is_ignored() -> None:
     scene = three_builds()
     scene.synced = ("f" * 40,)
     scene.failed("1.2.0")
     assert scene.value == "1.1.0"
 
 
-def test_a_version_that_is_named_wins() -> None:
+def test_an_explicit_rollback_target_wins() -> None:
     scene = three_builds()
     scene.failed("1.2.0", to="1.0.0")
     assert scene.value == "1.0.0"
 
 
-def test_what_has_no_version_before_stays() -> None:
+def test_a_failure_of_the_first_version_is_an_error() -> None:
     scene = story("semver")
     found = scene.failed("1.0.0")
     assert (found.verdict, found.rule) == ("error", "target")
-    assert "no earlier value" in found.because
+    assert "no earlier version" in found.because
 
 
-def test_a_digest_tells_two_builds_of_one_tag_apart() -> None:
+def test_two_builds_of_one_tag_are_distinguished_by_their_digest() -> None:
     one, other, unknown = (f"sha256:{letter * 64}" for letter in "abc")
     scene = story("newest-build")
     scene.branch.commit({target("a"): KUSTOMIZATION + f"  digest: {one}\n"})
@@ -115,7 +117,7 @@ def test_a_digest_tells_two_builds_of_one_tag_apart() -> None:
     assert one in scene.branch.files[target("a")]
 
 
-def test_a_digest_that_failed_before_is_remembered_with_it() -> None:
+def test_a_failed_version_is_remembered_with_its_digest() -> None:
     one, other = (f"sha256:{letter * 64}" for letter in "ab")
     scene = story("newest-build")
     text = scene.branch.files[target("a")]
@@ -126,21 +128,21 @@ def test_a_digest_that_failed_before_is_remembered_with_it() -> None:
     assert "digest" not in scene.branch.files[target("a")]
 
 
-def test_a_failure_that_nothing_remembers_is_reported() -> None:
-    """What is written by pull request has no commit that changes only the state file."""
+def test_a_failure_that_cannot_be_remembered_is_reported() -> None:
+    """With pull requests, there is no commit that only changes the state file."""
     scene = story("semver", git_branch="main:updates")
     text = scene.branch.files[target("a")]
     for tag in ("1.1.0", "1.2.0"):
         scene.branch.commit({target("a"): text.replace("1.0.0", tag)})
     commits = len(scene.branch.commits)
     assert scene.failed("1.1.0").because == (
-        "nothing to undo: Git now has 1.2.0; nothing remembers that 1.1.0 failed:"
-        " a rollback of a newer one may go back to it"
+        "nothing to undo: Git now has 1.2.0; the failure of 1.1.0 cannot be remembered:"
+        " a later rollback may go back to it"
     )
     assert len(scene.branch.commits) == commits
 
 
-def test_an_image_that_nobody_tracks_is_a_mistake() -> None:
+def test_an_untracked_failed_image_is_a_usage_error() -> None:
     scene = story("semver")
     job = job_of(
         Settings(command="rollback", app=("a",), rollback=RollbackOptions(failed="other:1")), (), {}
@@ -169,7 +171,7 @@ def undone(scene: Story, tag: str) -> None:
     scene.run(Job("run", (image,), SCOPE, Terms(now=NOW), WORDING, undo=True))
 
 
-def test_a_rollout_that_fails_goes_back_behind_one_that_was_never_synced() -> None:
+def test_a_failed_rollout_is_rolled_back_past_a_version_that_was_never_synced() -> None:
     scene = story("semver")
     scene.event("1.1.0")
     scene.synced = (f"{1:040x}",)
@@ -177,8 +179,8 @@ def test_a_rollout_that_fails_goes_back_behind_one_that_was_never_synced() -> No
     assert scene.value == "1.0.0"
 
 
-def test_two_rollouts_in_a_row_that_fail_end_at_the_version_before_both() -> None:
-    """The newer one fails first, goes back to the older one, and that one fails as well."""
+def test_two_failed_rollouts_in_a_row_end_at_the_version_before_both() -> None:
+    """The newer build fails first and is rolled back to the older one, which then fails, too."""
     scene = story("semver")
 
     def newer_one_fails(landed: Sequence[LandedApplication]) -> Followed:

@@ -1,10 +1,9 @@
-"""The law of visible writes, with Helm and Kustomize as judges: an update changes the image that they render.
+"""The law of visible writes, tested with Helm and Kustomize: an update changes the image that they render.
 
-How Argo CD calls them is written again here, as in `helmTemplate` of its reposerver/repository, `template` of
-util/helm/cmd.go and `Build` of util/kustomize/kustomize.go (v3.1): the values files in their order, the Application's
-own values as one more file, then `--set`, `--set-string` and `--set-file`; `kustomize edit set image` in the source's
-folder, whose effect is written into the file here. Override files are applied by `editors/argocd.py`, which was compared
-with Argo CD's own merge.
+Both are called like Argo CD calls them in `helmTemplate` in reposerver/repository, `template` in util/helm/cmd.go, and
+`Build` in util/kustomize/kustomize.go (v3.1): the values files in order, the Application's own values as another file,
+then `--set`, `--set-string`, and `--set-file`. The effect of `kustomize edit set image` in the source's folder is
+written to the file here. Override files are applied by `editors/argocd.py`, which was compared with Argo CD's own merge.
 """
 
 import json
@@ -63,7 +62,7 @@ def seen(texts: Mapping[str, str], ask: Ask) -> Snapshot:
 
 
 def decided(app: Any, texts: Mapping[str, str]) -> tuple[Decision, Texts]:
-    """Return the decision about a new version, and the files that a commit of it would leave."""
+    """Return the decision about a new version, and the files after its commit."""
     (sub,) = subscribe(parse_application(app)).subscriptions
     ask = Ask(sub, (parse_image(f"{IMAGE}:{NEW}"),))
     snapshot = seen(texts, ask)
@@ -96,7 +95,7 @@ SIDE = {"name": "replicas", "value": "3"}
 
 
 def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
-    """Yield Applications of a chart, with the files around them. Half of the places say nothing about the image."""
+    """Yield Applications that use a chart, with their files. Half of the places do not have the image."""
     chance = random.Random(39)  # noqa: S311 - the same layouts each time
     for _ in range(number):
 
@@ -158,7 +157,7 @@ def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
 
 
 def helm_image(folder: Path, app: Any, texts: Texts) -> str:
-    """Return the image that Helm renders, called as Argo CD does, or the error."""
+    """Return the image that Helm renders when called like Argo CD calls it, or the error."""
     put(folder, texts)
     overrides = [
         texts[path]
@@ -214,7 +213,7 @@ def images(chance: random.Random) -> list[dict[str, str]]:
 
 
 def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
-    """Yield Applications of an overlay over a base, with components, and entries anywhere."""
+    """Yield Applications that use an overlay with a base and components, with entries anywhere."""
     chance = random.Random(40)  # noqa: S311 - the same layouts each time
     for _ in range(number):
         nested = chance.random() < 0.3
@@ -233,7 +232,7 @@ def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
         component = {
             "apiVersion": "kustomize.config.k8s.io/v1alpha1",
             "kind": "Component",
-            "commonAnnotations": {"part": "of-web"},  # Kustomize refuses one that says nothing
+            "commonAnnotations": {"part": "of-web"},  # Kustomize rejects an empty one
         }
         texts = {"apps/base/pod.yaml": POD}
         for folder, data in zip(
@@ -292,12 +291,12 @@ LAYOUTS: dict[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", LAYOUTS)
-def test_an_update_changes_the_rendered_image_and_an_error_would_change_nothing(
+def test_an_update_either_changes_the_rendered_image_or_is_an_error(
     tmp_path: Path, tool: str
 ) -> None:
     layouts, image = LAYOUTS[tool]
     verdicts: dict[str, int] = {}
-    judged = 0  # errors about files that could be written, whose image could be rendered
+    judged = 0  # errors about writable files with a renderable image
     for number, (app, texts) in enumerate(layouts(260)):
         one, after = decided(app, texts)
         verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
@@ -346,7 +345,7 @@ PLACES: dict[str, tuple[str, dict[str, Any], Texts, str, str]] = {
         "helmvalues",
         {},
         {"apps/a/.argocd-source-a.yaml": yaml.safe_dump({"helm": {"parameters": [BELOW]}})},
-        "helm.parameters of apps/a/.argocd-source-a.yaml",
+        "helm.parameters in apps/a/.argocd-source-a.yaml",
         "remove it from apps/a/.argocd-source-a.yaml",
     ),
     "the chart above": (
@@ -373,7 +372,7 @@ PLACES: dict[str, tuple[str, dict[str, Any], Texts, str, str]] = {
             "apps/a/kustomization.yaml": f"images: [{{name: {IMAGE}, newTag: 1.0.0}}]",
             "apps/a/.argocd-source-a.yaml": f"kustomize: {{images: ['{IMAGE}:1.0.0']}}",
         },
-        "kustomize.images of apps/a/.argocd-source-a.yaml",
+        "kustomize.images in apps/a/.argocd-source-a.yaml",
         "remove the image from apps/a/.argocd-source-a.yaml",
     ),
     "the overlay": (
@@ -398,7 +397,7 @@ def hidden_app(target: str, section: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_error_names_the_place_and_the_way_out(place: str) -> None:
+def test_the_error_names_the_hiding_value_and_the_remedy(place: str) -> None:
     target, section, texts, where, way_out = PLACES[place]
     texts = texts if "apps/a/kustomization.yaml" in texts else {**VALUES, **texts}
     one, _ = decided(hidden_app(target, section), texts)
@@ -424,7 +423,7 @@ HIDDEN_TWICE: dict[str, tuple[dict[str, Any], Texts]] = {
 
 
 def verdicts_of(target: str, section: dict[str, Any], texts: Texts) -> list[tuple[str, str]]:
-    """Return what is decided about each target."""
+    """Return the decision about each target."""
     subs = subscribe(parse_application(hidden_app(target, section))).subscriptions
     asks = [Ask(sub, (parse_image(f"{IMAGE}:{NEW}"),)) for sub in subs]
     moves = [decide_one(seen(texts, ask), ask, Terms(check="never")) for ask in asks]
@@ -432,22 +431,22 @@ def verdicts_of(target: str, section: dict[str, Any], texts: Texts) -> list[tupl
 
 
 @pytest.mark.parametrize("target", HIDDEN_TWICE)
-def test_a_target_may_hide_another_one_of_the_same_image(target: str) -> None:
-    """Both get the version. The hidden one alone has no effect."""
+def test_a_target_may_be_hidden_by_another_target_of_the_same_image(target: str) -> None:
+    """Both get the version. Writing only the hidden one has no effect."""
     section, texts = HIDDEN_TWICE[target]
     assert verdicts_of(target, section, texts) == [("update", "admitted")] * 2
     hidden = target.partition(",")[0]
     assert verdicts_of(hidden, section, texts) == [("error", "target")]
 
 
-def test_what_hides_both_targets_is_an_error_of_both() -> None:
+def test_a_value_that_hides_both_targets_is_an_error_for_both() -> None:
     target = "helmvalues:values.yaml, helmvalues:prod.yaml"
     _section, texts = HIDDEN_TWICE[target]
     section = {"helm": {**TWO_FILES, "values": "image: {tag: 0.9.0}"}}
     assert verdicts_of(target, section, texts) == [("error", "target")] * 2
 
 
-def test_a_file_that_the_parent_reads_is_named_with_its_repository() -> None:
+def test_a_values_file_outside_the_application_needs_the_repository_annotation() -> None:
     app = hidden_app("helmvalues:/apps/values.yaml", {"helm": {"valueFiles": ["values.yaml"]}})
     texts = {**VALUES, "apps/values.yaml": "image: {tag: 1.0.0}\n"}
     assert decided(app, texts)[0].rule == "target"
@@ -480,7 +479,7 @@ def test_a_file_that_the_parent_reads_is_named_with_its_repository() -> None:
         ),
     ],
 )
-def test_what_hides_nothing_is_not_an_error(
+def test_values_that_hide_nothing_are_not_errors(
     target: str, section: dict[str, Any], texts: Texts
 ) -> None:
     one, _ = decided(hidden_app(target, section), {**VALUES, **texts})
@@ -510,7 +509,7 @@ FIRST_TAGS: dict[str, Texts] = {
 
 @pytest.mark.parametrize("target", ["", "kustomization"])
 @pytest.mark.parametrize("where", FIRST_TAGS)
-def test_what_kustomize_would_show_is_newer_than_a_first_tag(where: str, target: str) -> None:
+def test_a_tag_rendered_by_kustomize_counts_as_the_current_version(where: str, target: str) -> None:
     one, _ = decided(hidden_app(target, {}), FIRST_TAGS[where])
     assert (one.verdict, one.rule, one.current.tag) == ("refuse", "not-newer", "10.0.0")
 
@@ -524,7 +523,7 @@ def test_what_kustomize_would_show_is_newer_than_a_first_tag(where: str, target:
         (f"images:\n- name: {IMAGE}\n  newTag: 1.0.0\n  Digest: ''\n", "line 4: 'Digest'"),
     ],
 )
-def test_a_key_in_another_spelling_is_an_error(lines: str, key: str) -> None:
+def test_a_misspelt_kustomize_key_is_an_error(lines: str, key: str) -> None:
     one, _ = decided(hidden_app("kustomization", {}), {"apps/a/kustomization.yaml": lines})
     assert (one.verdict, one.rule) == ("error", "target")
     assert key in one.because
@@ -539,13 +538,13 @@ def test_an_entry_that_matches_no_image_is_a_warning() -> None:
         }
         files = {path: File(text) for path, text in texts.items()}
         found = file_cautions(files, sub, "kustomization", parse_image(f"{IMAGE}:1.0.0"), Terms())
-        assert len([one for one in found if "changes nothing" in one.message]) == expected
+        assert len([one for one in found if "has no effect" in one.message]) == expected
 
 
-def test_an_alias_that_is_written_out_is_a_warning() -> None:
+def test_replacing_a_yaml_alias_with_its_value_is_a_warning() -> None:
     lines = f"x-version: &v 1.0.0\nimages:\n- name: {IMAGE}\n  newTag: *v\n"
     story = Story(hidden_app("kustomization", {}), Branch({"apps/a/kustomization.yaml": lines}))
     job = Job("run", (parse_image(f"{IMAGE}:{NEW}"),), SCOPE, Terms(), WORDING)
     told = [one.message for one in story.run(job).problems]
-    assert told == ["apps/a: line 4: newTag: *v is written out"]
+    assert told == ["apps/a: line 4: newTag: *v is replaced with the version itself"]
     assert f"newTag: {NEW}" in story.branch.files["apps/a/kustomization.yaml"]

@@ -1,4 +1,4 @@
-"""Two Argo CDs share a repository and an Application's name, but no memory: what is decided and where it is kept."""
+"""Two Argo CDs share a repository and an Application name, but not their memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ Pair = tuple[Story, Story]
 
 
 def web(path: str, target: str) -> dict[str, Any]:
-    """`argocd/web`, as each cluster has one."""
+    """Return `argocd/web`, which exists in each cluster."""
     app = application(
         "web",
         URL,
@@ -30,7 +30,7 @@ def web(path: str, target: str) -> dict[str, Any]:
 
 
 def folders() -> Pair:
-    """Each cluster has its folder."""
+    """Each cluster has its own folder."""
     branch = Branch(
         {f"clusters/{name}/web/kustomization.yaml": KUSTOMIZATION for name in ("staging", "prod")}
     )
@@ -41,7 +41,7 @@ def folders() -> Pair:
 
 
 def chart() -> Pair:
-    """One chart, with a values file for each cluster."""
+    """One chart with a values file per cluster."""
     branch = Branch({"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "web/prod.yaml": VALUES})
     staging, prod = (
         Story(web("web", f"helmvalues:{name}.yaml"), branch) for name in ("staging", "prod")
@@ -78,7 +78,7 @@ def test_a_hold_on_staging_does_not_hold_production(scene: Callable[[], Pair]) -
     assert prod.event("main-4", 4) == ("defer", "held")
 
 
-def test_where_the_memory_is() -> None:
+def test_each_cluster_has_its_own_state_file() -> None:
     staging, prod = folders()
     for one in (staging, prod):
         one.event("main-2", 2)
@@ -87,7 +87,7 @@ def test_where_the_memory_is() -> None:
     ]
 
 
-def test_every_file_system_holds_the_memory() -> None:
+def test_every_path_of_a_state_file_is_valid_on_every_file_system() -> None:
     deep = "/".join(["folder"] * 580)
     longest = "n" * 240
     branch = Branch(
@@ -103,11 +103,11 @@ def test_every_file_system_holds_the_memory() -> None:
     found = [path for path in branch.files if path.startswith(".image-update/")]
     assert len(found) == 4
     assert all(len(path) <= 4096 and max(map(len, path.split("/"))) <= 255 for path in found)
-    # `.image-update/config` is a file, for which a case-insensitive file system takes `.image-update/Config`
+    # on a case-insensitive file system, `.image-update/Config` would be the file `.image-update/config`
     assert ".image-update/Config-folder/argocd_web.state" in found
 
 
-def test_one_file_remembers_for_each_values_file() -> None:
+def test_one_state_file_remembers_several_values_files() -> None:
     staging, prod = chart()
     staging.event("main-2", 2)
     prod.event("main-3", 3)
@@ -116,7 +116,7 @@ def test_one_file_remembers_for_each_values_file() -> None:
     assert text.index("  web/prod.yaml:") < text.index("main-3") < text.index("  web/staging.yaml:")
 
 
-def test_an_application_at_the_root_of_its_repository() -> None:
+def test_an_application_at_the_root_has_a_state_file_at_the_root() -> None:
     story = Story(web(".", "kustomization"), Branch({"kustomization.yaml": KUSTOMIZATION}))
     story.event("main-2", 2)
     assert states(story) == [".image-update/argocd_web.state"]
@@ -126,7 +126,7 @@ def test_an_application_at_the_root_of_its_repository() -> None:
 @pytest.mark.parametrize(
     "name", ["web/kustomization.yaml", "web", "./web/", "/web/kustomization.yml"]
 )
-def test_a_hold_that_a_person_wrote_names_the_file_or_its_folder(name: str) -> None:
+def test_a_hold_written_by_hand_may_name_the_file_or_its_folder(name: str) -> None:
     state = f"files:\n  {name}:\n    hold:\n      reason: by hand\n"
     files = {"web/kustomization.yml": KUSTOMIZATION, ".image-update/web/argocd_web.state": state}
     story = Story(web("web", "kustomization"), Branch(files))
@@ -134,12 +134,12 @@ def test_a_hold_that_a_person_wrote_names_the_file_or_its_folder(name: str) -> N
     assert story.branch.files[states(story)[0]].startswith(state)
 
 
-def test_a_key_of_a_newer_version_stops_no_run() -> None:
+def test_an_unknown_key_from_a_newer_version_does_not_stop_a_run() -> None:
     _, prod = folders()
     prod.event("main-2", 2)
     (path,) = states(prod)
     newer = prod.branch.files[path].replace(
-        "        written:\n", "        pinned: {by: jane}  # of version 0.9\n        written:\n"
+        "        written:\n", "        pinned: {by: jane}  # from version 0.9\n        written:\n"
     )
     prod.branch.commit({path: "schema: 2\n" + newer})
     assert prod.event("main-3", 3) == ("update", "admitted")
@@ -149,7 +149,7 @@ def test_a_key_of_a_newer_version_stops_no_run() -> None:
     assert "main-3" in text
 
 
-def test_what_version_0_1_remembered_is_not_read() -> None:
+def test_state_files_of_version_0_1_are_ignored() -> None:
     _, prod = folders()
     prod.branch.commit({".image-update/argocd_web.state": "hold:\n  reason: of 0.1\n"})
     assert prod.event("main-2", 2) == ("update", "admitted")

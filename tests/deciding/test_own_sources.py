@@ -1,4 +1,4 @@
-"""The first update of an Application without a status: its own sources say what an older build must not replace."""
+"""The first update of an Application without a status must not be older than its own sources."""
 
 import json
 import subprocess
@@ -83,14 +83,14 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_an_older_build_does_not_go_in(row: str) -> None:
+def test_an_older_build_than_the_version_in_the_sources_is_refused(row: str) -> None:
     section, files, annotations = ROWS[row]
     told = story(section, files, **annotations)
     one, _ = decided(told, "1.0.0")
     assert (one.verdict, one.rule, one.current.tag) == ("refuse", "not-newer", "2.0.0")
     assert len(told.branch.commits) == 1
     one, _ = decided(told, "2.0.0")
-    assert (one.verdict, "own sources say 2.0.0 already" in one.because) == ("unchanged", True)
+    assert (one.verdict, "own sources already have 2.0.0" in one.because) == ("unchanged", True)
     one, problems = decided(told, "3.0.0", "plan")
     assert (one.verdict, [text for text in problems if "was not compared" in text]) == (
         "update",
@@ -106,7 +106,7 @@ def test_an_older_build_does_not_go_in(row: str) -> None:
         ({}, CHART),
         ({}, {**CHART, "apps/a/values.yaml": "image: {tag: [2.0.0]}"}),
         ({}, {**CHART, "apps/a/values.yaml": "image: {name: ghcr.io/acme/other, tag: 2.0.0}"}),
-        # a list in the override file hides the parameters of the spec
+        # a list in the override file hides the spec's parameters
         ({"helm": HELM}, {**CHART, "apps/a/.argocd-source-a.yaml": "helm: {parameters: []}"}),
         (
             {"helm": {"valueFiles": ["https://example.com/v.yaml", "../../../x", "$other/v.yaml"]}},
@@ -115,7 +115,7 @@ def test_an_older_build_does_not_go_in(row: str) -> None:
         ({}, {"apps/a/kustomization.yaml": KUSTOMIZATION}),
     ],
 )
-def test_only_where_nothing_names_the_image_it_is_a_first_tag_and_plan_and_run_say_so(
+def test_a_first_tag_without_any_current_version_is_written_with_a_warning(
     section: dict[str, Any], files: dict[str, str]
 ) -> None:
     told = story(section, files)
@@ -128,7 +128,7 @@ def test_only_where_nothing_names_the_image_it_is_a_first_tag_and_plan_and_run_s
     assert not [text for text in decided(told, "1.0.0")[1] if "was not compared" in text]
 
 
-def test_what_runs_says_more_than_the_spec() -> None:
+def test_the_running_version_wins_over_the_spec() -> None:
     told = story(
         {"helm": HELM}, CHART, {"sourceType": "Helm", "summary": {"images": [f"{WEB}:0.9.0"]}}
     )
@@ -140,7 +140,9 @@ LAYERS = ("values.yaml", "one.yaml", "two.yaml", "values", "valuesObject", "para
 
 
 @pytest.mark.parametrize("strongest", range(1, len(LAYERS) + 1))
-def test_it_is_what_helm_renders_with_argo_cd_s_flags(tmp_path: Path, strongest: int) -> None:
+def test_the_version_in_the_sources_matches_the_output_of_helm(
+    tmp_path: Path, strongest: int
+) -> None:
     there = LAYERS[:strongest]
     texts = {name: f"image: {{tag: 1.{number}.0}}\n" for number, name in enumerate(there)}
     files = {name: text for name, text in texts.items() if name.endswith(".yaml")}
@@ -159,7 +161,7 @@ def test_it_is_what_helm_renders_with_argo_cd_s_flags(tmp_path: Path, strongest:
     for name, text in {**chart, **files}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    # Argo CD's repo-server: first the files, then the values of the spec as a file, then the parameters.
+    # as in Argo CD's repo-server: first the files, then the spec's values as a file, then the parameters
     flags = [flag for name in section["valueFiles"] for flag in ("--values", str(tmp_path / name))]
     if own := section.get("valuesObject") or section.get("values"):
         (tmp_path / "own.json").write_text(own if isinstance(own, str) else json.dumps(own))

@@ -1,4 +1,4 @@
-"""Statements about rules of owners that must hold whatever the event says: whole runs on a branch in memory."""
+"""Owners' rules that apply to any event: whole runs on a branch in memory."""
 
 from collections.abc import Collection, Mapping
 
@@ -12,7 +12,7 @@ from task.model import Answer, Build, Judged, Question, Verdict
 from task.proof import Proof
 from task.repository_config.config import PATH
 
-SIGNED = "sha256:" + "1" * 64  # what the tag is in the registry
+SIGNED = "sha256:" + "1" * 64  # the tag's digest in the registry
 UNSIGNED = "sha256:" + "2" * 64
 KEY = ".image-update/ci.pub"
 SIGNATURES = f"signatures: {{keys: [{KEY}]}}"
@@ -21,7 +21,7 @@ OLD = f"newTag: 1.0.0\n  digest: sha256:{'0' * 64}"
 
 
 def signed(questions: Collection[Question]) -> Mapping[Question, Proof | Verdict]:
-    """Prove the one digest, as a registry with one signature does."""
+    """Prove one digest, like a registry with a single signature."""
     refused = Verdict("refuse", "signature", "no signature")
     return {
         one: Proof("signature", "ci.pub") if one.image.digest == SIGNED else refused
@@ -30,7 +30,7 @@ def signed(questions: Collection[Question]) -> Mapping[Question, Proof | Verdict
 
 
 def guarded(demand: str, *, pinned: bool = False, **annotations: str) -> Story:
-    """Return the story of an Application whose repository demands a proof."""
+    """Return a story with an Application whose repository demands a proof."""
     found = story("semver", **annotations)
     found.branch.commit({PATH: f"version: 1\n{demand}\n", KEY: "a key"})
     if pinned:
@@ -42,7 +42,7 @@ def guarded(demand: str, *, pinned: bool = False, **annotations: str) -> Story:
 
 
 def build(of: Story, tag: str, digest: str, *, verify: bool = False, check: str = "auto") -> Judged:
-    """Send the event of a build, and return the decision."""
+    """Send a build event, and return the decision."""
     image = parse_image(f"{WEB}:{tag}@{digest}" if digest else f"{WEB}:{tag}")
     terms = Terms(build=Build(sequence=7), now=of.now, verify=verify, check=check)
     (found,) = of.run(Job("run", (image,), SCOPE, terms, WORDING)).decisions
@@ -56,7 +56,7 @@ def build(of: Story, tag: str, digest: str, *, verify: bool = False, check: str 
     ("digest", "verdict", "written"),
     [(UNSIGNED, "refuse", ""), (SIGNED, "update", SIGNED), ("", "update", SIGNED)],
 )
-def test_a_demanded_proof_is_about_the_digest_of_the_event(
+def test_a_required_proof_is_checked_for_the_digest_of_the_event(
     demand: str, pinned: bool, check: str, digest: str, verdict: str, written: str
 ) -> None:
     one = guarded(demand, pinned=pinned)
@@ -70,9 +70,7 @@ def test_a_demanded_proof_is_about_the_digest_of_the_event(
 @pytest.mark.parametrize(
     ("digest", "verdict"), [(UNSIGNED, "refuse"), (SIGNED, "update"), ("", "update")]
 )
-def test_what_a_release_writes_is_proved_as_the_build_that_waited(
-    digest: str, verdict: str
-) -> None:
+def test_a_release_requires_the_same_proof_as_the_waiting_build(digest: str, verdict: str) -> None:
     one = guarded(SIGNATURES)
     one.hold("incident")
     assert build(one, "1.1.0", digest).verdict == "defer"
@@ -80,7 +78,7 @@ def test_what_a_release_writes_is_proved_as_the_build_that_waited(
     assert one.value == ("1.1.0" if verdict == "update" else "1.0.0")
 
 
-def test_a_build_that_was_deferred_before_the_demand_is_proved_too() -> None:
+def test_a_build_deferred_before_the_proof_was_required_is_checked_as_well() -> None:
     one = guarded("pinDigest: false")
     one.hold("incident")
     assert build(one, "1.1.0", UNSIGNED).verdict == "defer"
@@ -90,7 +88,7 @@ def test_a_build_that_was_deferred_before_the_demand_is_proved_too() -> None:
 
 
 @pytest.mark.parametrize("digest", [UNSIGNED, SIGNED])
-def test_an_annotation_against_digests_takes_none_from_a_proof_that_an_option_demands(
+def test_disabling_digests_does_not_remove_the_digest_from_a_required_proof(
     digest: str,
 ) -> None:
     one = guarded("pinDigest: false", pin_digest="false")
@@ -98,7 +96,7 @@ def test_an_annotation_against_digests_takes_none_from_a_proof_that_an_option_de
     assert found.candidate.digest == digest
 
 
-def test_without_a_demand_the_digest_of_the_event_is_left_out_as_before() -> None:
+def test_without_a_required_proof_the_digest_of_the_event_is_left_out() -> None:
     one = guarded("pinDigest: false")
     assert build(one, "1.1.0", UNSIGNED).verdict == "update"
     assert "digest" not in one.branch.files[target("a")]
@@ -109,7 +107,7 @@ PLATFORMS = ["arm", "linux", "Linux/ARM64", "linux/am64", "linux/x86_64", "linux
 
 @pytest.mark.parametrize("check", ["auto", "never"])
 @pytest.mark.parametrize("platforms", PLATFORMS)
-def test_a_platform_that_no_image_has_lets_no_tag_through(platforms: str, check: str) -> None:
+def test_an_invalid_platform_admits_no_tag(platforms: str, check: str) -> None:
     one = story("semver", platforms=platforms)
     found = build(one, "1.1.0", "", check=check)
     assert (found.verdict, found.rule, found.exit) == ("error", "annotation", 3)
@@ -118,7 +116,7 @@ def test_a_platform_that_no_image_has_lets_no_tag_through(platforms: str, check:
 
 
 @pytest.mark.parametrize("platforms", ["linux/arm64", "linux/arm/v7", "linux/sparc64", "a/b"])
-def test_a_platform_that_an_image_may_have_is_asked_for(platforms: str) -> None:
+def test_a_valid_platform_is_looked_up_in_the_registry(platforms: str) -> None:
     one = story("semver", platforms=platforms)
     one.answer = Answer(platforms=(platforms,))
     assert build(one, "1.1.0", "").verdict == "update"
@@ -136,7 +134,7 @@ def test_a_platform_that_an_image_may_have_is_asked_for(platforms: str) -> None:
         ("alphabetical", {"ignore_tags": "1.*"}, "that the other annotations allow"),
     ],
 )
-def test_a_constraint_that_the_strategy_does_not_use_has_admitted_nothing(
+def test_a_constraint_that_the_strategy_ignores_is_not_given_as_the_reason(
     strategy: str, more: dict[str, str], because: str
 ) -> None:
     one = story(strategy, image_list=f"web={WEB}:^1", **more)
@@ -151,7 +149,7 @@ def test_a_constraint_that_the_strategy_does_not_use_has_admitted_nothing(
 
 
 @pytest.mark.parametrize("strategy", ["semver", "digest"])
-def test_a_constraint_that_the_strategy_uses_is_named(strategy: str) -> None:
+def test_a_constraint_that_the_strategy_uses_is_given_as_the_reason(strategy: str) -> None:
     constraint = {"semver": "^1", "digest": "latest"}[strategy]
     one = story(strategy, image_list=f"web={WEB}:{constraint}")
     tag, digest = {"semver": ("1.1.0", ""), "digest": ("latest", SIGNED)}[strategy]

@@ -1,4 +1,4 @@
-"""What a run says about facts that no registry could give: what it means, and what to do."""
+"""The warnings about facts that registries could not provide: the consequences, and the hints."""
 
 import pytest
 from support.memory import SCOPE, URL, WORDING, Branch, Story
@@ -36,12 +36,12 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
             DOWN,
             ["platforms"],
             "not checked whether the image is for",
-            "give --registry-check always to stop such updates",
+            "pass --registry-check always to block such updates",
         ),
         (
             DOWN,
             ["created", "created"],
-            "the one that arrives later counts as newer: ghcr.io is down",
+            "the one that arrives last counts as newer: ghcr.io is down",
             "--sequence",
         ),
         (
@@ -58,7 +58,7 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
         ),
     ],
 )
-def test_it_says_what_is_unknown_and_never_to_run_again(
+def test_a_warning_names_the_unknown_fact_and_a_remedy(
     answer: Answer, needed: list[Fact], message: str, hint: str
 ) -> None:
     found = unchecked(answer, needed, SUB)
@@ -68,8 +68,8 @@ def test_it_says_what_is_unknown_and_never_to_run_again(
     assert "run it again" not in found.hint
 
 
-def test_only_those_are_warned_who_needed_the_answer() -> None:
-    """Each decision finds the answers to all questions of the run."""
+def test_only_decisions_that_needed_the_answer_get_a_warning() -> None:
+    """Each decision can see the answers to all questions of the run."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))
     story.others, story.answer = [application("api", URL)], DOWN
@@ -81,10 +81,10 @@ def test_only_those_are_warned_who_needed_the_answer() -> None:
 @pytest.mark.parametrize(
     "annotations", [{"update_strategy": "newest-build"}, {"web.platforms": "linux/amd64"}]
 )
-def test_bytes_that_do_not_match_their_digest_are_not_a_missing_answer(
+def test_content_that_does_not_match_its_digest_is_an_error(
     annotations: dict[str, str],
 ) -> None:
-    """It counted as unknown which build is newer, and the image was written."""
+    """If it is unknown which build is newer, the image is written."""
     story = Story(application("web", URL, **annotations), Branch({target("web"): KUSTOMIZATION}))
     story.answer = Answer(error=TamperedError("ghcr.io answers with other bytes", hint="check it"))
     report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
@@ -93,13 +93,13 @@ def test_bytes_that_do_not_match_their_digest_are_not_a_missing_answer(
     assert report.commits == ()
 
 
-def test_an_answer_leaves_nothing_to_say() -> None:
+def test_a_complete_answer_causes_no_warning() -> None:
     assert unchecked(Answer(), ["platforms"], SUB) is None
     assert unchecked(None, ["platforms"], SUB) is None
 
 
-def test_numbers_of_two_counters_are_named_as_such() -> None:
-    """ "Give --sequence" was the advice, though both builds had one."""
+def test_a_comparison_across_two_counters_is_explained() -> None:
+    """ "Pass --sequence" was the hint, although both builds had one."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target("web"): KUSTOMIZATION}))
     story.answer = DOWN
@@ -112,6 +112,6 @@ def test_numbers_of_two_counters_are_named_as_such() -> None:
     (problem,) = run("1.2.0", Build(3, "jenkins:ci.example.com/web")).problems
     assert "cannot tell which build is newer" in problem.message
     assert (
-        "this build has jenkins:ci.example.com/web, and the one in Git github:github.com/acme/web"
+        "this build uses jenkins:ci.example.com/web, the one in Git github:github.com/acme/web"
         in (problem.hint)
     )

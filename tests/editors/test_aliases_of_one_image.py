@@ -86,7 +86,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("kind", "text"), SHAPES)
 @pytest.mark.parametrize(("names", "alias", "before", "after"), ROWS)
-def test_an_alias_writes_its_own(
+def test_an_alias_writes_only_its_own_entry(
     kind: TargetKind,
     text: Any,
     names: dict[str, str],
@@ -104,14 +104,14 @@ def test_an_alias_writes_its_own(
 
 
 @pytest.mark.parametrize(("kind", "text"), SHAPES[:2])
-def test_an_alias_adds_its_own_and_leaves_the_others(kind: TargetKind, text: Any) -> None:
+def test_an_alias_adds_an_entry_and_keeps_the_others(kind: TargetKind, text: Any) -> None:
     files = {PATHS[kind]: File(text("web v1"))}
     changed, _ = edit(files, aim(kind, "migrate", **TWO), f"{WEB}:v2")
     assert changed[PATHS[kind]].text == text("web v1", "web-db v2")
     assert read(files, aim(kind, "migrate", **TWO)).tag == ""
 
 
-def test_what_the_spec_says_of_the_other_alias_is_carried_as_it_is() -> None:
+def test_the_entry_of_another_alias_in_the_spec_is_copied_unchanged() -> None:
     source = Source("x", "apps/web", images=(f"web={WEB}:v1", f"web-db={WEB}:v1"))
     to = replace(aim("kustomize-override", "migrate", **TWO), source=source)
     changed, _ = edit({}, to, f"{WEB}:v2")
@@ -120,7 +120,7 @@ def test_what_the_spec_says_of_the_other_alias_is_carried_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("kind", ["kustomization", "kustomize-override"])
-def test_an_alias_whose_only_entry_is_named_by_another_has_no_place(kind: TargetKind) -> None:
+def test_an_alias_whose_only_entry_belongs_to_another_alias_is_an_error(kind: TargetKind) -> None:
     to = aim(kind, "app", app="", migrate=WEB)
     files = {PATHS[kind]: File("{}\n")}
     for call in (lambda: read(files, to), lambda: edit(files, to, f"{WEB}:v2")):
@@ -129,7 +129,7 @@ def test_an_alias_whose_only_entry_is_named_by_another_has_no_place(kind: Target
         assert "app.kustomize.image-name" in caught.value.hint
 
 
-def test_a_mark_for_one_alias_is_not_written_for_the_other() -> None:
+def test_a_line_marked_for_another_alias_is_not_written() -> None:
     line = '  - image: {}:v1 # {{"$imagepolicy": "argocd:{}"}}\n'
     text = (
         "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n"
@@ -142,7 +142,9 @@ def test_a_mark_for_one_alias_is_not_written_for_the_other() -> None:
 
 
 @pytest.mark.parametrize(("alias", "place"), [("app", 0), ("migrate", 1)])
-def test_the_live_application(alias: str, place: int) -> None:
+def test_an_alias_patches_only_its_own_entry_in_the_live_application(
+    alias: str, place: int
+) -> None:
     images = [f"web={WEB}:v1", f"web-db={WEB}:v1"]
     manifest = {"spec": {"source": {"kustomize": {"images": images}}}}
     to = replace(

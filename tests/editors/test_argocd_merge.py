@@ -21,7 +21,7 @@ CASES = json.loads((DATA / "cases" / "argocd-merge.json").read_text())["cases"]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
-def test_the_restatement_says_what_argo_cd_said(case: dict[str, Any]) -> None:
+def test_our_model_of_the_merge_matches_argo_cd(case: dict[str, Any]) -> None:
     given = case["input"]
     if case["expect"].get("error"):
         with pytest.raises(GenerationFailed):
@@ -59,7 +59,7 @@ ENTRIES = st.lists(
     st.none() | ENTRIES,
     st.sampled_from(["1.10", "v2", f"main@{DIGEST}"]),
 )
-def test_no_parameter_is_lost_and_none_appears_that_argo_cd_did_not_see(
+def test_an_update_neither_loses_nor_adds_helm_parameters(
     spec: list[Parameter], existing: list[Any] | None, common: list[Any] | None, version: str
 ) -> None:
     files = {
@@ -85,7 +85,7 @@ def test_no_parameter_is_lost_and_none_appears_that_argo_cd_did_not_see(
 
 @pytest.mark.slow
 @given(SPECS, ENTRIES, st.none() | ENTRIES)
-def test_carry_parameters_brings_in_what_a_list_lacks_and_the_opposite_nothing(
+def test_carry_parameters_decides_whether_missing_parameters_are_added(
     spec: list[Parameter], existing: list[Any], common: list[Any] | None
 ) -> None:
     files = {OVERRIDE: File(yaml.safe_dump({"helm": {"parameters": existing}}))}
@@ -102,7 +102,7 @@ def test_carry_parameters_brings_in_what_a_list_lacks_and_the_opposite_nothing(
         assert set(by_name(merged({}, after[OVERRIDE].text)["helm"])) == names | own
 
 
-def test_an_unquoted_number_in_the_file_is_quoted_because_argo_cd_would_fail_on_it() -> None:
+def test_an_unquoted_number_in_an_override_file_is_quoted() -> None:
     files = {
         OVERRIDE: File(
             "helm:\n  parameters:\n  - name: replicas\n    value: 3\n    forcestring: false\n"
@@ -114,7 +114,7 @@ def test_an_unquoted_number_in_the_file_is_quoted_because_argo_cd_would_fail_on_
     assert by_name(merged({}, after[OVERRIDE].text)["helm"])["replicas"] == ("3", False)
 
 
-def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place() -> None:
+def test_a_parameter_does_not_inherit_from_the_spec_by_position() -> None:
     spec = (Parameter("first", "1", force_string=True), Parameter("second", "2"))
     text = "helm:\n  parameters:\n  - name: second  # from the Application\n    value: '1'\n"
     aim = target("helm-override", "acme/web", source=source(parameters=spec))
@@ -130,7 +130,7 @@ def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place()
     assert by_name(merged(origin, after[OVERRIDE].text)["helm"])["second"] == ("2", False)
 
 
-def test_what_others_wrote_is_not_reset_to_the_spec() -> None:
+def test_parameters_written_by_people_are_not_reset_to_the_spec() -> None:
     spec = (Parameter("db.tag", "1.0"), Parameter("log", "info"))
     items = [
         {"name": "db.tag", "value": "v7", "forcestring": True},
@@ -145,7 +145,7 @@ def test_what_others_wrote_is_not_reset_to_the_spec() -> None:
     assert (found["db.tag"], found["log"]) == (("v7", True), ("debug", False))
 
 
-def test_nothing_is_carried_along_when_that_is_off() -> None:
+def test_no_parameters_are_copied_if_carry_is_off() -> None:
     aim = target(
         "helm-override",
         "acme/web",
@@ -180,7 +180,7 @@ ENTRY = st.builds(
     IMAGES,
     st.sampled_from(["", "x", "acme/web"]),
 )
-def test_no_kustomize_image_is_lost_and_none_appears(
+def test_an_update_neither_loses_nor_adds_kustomize_images(
     spec: list[str], existing: list[str] | None, name: str, kname: str
 ) -> None:
     files = (
@@ -207,7 +207,7 @@ def test_no_kustomize_image_is_lost_and_none_appears(
     assert edit(after, aim, f"{name}:2") == ({}, ())
 
 
-def test_the_spec_s_variables_of_a_plugin_are_carried_along() -> None:
+def test_plugin_variables_of_the_spec_are_copied() -> None:
     aim = target(
         "plugin-override", "acme/web", Keys(tag="TAG"), source=source(env=(("LOG", "info"),))
     )

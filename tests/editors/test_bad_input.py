@@ -65,7 +65,7 @@ def file_of(kind: TargetKind) -> str:
         "deep maps",
     ],
 )
-def test_a_file_that_is_not_a_yaml_mapping(kind: TargetKind, text: str) -> None:
+def test_a_file_that_is_not_a_yaml_mapping_is_rejected(kind: TargetKind, text: str) -> None:
     with pytest.raises(TargetError) as caught:
         edit({file_of(kind): File(text)}, aim(kind), "ghcr.io/acme/api:2")
     assert caught.value.hint
@@ -85,7 +85,9 @@ def test_a_file_that_is_not_a_yaml_mapping(kind: TargetKind, text: str) -> None:
     ],
     ids=["link", "submodule", "folder", "utf-8", "large", "lfs"],
 )
-def test_what_is_not_text_of_ours(kind: TargetKind, file: File, words: str) -> None:
+def test_links_submodules_folders_and_large_files_are_rejected(
+    kind: TargetKind, file: File, words: str
+) -> None:
     if kind == "manifests" and words == "folder":
         return  # a folder is what it asks for
     for call in (
@@ -98,18 +100,18 @@ def test_what_is_not_text_of_ours(kind: TargetKind, file: File, words: str) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["120000", "160000", "100644"])
-def test_a_file_where_a_folder_should_be(kind: TargetKind, mode: str) -> None:
+def test_a_file_in_place_of_a_folder_is_rejected(kind: TargetKind, mode: str) -> None:
     with pytest.raises(TargetError, match="apps is"):
         read({"apps": File("", mode)}, aim(kind))
 
 
 @pytest.mark.parametrize("kind", CREATED)
-def test_a_missing_file_says_nothing(kind: TargetKind) -> None:
+def test_a_missing_file_that_can_be_created_reads_as_empty(kind: TargetKind) -> None:
     assert read({}, aim(kind)) == Reading(file=PATHS[kind])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in CREATED])
-def test_a_missing_file_that_is_never_created(kind: TargetKind) -> None:
+def test_a_missing_file_that_is_never_created_is_an_error(kind: TargetKind) -> None:
     with pytest.raises(TargetError):
         read({}, aim(kind))
 
@@ -120,7 +122,7 @@ MERGE_BOMB = "a0: &a0 {x: y}\n" + "".join(
 
 
 @pytest.mark.parametrize("bomb", [BOMB, MERGE_BOMB], ids=["list", "merge"])
-def test_an_alias_bomb_is_refused_in_no_time(bomb: str) -> None:
+def test_an_alias_bomb_is_rejected_quickly(bomb: str) -> None:
     begun = time.process_time()
     with pytest.raises(TargetError, match="aliases stand for more than"):
         edit(
@@ -143,13 +145,13 @@ def test_many_aliases_are_accepted() -> None:
     assert after["v.yaml"].text == text.replace("v1", "v2")
 
 
-def test_an_anchor_that_holds_itself() -> None:
+def test_a_recursive_anchor_is_rejected() -> None:
     with pytest.raises(TargetError, match="has no anchor"):
         parse("a: &a [*a]\n")
 
 
 @pytest.mark.parametrize("size", [200_000, 2_000_000])
-def test_endless_brackets_are_refused_at_once(size: int) -> None:
+def test_endless_brackets_are_rejected_quickly(size: int) -> None:
     begun = time.process_time()
     with pytest.raises(TargetError):
         parse("[" * size)
@@ -157,7 +159,7 @@ def test_endless_brackets_are_refused_at_once(size: int) -> None:
 
 
 @given(st.text("abc:-[]{}&*!|>'\"%@`#,? \n\t0123~<=.", max_size=60))
-def test_nonsense_is_edited_or_refused_never_broken(text: str) -> None:
+def test_random_text_is_either_edited_correctly_or_rejected(text: str) -> None:
     for kind in KINDS:
         try:
             changed, edits = edit({file_of(kind): File(text)}, aim(kind), "ghcr.io/acme/api:2")
@@ -179,25 +181,27 @@ def test_nonsense_is_edited_or_refused_never_broken(text: str) -> None:
         ("plugin-override", Keys(name="IMAGE"), "the plugin's variable for the tag"),
     ],
 )
-def test_keys_that_name_no_place_for_the_tag(kind: TargetKind, keys: Any, words: str) -> None:
+def test_keys_without_a_place_for_the_tag_are_annotation_errors(
+    kind: TargetKind, keys: Any, words: str
+) -> None:
     with pytest.raises(AnnotationError, match=words):
         read({}, target(kind, keys=keys))
 
 
-def test_a_key_path_that_nobody_means() -> None:
+def test_an_extremely_long_key_path_is_rejected() -> None:
     one = target("helmvalues", keys=Keys(tag=".".join("a" * 5000)))
     with pytest.raises(TargetError, match="200 steps"):
         edit({}, one, "ghcr.io/acme/api:2")
 
 
-def test_a_mode_stays() -> None:
+def test_an_edit_keeps_the_file_mode() -> None:
     changed, _ = edit(
         {OVERRIDE: File("helm:\n", "100755")}, target("helm-override"), "ghcr.io/acme/api:2"
     )
     assert changed[OVERRIDE].mode == "100755"
 
 
-def test_a_byte_order_mark_within_a_file_hides_no_manifest() -> None:
+def test_a_manifest_after_a_byte_order_mark_is_found() -> None:
     pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: ghcr.io/acme/api:v1\n"
     text = f"{pod}---\n\ufeff# of another file\n{pod}"
     new, _ = edit({"apps/web/pod.yaml": File(text)}, target("manifests"), "ghcr.io/acme/api:v2")

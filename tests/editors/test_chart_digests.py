@@ -104,7 +104,7 @@ def rendered(folder: Path, written: dict[int, Files]) -> dict[int, str]:
     }
 
 
-def test_no_update_is_green_with_another_image(tmp_path: Path) -> None:
+def test_no_successful_update_renders_another_image(tmp_path: Path) -> None:
     assert len(TABLE) >= 40
     written = {
         number: files for number, case in enumerate(CASES) if (files := case.written()) is not None
@@ -142,7 +142,7 @@ def test_no_update_is_green_with_another_image(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["helm-override", "helmvalues"])
-def test_the_last_value_in_argo_cds_order_counts(
+def test_the_effective_digest_follows_the_order_of_argo_cd(
     kind: Any, spec: dict[str, Any], *, refused: bool
 ) -> None:
     given = dict(spec)
@@ -175,7 +175,7 @@ def test_the_last_value_in_argo_cds_order_counts(
         ("image.sha", OTHER, DIGEST),
     ],
 )
-def test_how_the_digest_is_spelled(key: str, before: str, after: str) -> None:
+def test_the_digest_is_written_in_its_existing_format(key: str, before: str, after: str) -> None:
     name = key.rpartition(".")[2]
     path = PATHS["helmvalues"]
     aim = target("helmvalues", keys=Keys(tag="image.tag", digest=key))

@@ -34,7 +34,7 @@ HEAD = "apiVersion: x.dev/v1\nkind: Recipe\n"
         (f"values: |\n  image: {API}:v1\n", []),
     ],
 )
-def test_which_scalars_are_the_image_at_another_version(text: str, lines: list[int]) -> None:
+def test_other_versions_of_the_image_in_manifests_are_found(text: str, lines: list[int]) -> None:
     files = {
         "apps/web/r.yaml": File(HEAD + text),
         "apps/web/x/r.yaml": File(f"{HEAD}runs: {API}:v0\n"),
@@ -52,7 +52,7 @@ def test_which_scalars_are_the_image_at_another_version(text: str, lines: list[i
         ({"managed": ("other.image",)}, True),
     ],
 )
-def test_a_value_that_another_alias_writes_is_its_own(more: Any, found: bool) -> None:
+def test_a_value_that_another_alias_writes_is_not_reported(more: Any, found: bool) -> None:
     values = {"apps/web/values.yaml": File(f"image: {{tag: v2}}\nworker:\n  image: {API}:v1\n")}
     aim = target("helmvalues", keys=Keys(tag="image.tag"), **more)
     assert also_at("helmvalues", values, aim, image(f"{API}:v2")) == (
@@ -68,7 +68,7 @@ def test_a_value_that_another_alias_writes_is_its_own(more: Any, found: bool) ->
     )
 
 
-def test_a_container_of_another_alias_is_its_own() -> None:
+def test_a_container_of_another_alias_is_not_reported() -> None:
     files = {"apps/web/r.yaml": File(f"{HEAD}containers: [{{image: '{API}:v1'}}]\n")}
     aim = target("manifests", keys=Keys(manifests_name="mirror/api"), others=(Claim("db", API),))
     assert also_at("manifests", files, aim, image(f"{API}:v2")) == ()
@@ -89,7 +89,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_name_and_version_in_two_keys_are_the_image_as_well(shape: str) -> None:
+def test_an_image_split_into_name_and_version_keys_is_found(shape: str) -> None:
     text = f"image: {{repository: {API}, tag: v2}}\nworker:\n  {SHAPES[shape]}"
     files = {"apps/web/values.yaml": File(text)}
     aim = target("helmvalues", keys=Keys(tag="image.tag"))
@@ -116,7 +116,7 @@ def _keys_of(text: str) -> tuple[str, ...]:
         f"image: {API}-db\n  tag: v1\n",
     ],
 )
-def test_another_image_in_two_keys_is_not_the_image(text: str) -> None:
+def test_another_image_split_into_two_keys_is_not_reported(text: str) -> None:
     files = {"apps/web/values.yaml": File(f"image: {{tag: v2}}\nworker:\n  {text}")}
     aim = target("helmvalues", keys=Keys(tag="image.tag"))
     assert also_at("helmvalues", files, aim, image(f"{API}:v2")) == ()

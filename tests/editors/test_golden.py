@@ -47,7 +47,7 @@ def aim_of(kind: str, event: dict[str, Any]) -> Target:
 @pytest.mark.parametrize(
     "folder", [pytest.param(path, id=f"{path.parent.name}-{path.name}") for path in FOLDERS]
 )
-def test_folder(folder: Path) -> None:
+def test_each_golden_folder_is_edited_as_expected(folder: Path) -> None:
     event = json.loads((folder / "event.json").read_text())
     aim = aim_of(folder.parent.name, event)
     before = {path: File(text) for path, text in texts(folder / "before").items()}
@@ -76,7 +76,7 @@ def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_parser_in_python")
-def test_all_folders_without_libyaml() -> None:
+def test_all_golden_folders_pass_without_libyaml() -> None:
     for folder in FOLDERS:
         if folder.name == "tab-in-comment":
             continue  # ruamel.yaml's parser refuses a tab before a comment; libyaml and Go take it
@@ -88,7 +88,7 @@ def test_all_folders_without_libyaml() -> None:
             assert after == texts(folder / "after"), folder
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_golden_folders_for_every_target() -> None:
     assert len(FOLDERS) >= 80
     assert {path.parent.name for path in FOLDERS} >= {
         "helm-override",

@@ -93,7 +93,7 @@ def aim(key: str) -> Target:
 
 
 @pytest.mark.slow
-def test_helm_reads_what_we_read_and_what_we_wrote(tmp_path: Path) -> None:
+def test_helm_reads_the_same_values_before_and_after_our_edit(tmp_path: Path) -> None:
     tried: list[
         tuple[str, str, str, tuple[str, ...]]
     ] = []  # before, key, after, other keys that change
@@ -141,7 +141,7 @@ def test_helm_reads_what_we_read_and_what_we_wrote(tmp_path: Path) -> None:
         ("v: &v v1\nimage: {tag: *v}\n" + "".join(f"k{n}: *v\n" for n in range(3000)), "is shared by too many aliases"),
     ],
 )  # fmt: skip
-def test_what_is_an_error(text: str, message: str) -> None:
+def test_ambiguous_or_shared_values_are_rejected(text: str, message: str) -> None:
     with pytest.raises(TargetError) as caught:
         edit({"v.yaml": File(text)}, aim("image.tag"), "ghcr.io/acme/api:v9")
     assert message in str(caught.value)

@@ -99,7 +99,7 @@ def changed_lines(before: str, after: str) -> int:
 
 
 @given(yaml_texts(), TAGS, st.data())
-def test_a_scalar_that_is_there(
+def test_editing_an_existing_value_changes_only_that_value(
     drawn: tuple[str, dict[str, Any]], tag: str, data: st.DataObject
 ) -> None:
     text, content = drawn
@@ -119,7 +119,7 @@ def test_a_scalar_that_is_there(
 
 
 @given(yaml_texts(), TAGS, st.data())
-def test_a_key_that_is_not_there(
+def test_adding_a_missing_key_changes_nothing_else(
     drawn: tuple[str, dict[str, Any]], tag: str, data: st.DataObject
 ) -> None:
     text, content = drawn
@@ -168,7 +168,7 @@ def about(entry: dict[str, str]) -> bool:
 
 
 @given(kustomizations(), st.sampled_from([":2.10", f":v2@{DIGEST}", f"@{DIGEST}"]))
-def test_the_images_of_a_kustomization(
+def test_editing_a_kustomization_changes_only_the_image_entry(
     drawn: tuple[str, list[dict[str, str]] | None], version: str
 ) -> None:
     text, images = drawn
@@ -193,7 +193,9 @@ def test_the_images_of_a_kustomization(
     st.data(),
     st.lists(st.sampled_from(["image.tag", "image.name", "log"]), max_size=4, unique=True),
 )
-def test_the_parameters_of_an_override_file(data: st.DataObject, names: list[str]) -> None:
+def test_editing_an_override_file_changes_only_the_image_parameters(
+    data: st.DataObject, names: list[str]
+) -> None:
     items = [
         {"name": name, "value": "v1"} | ({"forcestring": "true"} if name != "log" else {})
         for name in names
@@ -221,7 +223,9 @@ def test_the_parameters_of_an_override_file(data: st.DataObject, names: list[str
         max_size=4,
     ),
 )
-def test_the_containers_of_a_manifest(data: st.DataObject, images: list[str]) -> None:
+def test_editing_a_manifest_changes_only_containers_with_the_image(
+    data: st.DataObject, images: list[str]
+) -> None:
     containers = [{"name": f"c{number}", "image": each} for number, each in enumerate(images)]
     content = {
         "apiVersion": "v1",

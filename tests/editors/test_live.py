@@ -98,7 +98,7 @@ HELM = [
 @pytest.mark.parametrize(
     ("source", "keys", "image", "expected"), [row[1:] for row in HELM], ids=[row[0] for row in HELM]
 )
-def test_helm_parameters(
+def test_helm_parameters_are_patched(
     source: dict[str, Any], keys: dict[str, str], image: str, expected: dict[str, Any]
 ) -> None:
     assert after(source, target("Helm", **keys), image) == expected
@@ -140,20 +140,20 @@ KUSTOMIZE = [
     [row[1:] for row in KUSTOMIZE],
     ids=[row[0] for row in KUSTOMIZE],
 )
-def test_kustomize_images(
+def test_kustomize_images_are_patched(
     source: dict[str, Any], entry: str, keys: dict[str, str], image: str, expected: dict[str, Any]
 ) -> None:
     assert after(source, target("Kustomize", entry, **keys), image) == expected
 
 
-def test_plugin_variables() -> None:
+def test_plugin_variables_are_patched() -> None:
     to = target("Plugin", name="IMAGE", tag="TAG")
     env = {"plugin": {"name": "p", "env": [parameter("TAG", "1"), parameter("OTHER", "yes")]}}
     expected = [parameter("TAG", "2"), parameter("OTHER", "yes"), parameter("IMAGE", WEB)]
     assert after(env, to, f"{WEB}:2") == {"plugin": {"name": "p", "env": expected}}
 
 
-def test_every_change_stands_behind_a_test_of_what_was_there() -> None:
+def test_every_patch_operation_tests_the_previous_value() -> None:
     manifest = manifest_of(kustomize("a:1", f"{WEB}:1"))
     operations, edits = write(manifest, 0, target("Kustomize"), parse_image(f"{WEB}:2"))
     path = "/spec/source/kustomize/images/1"
@@ -189,7 +189,7 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("spec", "index", "path"), SOURCES)
-def test_the_source_meant_is_patched(spec: dict[str, Any], index: int, path: str) -> None:
+def test_the_selected_source_is_patched(spec: dict[str, Any], index: int, path: str) -> None:
     manifest = {"spec": spec}
     operations, _ = write(manifest, index, target("Helm"), parse_image(f"{WEB}:2"))
     assert [one["path"] for one in operations] == [path]
@@ -212,7 +212,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("kind", "source", "keys", "expected"), READ)
-def test_what_the_source_says_now(
+def test_the_current_version_of_the_source_is_read(
     kind: Kind, source: dict[str, Any], keys: dict[str, str], expected: Any
 ) -> None:
     found = read(manifest_of(source), 0, target(kind, **keys))
@@ -220,7 +220,7 @@ def test_what_the_source_says_now(
     assert found.file == ""
 
 
-def test_a_plain_directory_has_no_place_for_an_image() -> None:
+def test_a_plain_directory_source_is_an_error() -> None:
     for kind in ("Directory", ""):
         with pytest.raises(SourceError) as caught:
             read(manifest_of({}), 0, target(kind))
@@ -236,7 +236,7 @@ GONE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("manifest", GONE)
-def test_a_source_that_is_gone_is_reported(manifest: dict[str, Any]) -> None:
+def test_a_missing_source_is_reported(manifest: dict[str, Any]) -> None:
     with pytest.raises(SourceError, match="no longer exists"):
         write(manifest, 1, target("Helm"), parse_image(f"{WEB}:2"))
 
@@ -260,7 +260,7 @@ PARAMETERS = st.lists(
 
 
 @given(PARAMETERS, st.sampled_from(["1.2.3", "1e3", "yes", "0123", "2024-01-02"]))
-def test_nothing_but_the_images_own_parameters_changes(parameters: list[Any], tag: str) -> None:
+def test_a_patch_changes_only_the_image_parameters(parameters: list[Any], tag: str) -> None:
     manifest = manifest_of({"helm": {"parameters": parameters}})
     before = copy.deepcopy(manifest)
     operations, _ = write(manifest, 0, target("Helm"), Image(WEB, "ghcr.io", "acme/web", tag))

@@ -77,7 +77,7 @@ ROWS: list[tuple[str, list[tuple[str, str, str]], list[tuple[str, str, str]], st
 @pytest.mark.parametrize(
     ("before", "spec", "common", "after"), [pytest.param(*row[1:], id=row[0]) for row in ROWS]
 )
-def test_what_is_carried_and_what_is_not(
+def test_only_marked_entries_follow_the_spec(
     section: str, before: Any, spec: Any, common: str, after: Any
 ) -> None:
     aim = AIMS[section](items=[(name, value, False) for name, value, _ in spec])
@@ -92,7 +92,7 @@ def test_what_is_carried_and_what_is_not(
 
 @pytest.mark.parametrize("section", AIMS)
 @pytest.mark.parametrize("blank", [" ", "    ", "\t"])
-def test_the_mark_on_another_line_and_behind_other_blanks(section: str, blank: str) -> None:
+def test_marks_after_any_whitespace_are_recognized(section: str, blank: str) -> None:
     mark = f"{blank}{FROM_SPEC}{blank}"
     own = "v1" if section == "kustomize" else "value: v1"
     text = document(section, element(section, "a", "v1")).replace(own, f"{own}{mark}")
@@ -112,7 +112,7 @@ def test_the_mark_on_another_line_and_behind_other_blanks(section: str, blank: s
         f"helm:\n  parameters:\n  - name: a\n    value: 'v1  {FROM_SPEC}'\n",
     ],
 )
-def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
+def test_only_comments_after_block_style_values_are_marks(text: str) -> None:
     aim = AIMS["helm"](items=[("a", "v3", False)])
     before = next(one for one in plain(text)["helm"]["parameters"] if one["name"] == "a")
     after = written(aim, text)
@@ -134,7 +134,7 @@ def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
         ("{name: own, value: v1}", ("a", "v1", False), False),
     ],
 )
-def test_which_differences_are_reported(
+def test_unmarked_entries_that_differ_from_the_spec_are_reported(
     element: str, spec: tuple[str, str, bool], told: bool
 ) -> None:
     files = {OVERRIDE: File(f"helm:\n  parameters:\n  - {element}\n")}
@@ -155,7 +155,7 @@ def test_which_differences_are_reported(
         ([], "", []),
     ],
 )
-def test_what_somebody_s_list_hides_is_reported(
+def test_spec_entries_hidden_by_a_manual_list_are_reported(
     section: str, elements: Any, common: str, hidden: list[str]
 ) -> None:
     aim = AIMS[section](items=[("a", "v3", False)])
@@ -168,7 +168,7 @@ def test_what_somebody_s_list_hides_is_reported(
         assert not any(one.hidden for one in strays(aim.kind, files, replace(aim, carry=carry)))
 
 
-def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:
+def test_a_file_with_ten_thousand_marks_is_written_quickly() -> None:
     elements = [
         element("kustomize", f"acme/i{number}", "v1", FROM_SPEC) for number in range(10_000)
     ]
@@ -180,18 +180,18 @@ def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:
     assert time.process_time() - began < 30
 
 
-def test_somebody_s_entry_with_the_image_s_name_gets_no_mark() -> None:
+def test_a_manual_entry_with_the_image_name_gets_no_mark() -> None:
     aim = target("kustomize-override", source=source(images=(f"{API}:v1",)), carry=True)
     entry = f"kustomize:\n  images:\n  - {API}=ghcr.io/acme/web:v1\n"
     assert written(aim, entry) == f"{entry}  - {API}:v2\n"
 
 
-def test_an_element_without_lines_of_its_own_stays() -> None:
+def test_a_marked_entry_that_shares_a_line_is_kept() -> None:
     text = f"helm:\n  parameters:\n  -  # first\n    name: a  {FROM_SPEC}\n    value: v1\n    forcestring: false\n"
     assert written(AIMS["helm"](), text).startswith(text)
 
 
-def test_other_targets_have_no_strays() -> None:
+def test_other_targets_report_no_stray_entries() -> None:
     assert strays("kustomization", {}, target("kustomization")) == ()
 
 
@@ -204,7 +204,9 @@ OTHERS = st.lists(st.tuples(NAMES, VALUES, st.booleans()), max_size=4, unique_by
 @given(
     st.lists(st.tuples(NAMES, VALUES, MARKS, st.booleans()), max_size=5), OTHERS, st.none() | OTHERS
 )
-def test_marks_decide_for_every_file(elements: Any, spec: Any, common: Any) -> None:
+def test_marked_entries_follow_their_origin_and_unmarked_entries_stay(
+    elements: Any, spec: Any, common: Any
+) -> None:
     """What is marked is as it is where it is from; what is not is as it was, to the byte."""
     blocks = [
         f"  - name: {quoted(name)}{f'  {mark}' if mark else ''}\n    value: {quoted(value)}\n    forcestring: {flag}\n"

@@ -68,7 +68,7 @@ def test_one_value_of_a_published_file_changes_one_line(path: Path) -> None:
     check(path.read_text())
 
 
-def test_reading_is_what_pyyaml_reads() -> None:
+def test_our_parser_reads_the_same_scalars_as_pyyaml() -> None:
     for path in sorted((DATA / "examples").glob("*.yaml")):
         text = path.read_text()
         nodes = [
@@ -88,5 +88,5 @@ def scalars(node: yaml.Node) -> list[tuple[str, int]]:
     return [each for inner in node.value for each in scalars(inner)]
 
 
-def test_splices_at_one_place_come_out_in_order() -> None:
+def test_splices_at_the_same_position_keep_their_order() -> None:
     assert apply("ab", [Splice(1, 1, "x"), Splice(1, 1, "y"), Splice(0, 1, "")]) == "xyb"

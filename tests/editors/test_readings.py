@@ -95,7 +95,9 @@ def file_of(kind: TargetKind) -> str:
 
 
 @pytest.mark.parametrize(("kind", "keys", "text", "says"), SAYS)
-def test_what_it_says(kind: TargetKind, keys: Keys, text: str, says: tuple[str, str, str]) -> None:
+def test_name_tag_and_digest_are_read_from_each_target(
+    kind: TargetKind, keys: Keys, text: str, says: tuple[str, str, str]
+) -> None:
     aim = target(kind, keys=keys, application="")
     assert read({file_of(kind): File(text)}, aim) == Reading(*says, True, file_of(kind))
 
@@ -134,7 +136,7 @@ UNSOUND: list[tuple[TargetKind, Keys, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "keys", "text"), UNSOUND)
-def test_a_write_is_needed_although_the_letters_may_be_equal(
+def test_unsound_entries_need_a_write_despite_an_equal_tag(
     kind: TargetKind, keys: Keys, text: str
 ) -> None:
     reading = read({file_of(kind): File(text)}, target(kind, keys=keys, application=""))
@@ -142,7 +144,7 @@ def test_a_write_is_needed_although_the_letters_may_be_equal(
     assert not reading.sound
 
 
-def test_manifests_that_differ_are_not_sound() -> None:
+def test_manifests_with_different_versions_are_unsound() -> None:
     pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {}\n"
     files = {
         "apps/web/a.yaml": File(pod.format(f"{API}:v1")),
@@ -151,7 +153,7 @@ def test_manifests_that_differ_are_not_sound() -> None:
     assert read(files, target("manifests")) == Reading(API, "v1", "", False, "apps/web/a.yaml")
 
 
-def test_the_other_spelling_of_an_override_file_is_used_where_only_it_exists() -> None:
+def test_an_override_file_under_its_alternative_name_is_used() -> None:
     other = "apps/web/.argocd-source-argocd_web.yaml"
     aim = target("helm-override", fallbacks=(other,))
     assert read({other: File("helm:\n")}, aim).file == other
@@ -177,17 +179,17 @@ PLACES: list[tuple[TargetKind, tuple[Place, ...]]] = [
 
 
 @pytest.mark.parametrize(("kind", "places"), PLACES)
-def test_what_must_be_looked_at(kind: TargetKind, places: tuple[Place, ...]) -> None:
+def test_each_target_names_the_files_it_needs(kind: TargetKind, places: tuple[Place, ...]) -> None:
     assert EDITORS[kind].places(target(kind)) == places
 
 
-def test_a_folder_with_its_sub_folders_and_a_single_manifest() -> None:
+def test_a_manifests_target_may_be_a_tree_or_a_single_file() -> None:
     manifests = EDITORS["manifests"].places
     assert manifests(target("manifests", recurse=True)) == (Place("apps/web", "tree"),)
     assert manifests(target("manifests", path="k/d.yml")) == (Place("k/d.yml"),)
 
 
-def test_the_common_file_of_a_source_at_the_root() -> None:
+def test_the_common_override_file_of_a_root_source_is_at_the_root() -> None:
     aim = target(
         "helm-override", path=".argocd-source-web.yaml", source=replace(source(), path=".")
     )

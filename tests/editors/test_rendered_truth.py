@@ -83,7 +83,7 @@ def test_an_override_file_changes_the_image_and_keeps_every_other_value(
     assert without(new, "spec", "image") == without(old, "spec", "image")
 
 
-def test_an_override_file_renders_what_people_wrote_and_what_it_follows(tmp_path: Path) -> None:
+def test_an_override_file_renders_manual_and_followed_values(tmp_path: Path) -> None:
     origin = {
         "helm": {
             "parameters": [
@@ -108,7 +108,7 @@ def test_an_override_file_renders_what_people_wrote_and_what_it_follows(tmp_path
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_a_values_file_changes_the_image_only(tmp_path: Path, tag: str) -> None:
+def test_editing_a_values_file_changes_only_the_rendered_image(tmp_path: Path, tag: str) -> None:
     folder = chart(tmp_path)
     old = rendered(folder)
     aim = target("helmvalues", "acme/web", Keys("image.name", "image.tag"), path="values.yaml")
@@ -155,7 +155,7 @@ def built(folder: Path, kustomization: str) -> list[str]:
 
 @pytest.mark.parametrize("version", [":2.10", f":2.10@{DIGEST}", f"@{DIGEST}"])
 @pytest.mark.parametrize("style", [style for style in OVERLAYS if style != "component"])
-def test_a_kustomization_sets_the_image_and_no_other(
+def test_a_kustomization_changes_only_the_intended_image(
     tmp_path: Path, style: str, version: str
 ) -> None:
     aim = target("kustomization", "ghcr.io/acme/api", path="k")
@@ -167,13 +167,13 @@ def test_a_kustomization_sets_the_image_and_no_other(
     assert new[1:] == old[1:]
 
 
-def test_a_name_of_the_manifests_leads_to_the_image(tmp_path: Path) -> None:
+def test_an_image_name_in_the_manifests_is_replaced_with_the_image(tmp_path: Path) -> None:
     aim = target("kustomization", "ghcr.io/acme/api", Keys(kustomize_name="api"), path="k")
     after = edit({"k/kustomization.yaml": File(HEAD)}, aim, "ghcr.io/acme/api:2")[0]
     assert built(tmp_path, after["k/kustomization.yaml"].text)[2] == "ghcr.io/acme/api:2"
 
 
-def test_an_empty_kustomization_file_becomes_one_that_builds(tmp_path: Path) -> None:
+def test_an_empty_kustomization_file_builds_after_the_edit(tmp_path: Path) -> None:
     aim = target("kustomization", "ghcr.io/acme/api", path="k")
     after = edit({"k/kustomization.yaml": File("# nothing yet\n")}, aim, "ghcr.io/acme/api:2")[0]
     text = after["k/kustomization.yaml"].text + "resources: [d.yaml]\n"
@@ -207,7 +207,7 @@ SEVERAL = {
 @pytest.mark.parametrize(
     "entries", [pytest.param(entries, id=name) for name, entries in SEVERAL.items()]
 )
-def test_of_several_entries_the_one_that_kustomize_makes_effective_is_current(
+def test_the_entry_that_kustomize_applies_is_read_as_current(
     tmp_path: Path, entries: Any, edited: Any, base: str
 ) -> None:
     images: list[str] = []

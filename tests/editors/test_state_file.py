@@ -126,7 +126,7 @@ def other(state: State, alias: str, **more: Any) -> State:
     )
 
 
-def test_a_new_file() -> None:
+def test_a_new_state_file_is_written_and_read_back() -> None:
     assert write("", FULL) == TEXT
     assert read(TEXT) == FULL
 
@@ -146,7 +146,7 @@ def test_a_new_file() -> None:
         "~",
     ],
 )
-def test_nothing_is_remembered(text: str) -> None:
+def test_an_empty_state_file_is_an_empty_state(text: str) -> None:
     assert read(text) == State()
     assert write(text, State()) == ""
     assert read(write(text, FULL)) == FULL
@@ -160,19 +160,19 @@ def test_nothing_is_remembered(text: str) -> None:
         State(None, {"api": Memory(Written(), deferred=Written())}),
     ],
 )
-def test_a_file_that_is_not_needed_goes(state: State) -> None:
+def test_an_empty_state_removes_the_file(state: State) -> None:
     assert write(BY_HAND, state) == ""
     assert write("", state) == ""
 
 
-def test_peoples_comments_survive_an_empty_beginning() -> None:
+def test_comments_in_an_otherwise_empty_file_are_kept() -> None:
     assert (
         write("# ours\n", State(Hold("x")))
         == f"# ours\nfiles:\n  {FILE}:\n    hold:\n      reason: x\n"
     )
 
 
-def test_what_people_wrote_counts_by_its_letters() -> None:
+def test_a_file_written_by_hand_is_read_literally_and_kept() -> None:
     assert read(BY_HAND) == BY_HAND_STATE
     assert write(BY_HAND, BY_HAND_STATE) == BY_HAND
 
@@ -204,14 +204,14 @@ def test_what_people_wrote_counts_by_its_letters() -> None:
           '-           sequence: "7"', '+           sequence: "8"']),
     ],
 )  # fmt: skip
-def test_only_the_lines_meant_change(state: State, expected: list[str]) -> None:
+def test_only_the_affected_lines_change(state: State, expected: list[str]) -> None:
     new = write(TEXT, state)
     assert changes(TEXT, new) == expected
     assert read(new) == state
     assert write(new, state) == new
 
 
-def test_what_people_wrote_gets_the_fixed_form_below_its_first_comments() -> None:
+def test_a_changed_manual_file_is_reformatted_below_its_first_comments() -> None:
     state = replace(BY_HAND_STATE, hold=Hold("thaw"))
     below = write("", state).partition("\n")[2]
     head = "# The web shop.\n\n# Where it lies\n"
@@ -235,7 +235,7 @@ def test_what_people_wrote_gets_the_fixed_form_below_its_first_comments() -> Non
         f"# c\n--- # d\nfiles: {{{FILE}: {{images: {{api: {{replaced: [!!str 1]}}}}}}}}\n",
     ],
 )
-def test_every_style_can_be_written(text: str) -> None:
+def test_files_in_every_yaml_style_can_be_updated(text: str) -> None:
     assert read(text) == State(None, {"api": Memory(replaced=("1",))})
     for state in (
         FULL,
@@ -298,14 +298,16 @@ def test_every_style_can_be_written(text: str) -> None:
         ("[" * 300, "nested deeper|not valid", "delete it"),
     ],
 )  # fmt: skip
-def test_what_is_not_a_state_file(text: str, message: str, hint: str) -> None:
+def test_invalid_state_files_are_rejected_with_line_and_hint(
+    text: str, message: str, hint: str
+) -> None:
     for call in (lambda: read(text), lambda: write(text, FULL)):
         with pytest.raises(TargetError, match=message) as caught:
             call()
         assert hint in caught.value.hint
 
 
-def test_an_alias_bomb_is_refused_at_once() -> None:
+def test_an_alias_bomb_is_rejected() -> None:
     lines = [
         "a0: &a0 [x]",
         *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)),
@@ -325,12 +327,12 @@ def test_an_alias_bomb_is_refused_at_once() -> None:
         State(Hold("x" * 1_000_001)),
     ],
 )
-def test_what_cannot_be_remembered(state: State) -> None:
+def test_invalid_states_cannot_be_written(state: State) -> None:
     with pytest.raises(TargetError):
         write("", state)
 
 
-def test_bytes_that_were_no_text_are_marked() -> None:
+def test_undecodable_bytes_are_replaced() -> None:
     assert read(write("", State(Hold("a\udcff")))) == State(Hold("a\ufffd"))
 
 
@@ -369,7 +371,7 @@ files:
         (State(), ["hold", "written"]),
     ],
 )
-def test_keys_of_a_newer_version_stay(state: State, gone: list[str]) -> None:
+def test_keys_of_a_newer_version_are_kept(state: State, gone: list[str]) -> None:
     """What is removed takes the unknown keys in it along."""
     assert read(NEWER) == State(Hold("x"), {"api": Memory(Written("v1"))})
     for text in (NEWER, NEWER.replace("\n", "\r\n")):
@@ -386,7 +388,7 @@ def test_keys_of_a_newer_version_stay(state: State, gone: list[str]) -> None:
         assert "written" in gone or of_file["images"]["api"]["written"]["signed"] is True
 
 
-def test_keys_of_a_newer_version_stay_in_flow_style() -> None:
+def test_keys_of_a_newer_version_are_kept_in_flow_style() -> None:
     text = (
         str(yaml.safe_load(NEWER))
         .replace("None", "null")
@@ -405,7 +407,7 @@ def test_keys_of_a_newer_version_stay_in_flow_style() -> None:
     }
 
 
-def test_files_are_remembered_apart() -> None:
+def test_each_target_file_has_a_separate_state() -> None:
     both = {
         "a/values.yaml": State(HELD, {"api": API}),
         "b/values.yaml": State(None, {"api": Memory(replaced=("1",))}),
@@ -443,7 +445,7 @@ STATES = st.builds(State, st.none() | HOLDS, st.dictionaries(ALIASES, MEMORIES, 
 
 
 @given(STATES, STATES)
-def test_what_is_written_is_read(old: State, new: State) -> None:
+def test_a_written_state_is_read_back_unchanged(old: State, new: State) -> None:
     before = write("", old)
     after = write(before, new)
     assert read(before) == old
@@ -452,7 +454,7 @@ def test_what_is_written_is_read(old: State, new: State) -> None:
 
 
 @given(STATES.filter(lambda one: one != State()))
-def test_every_reader_reads_texts(state: State) -> None:
+def test_every_yaml_reader_reads_only_strings(state: State) -> None:
     text = write("", state)
     data = yaml.safe_load(text)
     assert data == YAML(typ="safe", pure=True).load(text)
@@ -465,7 +467,9 @@ def test_every_reader_reads_texts(state: State) -> None:
 
 
 @given(STATES, ALIASES, MEMORIES)
-def test_other_images_keep_their_lines(state: State, alias: str, memory: Memory) -> None:
+def test_changing_one_image_keeps_the_lines_of_others(
+    state: State, alias: str, memory: Memory
+) -> None:
     before = write("", replace(state, images={**state.images, "other": API}))
     after = write(before, State(state.hold, {**state.images, "other": API, alias: memory}))
     kept = write("", State(None, {"other": API})).partition("images:\n")[2]
@@ -501,7 +505,7 @@ BY_HAND_STATES = st.builds(
 
 
 @given(st.data(), BY_HAND_STATES, BY_HAND_STATES)
-def test_what_people_write_in_any_style_can_be_read_and_written(
+def test_manual_files_in_any_style_can_be_read_and_updated(
     data: st.DataObject, old: State, new: State
 ) -> None:
     before = data.draw(styled(data_of({FILE: old})))

@@ -53,14 +53,14 @@ def content(data: Any) -> list[Any]:
 
 
 @given(TEXTS)
-def test_readers_of_yaml_1_1(text: str) -> None:
+def test_yaml_1_1_readers_read_the_same_string(text: str) -> None:
     assert content(yaml.safe_load(in_every_place(spell(text), flow(text)))) == [text] * 5
 
 
 @given(TEXTS)
 @example("+_")
 @example("-_1")
-def test_readers_of_yaml_1_2(text: str) -> None:
+def test_yaml_1_2_readers_read_the_same_string(text: str) -> None:
     reader = YAML(typ="safe", pure=True)
     assert (
         content(reader.load(StringIO(in_every_place(spell(text), flow(text)), newline="")))
@@ -69,17 +69,17 @@ def test_readers_of_yaml_1_2(text: str) -> None:
 
 
 @given(TEXTS)
-def test_readers_in_go(text: str) -> None:
+def test_unquoted_text_is_a_string_to_go_readers(text: str) -> None:
     assert go_takes_for_a_string(text) or not plain_safe(text)
 
 
 @given(TEXTS, st.sampled_from(["'", '"']))
-def test_the_quotes_asked_for(text: str, style: str) -> None:
+def test_the_requested_quotes_keep_the_string(text: str, style: str) -> None:
     assert yaml.safe_load(f"key: {spell(text, style)}\n") == {"key": text}
 
 
 @given(TEXTS)
-def test_what_a_reader_takes_for_something_else_looks_typed(text: str) -> None:
+def test_text_that_a_reader_does_not_read_as_a_string_looks_typed(text: str) -> None:
     try:
         taken = yaml.safe_load(f"key: {text}\n")
     except (yaml.YAMLError, ValueError):
@@ -124,12 +124,12 @@ QUOTED = [
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_what_people_write_without_quotes_has_none(text: str) -> None:
+def test_common_versions_are_written_without_quotes(text: str) -> None:
     assert spell(text) == text
 
 
 @pytest.mark.parametrize("text", QUOTED)
-def test_what_could_be_mistaken_has_quotes(text: str) -> None:
+def test_ambiguous_text_is_quoted(text: str) -> None:
     assert spell(text) == double_quoted(text)
 
 
@@ -142,5 +142,5 @@ def test_what_could_be_mistaken_has_quotes(text: str) -> None:
         ("|\n", None),
     ],
 )
-def test_a_block_keeps_its_header(old: str, new: str | None) -> None:
+def test_a_block_scalar_keeps_its_style(old: str, new: str | None) -> None:
     assert reblock(old, "v2") == new

@@ -55,7 +55,7 @@ def said(request: pytest.FixtureRequest) -> Iterator[Said]:
         yield Said(request.param, server)
 
 
-def test_written_once_and_then_edited(said: Said) -> None:
+def test_a_comment_is_created_once_and_then_edited(said: Said) -> None:
     first = said.put(text("1.0"))
     assert first.startswith("http")
     assert str(said.server.notes[0].number) in first
@@ -66,7 +66,7 @@ def test_written_once_and_then_edited(said: Said) -> None:
     assert said.bodies == [text("1.1")]
 
 
-def test_people_who_copy_the_mark_keep_their_comments(said: Said) -> None:
+def test_comments_of_other_people_with_our_mark_are_not_edited(said: Said) -> None:
     """A token that may write to the repository could edit these."""
     theirs = said.server.say(said.request, text("stolen"), author="mallory")
     said.put(text("1.0"))
@@ -76,14 +76,14 @@ def test_people_who_copy_the_mark_keep_their_comments(said: Said) -> None:
     assert (theirs.body, later.body) == (text("stolen"), text("stolen again"))
 
 
-def test_of_two_of_ours_the_newest_is_edited(said: Said) -> None:
+def test_the_newest_of_our_comments_is_edited(said: Said) -> None:
     old = said.server.say(said.request, text("0.1"))
     said.server.say(said.request, text("0.2"))
     said.put(text("1.0"))
     assert said.bodies == [old.body, text("1.0")]
 
 
-def test_githubs_query_matches_its_schema() -> None:
+def test_our_comment_query_matches_the_schema_of_github() -> None:
     variables = {"owner": "acme", "name": "web", "number": 7, "before": None}
     assert invalid(github.COMMENTS, variables) == ""
     assert "String cannot represent" in invalid(github.COMMENTS, {**variables, "name": 7})
@@ -92,7 +92,7 @@ def test_githubs_query_matches_its_schema() -> None:
     )
 
 
-def test_other_marks_and_quoted_ones_are_other_comments(said: Said) -> None:
+def test_comments_with_other_or_quoted_marks_are_not_edited(said: Said) -> None:
     said.server.say(said.request, text("0.1", OTHER))
     said.server.say(said.request, f"> {MARK}\n\nwhat is this?")
     said.server.say(said.request + 1, text("of another request"))
@@ -101,7 +101,7 @@ def test_other_marks_and_quoted_ones_are_other_comments(said: Said) -> None:
     assert len(said.bodies) == 4
 
 
-def test_it_is_found_behind_hundreds_of_comments(said: Said) -> None:
+def test_our_comment_is_found_among_hundreds_of_others(said: Said) -> None:
     said.put(text("1.0"))
     for number in range(250):
         said.server.say(said.request, f"comment {number}", author="ann")
@@ -110,7 +110,7 @@ def test_it_is_found_behind_hundreds_of_comments(said: Said) -> None:
     assert len(said.bodies) == 251
 
 
-def test_only_so_many_pages_are_read(said: Said) -> None:
+def test_the_number_of_comment_pages_read_is_limited(said: Said) -> None:
     said.put(text("1.0"))
     for number in range(100 * PAGES):
         said.server.say(said.request, f"comment {number}", author="ann")
@@ -120,7 +120,7 @@ def test_only_so_many_pages_are_read(said: Said) -> None:
     assert len(looks) <= 2 * PAGES  # of fifty, on Bitbucket
 
 
-def test_a_refusal_names_the_permission(said: Said) -> None:
+def test_a_refused_comment_names_the_missing_permission(said: Said) -> None:
     said.server.fail(
         said.server.refusal("forbidden"),
         "POST",
@@ -133,7 +133,7 @@ def test_a_refusal_names_the_permission(said: Said) -> None:
     assert said.bodies == []
 
 
-def test_a_request_that_is_not_there(said: Said) -> None:
+def test_a_comment_on_a_missing_pull_request_is_an_error(said: Said) -> None:
     with pytest.raises(RepositoryError) as caught:
         said.put(text("1.0"), request="4711")
     assert FORGES[said.name].comments.needs in caught.value.hint
@@ -142,7 +142,9 @@ def test_a_request_that_is_not_there(said: Said) -> None:
 @pytest.mark.parametrize(
     ("kind", "error"), [("unauthorized", CredentialsError), ("down", UnreachableError)]
 )
-def test_other_failures(said: Said, kind: str, error: type[TaskError]) -> None:
+def test_login_and_server_failures_do_not_show_the_token(
+    said: Said, kind: str, error: type[TaskError]
+) -> None:
     said.server.fail(said.server.refusal(kind), times=3)
     with pytest.raises(error) as caught:
         said.put(text("1.0"))

@@ -55,7 +55,7 @@ def deployed(request: pytest.FixtureRequest) -> Iterator[Deployed]:
 
 
 @pytest.mark.parametrize("end", ["success", "failure"])
-def test_begun_and_ended(deployed: Deployed, end: str) -> None:
+def test_a_deployment_begins_and_ends(deployed: Deployed, end: str) -> None:
     forge = deployed.forge()
     forge.begin(WEB)
     assert forge.end(replace(WEB, state=end), begun=True)  # type: ignore[arg-type]
@@ -64,14 +64,14 @@ def test_begun_and_ended(deployed: Deployed, end: str) -> None:
     assert one.states == [deployed.words["in_progress"], deployed.words[end]]  # type: ignore[index]
 
 
-def test_one_that_nobody_waits_for_is_not_a_success(deployed: Deployed) -> None:
+def test_a_queued_deployment_is_not_shown_as_a_success(deployed: Deployed) -> None:
     deployed.forge().begin(replace(WEB, state="queued"))
     assert deployed.server.deployments[0].states == [
         {"github": "queued", "gitlab": "running"}[deployed.name]
     ]
 
 
-def test_a_later_run_ends_what_an_earlier_one_began(deployed: Deployed) -> None:
+def test_a_later_run_ends_the_deployment_of_an_earlier_run(deployed: Deployed) -> None:
     deployed.forge().begin(WEB)
     deployed.server.deploy("argocd/web", "d" * 40, "success")  # of another commit
     deployed.server.deploy(
@@ -84,13 +84,13 @@ def test_a_later_run_ends_what_an_earlier_one_began(deployed: Deployed) -> None:
     assert states == [[*before[0], "success"], *before[1:]]
 
 
-def test_nothing_is_ended_that_nobody_began(deployed: Deployed) -> None:
+def test_a_deployment_that_we_did_not_begin_is_not_ended(deployed: Deployed) -> None:
     deployed.server.deploy("argocd/web", COMMIT, "running", ours=False)
     assert not deployed.forge().end(replace(WEB, state="success"), begun=False)
     assert deployed.server.writes == []
 
 
-def test_a_refusal_names_the_permission(deployed: Deployed) -> None:
+def test_a_refused_deployment_names_the_missing_permission(deployed: Deployed) -> None:
     deployed.server.fail(deployed.server.refusal("forbidden"), "POST", "/deployments")
     with pytest.raises(RepositoryError) as caught:
         deployed.forge().begin(WEB)
@@ -98,24 +98,24 @@ def test_a_refusal_names_the_permission(deployed: Deployed) -> None:
     assert "what was written to Git stays" in caught.value.hint
 
 
-def test_a_commit_that_the_repository_does_not_have(deployed: Deployed) -> None:
+def test_a_deployment_of_a_missing_commit_is_an_error(deployed: Deployed) -> None:
     with pytest.raises(ForgeError, match=r"show the deployment of argocd/web"):
         deployed.forge().begin(replace(WEB, commit="e" * 40))
 
 
-def test_an_answer_that_is_not_its_own(deployed: Deployed) -> None:
+def test_an_answer_that_is_not_a_deployment_is_an_error(deployed: Deployed) -> None:
     deployed.server.fail(Reply(200, ["x"]), "POST", "/deployments")
     with pytest.raises(UnreachableError, match=r"is not a deployment"):
         deployed.forge().begin(WEB)
 
 
-def test_github_links_to_argo_cd() -> None:
+def test_a_github_deployment_links_to_argo_cd() -> None:
     with serving(KINDS["github"].fake()) as server:
         Deployed("github", server).forge().begin(WEB)
         assert server.deployments[0].links == [WEB.page]
 
 
-def test_github_has_a_status_as_well() -> None:
+def test_github_also_gets_a_commit_status() -> None:
     with serving(KINDS["github"].fake()) as server:
         forge = Deployed("github", server).forge()
         forge.sum_up(CommitStatus(COMMIT, "image-update/web", "success", "y" * 200, WEB.run))
@@ -126,7 +126,7 @@ def test_github_has_a_status_as_well() -> None:
         assert "statuses: write" in caught.value.hint
 
 
-def test_gitlab_links_an_environment_that_leads_nowhere() -> None:
+def test_a_gitlab_environment_without_a_link_gets_a_link_once() -> None:
     with serving(KINDS["gitlab"].fake()) as server:
         deployed = Deployed("gitlab", server)
         for _again in range(2):
@@ -137,7 +137,7 @@ def test_gitlab_links_an_environment_that_leads_nowhere() -> None:
         assert server.links == {500: WEB.page}  # type: ignore[attr-defined]
 
 
-def test_gitlab_deploys_although_it_refuses_the_link() -> None:
+def test_a_gitlab_deployment_continues_if_the_link_is_refused() -> None:
     with serving(KINDS["gitlab"].fake()) as server:
         deployed = Deployed("gitlab", server)
         server.fail(server.refusal("forbidden"), "PUT", "/environments/500")

@@ -160,7 +160,9 @@ URLS = [
 
 
 @pytest.mark.parametrize(("url", "where", "project", "web"), URLS, ids=[row[0] for row in URLS])
-def test_place(url: str, where: tuple[str, str, str], project: tuple[str, ...], web: str) -> None:
+def test_repository_urls_map_to_their_forge(
+    url: str, where: tuple[str, str, str], project: tuple[str, ...], web: str
+) -> None:
     place = place_of(url)
     assert place is not None
     assert (place.forge, place.host, place.api) == where
@@ -221,19 +223,21 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("known", "url", "api", "project"), OTHER)
-def test_place_by_what_is_known(known: tuple[str, str], url: str, api: str, project: str) -> None:
+def test_repository_urls_on_known_servers_map_to_their_api(
+    known: tuple[str, str], url: str, api: str, project: str
+) -> None:
     place = place_of(url, [Known(*known)])
     assert place is not None
     assert (place.api, "/".join(place.project)) == (api, project)
 
 
-def test_a_forge_without_address_holds_for_every_unknown_host() -> None:
+def test_a_forge_option_without_an_address_applies_to_every_unknown_host() -> None:
     place = place_of("https://git.example.com/a/b.git", [forge_option("forgejo")])
     assert place is not None
     assert (place.forge, place.api) == ("gitea", "https://git.example.com/api/v1")
 
 
-def test_ssh_hosts_of_other_names_belong_to_the_forge_that_was_chosen() -> None:
+def test_unknown_ssh_hosts_belong_to_the_chosen_forge() -> None:
     chosen = forge_option("gitlab=https://gitlab.example.com")
     place = place_of("git@ssh.example.com:a/b/c.git", [chosen])
     assert place is not None
@@ -254,7 +258,7 @@ def test_ssh_hosts_of_other_names_belong_to_the_forge_that_was_chosen() -> None:
         "https://localhost/gitlab/b",
     ],
 )
-def test_unknown_hosts_are_to_be_asked(url: str) -> None:
+def test_the_forge_of_an_unknown_host_is_undetermined(url: str) -> None:
     found = place_of(url)
     assert found is None
 
@@ -287,13 +291,13 @@ def test_unknown_hosts_are_to_be_asked(url: str) -> None:
         "https://bitbucket.org/acme",
     ],
 )
-def test_no_repository(url: str) -> None:
+def test_urls_that_name_no_repository_are_malformed(url: str) -> None:
     with pytest.raises(Malformed) as caught:
         place_of(url)
     assert caught.value.hint
 
 
-def test_a_name_that_begins_as_a_public_hosts_is_another_host() -> None:
+def test_a_host_that_starts_like_github_is_another_host() -> None:
     place = place_of("https://github.com.evil.example/a/b")
     assert place is not None
     assert (
@@ -301,7 +305,7 @@ def test_a_name_that_begins_as_a_public_hosts_is_another_host() -> None:
     )  # and no token is sent there: task/forges/tokens.py
 
 
-def test_a_login_is_in_nothing_that_is_shown() -> None:
+def test_a_login_in_the_url_is_never_shown() -> None:
     place = place_of("https://user:s3cret@gitlab.com/acme/deploy")
     assert "s3cret" not in repr(place)
     with pytest.raises(Malformed) as caught:
@@ -309,7 +313,7 @@ def test_a_login_is_in_nothing_that_is_shown() -> None:
     assert "s3cret" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_query_and_fragment_are_not_part_of_a_name() -> None:
+def test_query_and_fragment_are_not_part_of_the_repository_name() -> None:
     place = place_of("https://github.com/acme/deploy?x=/../y#z")
     assert place is not None
     assert place.project == WEB
@@ -330,7 +334,7 @@ def test_query_and_fragment_are_not_part_of_a_name() -> None:
         ),
     ],
 )
-def test_forge_option(text: str, known: Known) -> None:
+def test_forge_options_are_parsed(text: str, known: Known) -> None:
     assert forge_option(text) == known
 
 
@@ -345,7 +349,7 @@ def test_forge_option(text: str, known: Known) -> None:
         "=https://h",
     ],
 )
-def test_an_unknown_forge(text: str) -> None:
+def test_invalid_forge_options_are_malformed(text: str) -> None:
     with pytest.raises(Malformed) as caught:
         forge_option(text)
     assert "u:p" not in caught.value.message
@@ -372,7 +376,7 @@ PAGES = [
 
 
 @pytest.mark.parametrize(("url", "compare"), PAGES)
-def test_pages(url: str, compare: str) -> None:
+def test_each_forge_has_a_compare_page(url: str, compare: str) -> None:
     place: ForgeAddress | None = place_of(url)
     assert place is not None
     assert compare_url(place, "main", "image-update/x#y") == compare
@@ -401,5 +405,7 @@ def test_pages(url: str, compare: str) -> None:
         ({"CI_SERVER_URL": "git.example.com"}, ()),
     ],
 )
-def test_known_to_the_ci_system(environ: dict[str, str], known: tuple[Known, ...]) -> None:
+def test_the_server_of_the_ci_system_is_a_known_forge(
+    environ: dict[str, str], known: tuple[Known, ...]
+) -> None:
     assert known_to(environ) == known

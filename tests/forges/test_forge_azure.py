@@ -28,7 +28,7 @@ def world(server: Server) -> World:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_play(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_azure_devops(play: Callable[[World], None], world: World) -> None:
     play(world)
 
 
@@ -41,7 +41,9 @@ def test_play(play: Callable[[World], None], world: World) -> None:
         ("me", "eyJ0eXAi.eyJuYW1l.c2ln", "Bearer eyJ0eXAi.eyJuYW1l.c2ln"),
     ],
 )
-def test_login(user: str, secret: str, header: str, world: World) -> None:
+def test_each_token_is_sent_in_the_matching_authorization_header(
+    user: str, secret: str, header: str, world: World
+) -> None:
     assert AzureClient(Reach(world.place, ForgeToken(Secret(secret), user)), "").login() == {
         "Authorization": header
     }
@@ -55,7 +57,7 @@ def test_login(user: str, secret: str, header: str, world: World) -> None:
         ("https://tfs.example.com/tfs/Default", "https://tfs.example.com/tfs/Default"),
     ],
 )
-def test_identities_api(api: str, people: str) -> None:
+def test_the_identities_api_belongs_to_the_host(api: str, people: str) -> None:
     assert identities_api(api) == people
 
 
@@ -71,7 +73,7 @@ def test_identities_api(api: str, people: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_page_to_sign_in_means_a_wrong_token(
+def test_a_sign_in_page_is_reported_as_a_wrong_token(
     reply: Reply, method: str, world: World, server: Server
 ) -> None:
     wanted = world.push("1.1")
@@ -82,7 +84,9 @@ def test_a_page_to_sign_in_means_a_wrong_token(
     completes(world, wanted)
 
 
-def test_a_page_to_sign_in_on_another_host(world: World, server: Server) -> None:
+def test_the_token_is_not_sent_to_a_sign_in_page_on_another_host(
+    world: World, server: Server
+) -> None:
     with serving(Server()) as other:
         server.fail(Reply(302, SIGN_IN, (("Location", f"{other.url}/_signin"),)))
         other.fail(Reply(200, {"value": []}))
@@ -90,7 +94,7 @@ def test_a_page_to_sign_in_on_another_host(world: World, server: Server) -> None
         assert [one.headers.get("authorization") for one in other.seen] == [None]
 
 
-def test_an_older_server_is_asked_in_its_own_version(world: World, server: Server) -> None:
+def test_an_older_server_is_called_with_an_older_api_version(world: World, server: Server) -> None:
     server.version = "7.0"
     wanted = world.push("1.1")
     world.propose(wanted)
@@ -99,7 +103,7 @@ def test_an_older_server_is_asked_in_its_own_version(world: World, server: Serve
     assert {one.one("api-version") for one in server.seen[1:]} == {"7.0"}
 
 
-def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -> None:
+def test_long_descriptions_are_read_completely(world: World, server: Server) -> None:
     wanted = world.push("1.1")
     wanted = replace(wanted, body=wanted.body.replace("\n\n", "\n\n" + "a line\n" * 300 + "\n", 1))
     world.propose(wanted)
@@ -111,7 +115,7 @@ def test_descriptions_are_longer_than_lists_show(world: World, server: Server) -
     assert plain(found.body) == wanted.body
 
 
-def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
+def test_reviewers_are_found_by_id_address_and_name(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), reviewers=(ANN.upper(), "bob@example.com", "Ann", ANN))
     assert world.propose(replace(wanted, reviewers=(ANN, "bob@example.com"))).note == ""
     assert server.open[0].reviewers == [ANN, BOB]
@@ -153,7 +157,7 @@ def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(
     assert server.open[0].labels == ["deploy"]
 
 
-def test_drafts(world: World, server: Server) -> None:
+def test_a_draft_is_not_set_to_auto_complete(world: World, server: Server) -> None:
     done = world.propose(replace(world.push("1.1"), draft=True, auto_merge=True))
     assert server.open[0].draft
     assert "auto-complete" in done.note  # a draft completes never
@@ -214,7 +218,7 @@ def policy(number: int, kind: str, *, blocking: bool = True, **settings: bool) -
         ),
     ],
 )
-def test_auto_complete(
+def test_auto_complete_follows_the_branch_policies(
     head: str, policies: list[dict[str, Any]], options: dict[str, Any], world: World, server: Server
 ) -> None:
     server.policies = policies

@@ -25,7 +25,9 @@ def world(server: Server) -> World:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_play(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_bitbucket_cloud(
+    play: Callable[[World], None], world: World
+) -> None:
     play(world)
 
 
@@ -37,19 +39,21 @@ def test_play(play: Callable[[World], None], world: World) -> None:
         ("me@example.com", "Basic bWVAZXhhbXBsZS5jb206czNjcmV0"),
     ],
 )
-def test_login(user: str, header: str, world: World) -> None:
+def test_each_token_is_sent_in_the_matching_authorization_header(
+    user: str, header: str, world: World
+) -> None:
     reach = Reach(world.place, ForgeToken(Secret("s3cret"), user))
     assert CloudClient(reach, "").login() == {"Authorization": header}
 
 
-def test_the_error_about_a_refused_token_says_which_kind_needs_a_name(world: World) -> None:
+def test_a_refused_token_leads_to_a_hint_about_the_user_name(world: World) -> None:
     forge = world.forge("wrong-token")
     with pytest.raises(CredentialsError) as caught:
         forge.find("main", HEAD)
     assert "--forge-username" in caught.value.hint
 
 
-def test_reviewers_by_uuid_and_nickname(world: World, server: Server) -> None:
+def test_reviewers_are_found_by_uuid_and_nickname(world: World, server: Server) -> None:
     server.author = "{somebody-else}"
     done = world.propose(replace(world.push("1.1"), reviewers=("ann", BOB, "ann")))
     assert server.open[0].reviewers == [ANN, BOB]
@@ -63,22 +67,20 @@ def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server
     assert reviewer in done.note
 
 
-def test_reviewers_that_bitbucket_refuses_do_not_stop_the_request(
-    world: World, server: Server
-) -> None:
+def test_refused_reviewers_do_not_prevent_the_pull_request(world: World, server: Server) -> None:
     done = world.propose(replace(world.push("1.1"), reviewers=("bob",)))
     assert server.open[0].reviewers == []
     assert "is the author" in done.note
 
 
-def test_reviewers_that_may_not_be_looked_up_are_noted(world: World, server: Server) -> None:
+def test_reviewers_that_cannot_be_looked_up_are_noted(world: World, server: Server) -> None:
     server.can_list_members = False
     done = world.propose(replace(world.push("1.1"), reviewers=("ann",)))
     assert len(server.open) == 1
     assert "reviewer ann" in done.note
 
 
-def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Server) -> None:
+def test_an_update_adds_reviewers_without_removing_any(world: World, server: Server) -> None:
     server.author = "{somebody-else}"
     world.propose(world.push("1.1"))
     server.open[0].reviewers = [BOB]
@@ -90,7 +92,7 @@ def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Serv
     assert server.writes == []
 
 
-def test_what_bitbucket_does_not_have_is_noted_each_time(world: World) -> None:
+def test_unsupported_options_are_noted_each_time(world: World) -> None:
     wanted = replace(world.push("1.1"), labels=("deploy",), assignees=("ann",), auto_merge=True)
     for _turn in range(2):
         note = world.propose(wanted).note
@@ -99,7 +101,7 @@ def test_what_bitbucket_does_not_have_is_noted_each_time(world: World) -> None:
         ] == []
 
 
-def test_drafts(world: World, server: Server) -> None:
+def test_a_draft_can_be_opened(world: World, server: Server) -> None:
     world.propose(replace(world.push("1.1"), draft=True))
     assert server.open[0].draft
 
@@ -113,7 +115,7 @@ def test_only_our_own_branches_are_deleted_when_merged(
     assert made["close_source_branch"] is deleted
 
 
-def test_the_request_is_found_behind_those_of_forks(world: World, server: Server) -> None:
+def test_our_pull_request_is_found_among_those_of_forks(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
     server.page_size = 1
     for _fork in range(3):
@@ -123,7 +125,7 @@ def test_the_request_is_found_behind_those_of_forks(world: World, server: Server
     assert found.number == "1"
 
 
-def test_a_next_page_elsewhere_is_not_asked_for(world: World, server: Server) -> None:
+def test_a_next_page_on_another_host_is_not_requested(world: World, server: Server) -> None:
     with serving(Server()) as other:
         elsewhere = Reply(200, {"values": [], "next": f"{other.url}/2.0/workspaces/acme/members"})
         server.fail(elsewhere, "GET", "/members")
@@ -137,7 +139,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_build_left_behind_lets_the_newer_one_open_it(world: World, server: Server) -> None:
+def test_an_older_build_lets_the_newer_build_open_the_pull_request(
+    world: World, server: Server
+) -> None:
     older, newer = world.push("1.1"), world.push("1.2")
 
     def open_it(_request: Request) -> None:
@@ -152,7 +156,7 @@ def test_a_build_left_behind_lets_the_newer_one_open_it(world: World, server: Se
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_build_left_behind_opens_it_when_the_newer_one_never_comes(
+def test_an_older_build_opens_the_pull_request_if_the_newer_build_never_does(
     world: World, server: Server
 ) -> None:
     older = world.push("1.1")

@@ -25,7 +25,9 @@ def world(server: Server) -> World:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_play(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_bitbucket_data_center(
+    play: Callable[[World], None], world: World
+) -> None:
     play(world)
 
 
@@ -37,18 +39,20 @@ def test_play(play: Callable[[World], None], world: World) -> None:
         ("deployer", "Basic ZGVwbG95ZXI6czNjcmV0"),
     ],
 )
-def test_login(user: str, header: str, world: World) -> None:
+def test_each_token_is_sent_in_the_matching_authorization_header(
+    user: str, header: str, world: World
+) -> None:
     reach = Reach(world.place, ForgeToken(Secret("s3cret"), user))
     assert DataCenterClient(reach, "").login() == {"Authorization": header}
 
 
-def test_project_and_repository_in_other_letters(world: World, server: Server) -> None:
+def test_project_and_repository_names_ignore_case(world: World, server: Server) -> None:
     other = World(server, replace(world.place, project=("ops", "Deploy")), BitbucketDataCenter)
     wanted = world.push("1.1")
     assert world.propose(wanted).number == other.propose(wanted).number
 
 
-def test_the_request_is_found_behind_others(world: World, server: Server) -> None:
+def test_our_pull_request_is_found_among_others(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
     server.page_size = 1
     for base in ("staging", "production"):
@@ -58,13 +62,13 @@ def test_the_request_is_found_behind_others(world: World, server: Server) -> Non
     assert found.number == "1"
 
 
-def test_unknown_reviewers_are_noted_and_the_others_asked(world: World, server: Server) -> None:
+def test_unknown_reviewers_are_noted_and_the_others_added(world: World, server: Server) -> None:
     done = world.propose(replace(world.push("1.1"), reviewers=("ann", "nobody")))
     assert server.open[0].reviewers == ["ann"]
     assert "reviewer nobody: " in done.note
 
 
-def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Server) -> None:
+def test_an_update_adds_reviewers_without_removing_any(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
     server.open[0].reviewers = ["bob"]
     wanted = replace(world.push("1.2"), reviewers=("ann",))
@@ -75,7 +79,7 @@ def test_an_update_adds_reviewers_and_takes_none_away(world: World, server: Serv
     assert server.writes == []
 
 
-def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
+def test_unsupported_labels_and_assignees_are_noted(world: World) -> None:
     note = world.propose(replace(world.push("1.1"), labels=("deploy",), assignees=("ann",))).note
     assert "labels" in note
     assert "assignees" in note
@@ -84,7 +88,7 @@ def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
 @pytest.mark.parametrize(
     ("release", "draft", "note"), [((8, 19, 0), True, ""), ((7, 21, 4), False, "8.18")]
 )
-def test_drafts(
+def test_drafts_need_bitbucket_8_18(
     release: tuple[int, int, int], draft: bool, note: str, world: World, server: Server
 ) -> None:
     server.release = release
@@ -93,7 +97,7 @@ def test_drafts(
     assert note in done.note
 
 
-def test_a_change_meanwhile_is_read_again(world: World, server: Server) -> None:
+def test_an_update_preserves_concurrent_changes(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
     wanted, changes = world.push("1.2"), [1, 2]
 
@@ -109,7 +113,7 @@ def test_a_change_meanwhile_is_read_again(world: World, server: Server) -> None:
     assert server.open[0].reviewers == ["bob"]
 
 
-def test_endless_changes_are_given_up(world: World, server: Server) -> None:
+def test_an_update_gives_up_after_endless_concurrent_changes(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
 
     def change(request: Request) -> None:
@@ -122,7 +126,7 @@ def test_endless_changes_are_given_up(world: World, server: Server) -> None:
         world.propose(wanted)
 
 
-def test_nothing_to_merge_is_decided_again(world: World, server: Server) -> None:
+def test_a_pull_request_without_a_difference_is_outpaced(world: World, server: Server) -> None:
     wanted = world.push("1.1")
     server.branches["main"] = server.branches[HEAD]
     with pytest.raises(Outpaced):
@@ -140,7 +144,7 @@ def merges(server: Server) -> list[str]:
     return [one for one in server.writes if one.endswith("/merge")]
 
 
-def test_auto_merge_is_asked_for_once_for_a_commit(world: World, server: Server) -> None:
+def test_auto_merge_is_requested_once_per_commit(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), auto_merge=True)
     for _turn in range(2):
         done = world.propose(wanted)
@@ -150,13 +154,13 @@ def test_auto_merge_is_asked_for_once_for_a_commit(world: World, server: Server)
     assert len(merges(server)) == 2
 
 
-def test_auto_merge_may_merge_at_once(world: World, server: Server) -> None:
+def test_auto_merge_merges_at_once_if_all_checks_pass(world: World, server: Server) -> None:
     server.all_checks_pass = True
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
-def test_auto_merge_is_not_asked_for_where_it_would_skip_the_checks(
+def test_auto_merge_is_not_requested_if_it_would_skip_the_checks(
     world: World, server: Server
 ) -> None:
     server.release = (8, 14, 9)

@@ -21,7 +21,7 @@ WANTED = Proposal(
 )
 
 
-def test_the_body_says_which_title_it_got() -> None:
+def test_the_body_contains_a_mark_of_its_title() -> None:
     assert fitted(WANTED, 1000) == replace(
         WANTED, body=f"{BEGIN}\n\ntext\n\n{MARKS}\n{TITLE}\n{END}\n"
     )
@@ -36,7 +36,7 @@ def test_the_body_says_which_title_it_got() -> None:
         (" Update  web ", "- [ ] look\r\n\r\n", "\n"),
     ],
 )
-def test_a_persons_title_and_text_stay(title: str, before: str, after: str) -> None:
+def test_titles_and_texts_written_by_people_are_kept(title: str, before: str, after: str) -> None:
     now = Proposed("", "1", "open", title, before + fitted(WANTED, 1000).body.strip() + after)
     newer = replace(WANTED, title="Update web to 2", body=BODY.replace("text", "newer"))
     kept = fitted(newer, 1000, now)
@@ -47,7 +47,7 @@ def test_a_persons_title_and_text_stay(title: str, before: str, after: str) -> N
     assert fitted(newer, 1000, replace(now, title=kept.title, body=kept.body)) == kept
 
 
-def test_a_text_without_our_marks_is_a_persons() -> None:
+def test_a_text_without_our_marks_is_kept_as_written_by_a_person() -> None:
     now = Proposed("", "1", "open", "By hand", "Who needs this?\n")
     kept = fitted(WANTED, 1000, now)
     assert (kept.title, kept.body) == ("By hand", f"Who needs this?\n\n{BODY}")
@@ -66,7 +66,7 @@ PAGE = "https://git.example.com/acme/deploy"
         (f"{PAGE}/\n::add-mask::x", False),
     ],
 )
-def test_a_page_that_can_be_none_is_the_repositorys(url: str, kept: bool) -> None:
+def test_an_invalid_page_url_is_replaced_with_the_repository_page(url: str, kept: bool) -> None:
     assert honest(Proposed(url, "1", "open"), PAGE).url == (url if kept else PAGE)
 
 
@@ -74,12 +74,12 @@ def test_a_page_that_can_be_none_is_the_repositorys(url: str, kept: bool) -> Non
     ("commit", "kept"), [("a" * 40, True), ("0123456789ab", True), ("f" * 64, True), ("", True), ("a" * 20_000, False),
                          ("main", False), ("a" * 40 + "\n", False)]
 )  # fmt: skip
-def test_a_merge_commit_is_an_id(commit: str, kept: bool) -> None:
+def test_an_invalid_merge_commit_id_is_discarded(commit: str, kept: bool) -> None:
     found = Proposed("", "1", "merged", merge_commit=commit)
     assert honest(found, PAGE).merge_commit == (commit if kept else "")
 
 
-def test_marks_are_kept_whole() -> None:
+def test_truncating_a_body_keeps_its_marks() -> None:
     cut = fitted(replace(WANTED, body=BODY.replace("text", "x" * 500)), 400)
     assert len(cut.body) == 400
     assert cut.body.endswith(f"x\n…\n\n{MARKS}\n{TITLE}\n{END}\n")
@@ -98,7 +98,7 @@ def test_marks_are_kept_whole() -> None:
         ),  # where letters are counted, those without width count, too
     ],
 )
-def test_a_long_title_is_cut(title: str, cut: str) -> None:
+def test_a_long_title_is_truncated(title: str, cut: str) -> None:
     assert fitted(replace(WANTED, title=title), 1000).title == cut
 
 
@@ -111,7 +111,9 @@ def test_a_long_title_is_cut(title: str, cut: str) -> None:
         ("Update web", "other\n", False),
     ],
 )
-def test_same(title: str, body: str, alike: bool) -> None:
+def test_equal_titles_and_bodies_ignore_surrounding_whitespace(
+    title: str, body: str, alike: bool
+) -> None:
     assert same(Proposed("", "1", "open", title, body), WANTED) is alike
 
 
@@ -125,7 +127,9 @@ def test_same(title: str, body: str, alike: bool) -> None:
         ("", "", "c", False),
     ],
 )
-def test_overtaken(found: str, now: str, ours: str, answer: bool) -> None:
+def test_a_body_changed_by_another_build_is_overtaken(
+    found: str, now: str, ours: str, answer: bool
+) -> None:
     bodies = [
         f"[//]: # (image-update-commit: {one * 40})" if one else "" for one in (found, now, ours)
     ]
@@ -146,18 +150,20 @@ def test_overtaken(found: str, now: str, ours: str, answer: bool) -> None:
         (None, ("a",), ""),
     ],
 )
-def test_dig(value: Any, names: tuple[str | int, ...], text: str) -> None:
+def test_dig_gives_nested_values_as_text(
+    value: Any, names: tuple[str | int, ...], text: str
+) -> None:
     assert dig(value, *names) == text
 
 
 @pytest.mark.parametrize(
     ("value", "found"), [({"a": [1]}, [1]), ({"a": "x"}, []), ({}, []), ([], []), (None, [])]
 )
-def test_elements(value: Any, found: list[int]) -> None:
+def test_elements_gives_a_list_or_nothing(value: Any, found: list[int]) -> None:
     assert elements(value, "a") == found
 
 
-def test_a_request_without_a_number_is_not_accepted() -> None:
+def test_a_pull_request_without_a_number_is_rejected() -> None:
     with pytest.raises(UnreachableError, match="not a pull request"):
         numbered("", "git.example.com")
 
@@ -172,6 +178,6 @@ def test_a_request_without_a_number_is_not_accepted() -> None:
         ("main", False),
     ],
 )
-def test_only_branches_that_we_named_are_ours_to_delete(head: str, ours: bool) -> None:
+def test_only_branches_with_our_prefix_may_be_deleted(head: str, ours: bool) -> None:
     proposal = Proposal("", "main", head, "", "", prefix="bots/iu")
     assert Host.ours_to_delete(proposal) is ours

@@ -77,7 +77,7 @@ WRONG: list[tuple[str, str, str, dict[str, list[str]], Any, str]] = [
 
 
 @pytest.mark.parametrize(("forge", "method", "path", "query", "body", "said"), WRONG)
-def test_what_is_not_described(
+def test_requests_that_the_api_description_forbids_are_reported(
     forge: str, method: str, path: str, query: dict[str, list[str]], body: Any, said: str
 ) -> None:
     problems = described(forge).problems(method, path, query, body)
@@ -86,7 +86,7 @@ def test_what_is_not_described(
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
-def test_every_stand_in_is_held_against_a_description(kind: Kind) -> None:
+def test_every_fake_forge_has_an_api_description(kind: Kind) -> None:
     assert described(kind.fake.forge).operations
 
 
@@ -112,7 +112,7 @@ export interface components {
 """
 
 
-def test_declarations_of_typescript_are_read() -> None:
+def test_typescript_declarations_become_json_schemas() -> None:
     declared = Declarations(DECLARED)
     end = {"type": "object", "properties": {"state": {"enum": ["OPEN", "MERGED"]}, "links": {}}}
     assert closed({"$ref": "Pull"}, lambda name: declared.member("components", name)) == {

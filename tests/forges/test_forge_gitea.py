@@ -32,11 +32,11 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_play(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_gitea(play: Callable[[World], None], world: World) -> None:
     play(world)
 
 
-def test_labels_people_and_draft(world: World, server: Server) -> None:
+def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Server) -> None:
     wanted = replace(
         world.push("1.1"),
         labels=("deploy", "automatic", "new"),
@@ -65,7 +65,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     assert server.writes == []
 
 
-def test_an_unknown_user_keeps_out_nobody_else(world: World, server: Server) -> None:
+def test_an_unknown_user_does_not_prevent_adding_others(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), reviewers=("nobody", "ann"), assignees=("ghost", "bob"))
     done = world.propose(wanted)
     assert (server.open[0].reviewers, server.assigned[1]) == (["ann"], ["bob"])
@@ -74,7 +74,7 @@ def test_an_unknown_user_keeps_out_nobody_else(world: World, server: Server) -> 
     assert "ghost" in done.note
 
 
-def test_people_that_gitea_cannot_assign_break_off_nothing(world: World, server: Server) -> None:
+def test_a_refused_assignee_does_not_prevent_the_pull_request(world: World, server: Server) -> None:
     """Like the 422 for a user who may not read the repository (Gitea 1.26)."""
     said = {"message": "user doesn't have access to repo [user_id: 7]"}
     server.fail(Reply(422, said), "PATCH", "/pulls/1", times=1)
@@ -85,7 +85,7 @@ def test_people_that_gitea_cannot_assign_break_off_nothing(world: World, server:
     assert "doesn't have access" in done.note
 
 
-def test_the_newest_is_found_behind_many_others(world: World, server: Server) -> None:
+def test_the_newest_pull_request_is_found_among_many_others(world: World, server: Server) -> None:
     """Asked by base and head, Gitea names the oldest, which is merged here; the open one is in the list."""
     server.merge(world.propose(world.push("1.1")).number)
     second = world.propose(world.push("1.2"))
@@ -98,7 +98,9 @@ def test_the_newest_is_found_behind_many_others(world: World, server: Server) ->
     assert (found.number, found.state) == (second.number, "open")
 
 
-def test_a_base_with_a_slash_behind_a_proxy_that_takes_none(world: World, server: Server) -> None:
+def test_a_base_with_a_slash_works_behind_a_proxy_that_rejects_slashes(
+    world: World, server: Server
+) -> None:
     server.branches["release/1.0"] = "b" * 40
     wanted = replace(world.push("1.1"), base="release/1.0")
     first = world.propose(wanted)
@@ -108,7 +110,7 @@ def test_a_base_with_a_slash_behind_a_proxy_that_takes_none(world: World, server
     assert found.number == first.number
 
 
-def test_an_open_one_that_was_not_found_is_named_by_the_refusal(
+def test_an_existing_pull_request_named_in_the_refusal_is_updated(
     world: World, server: Server
 ) -> None:
     """A person has opened an older one again, and the newest is closed."""
@@ -130,7 +132,7 @@ def test_an_open_one_that_was_not_found_is_named_by_the_refusal(
         (("deploy", "x,y"), ["x,y"]),
     ],
 )
-def test_labels_are_made_once(
+def test_missing_labels_are_created_once(
     world: World, server: Server, labels: tuple[str, ...], made: list[str]
 ) -> None:
     for build in ("1.1", "1.2"):
@@ -139,7 +141,7 @@ def test_labels_are_made_once(
     assert {name.lower() for name in server.open[0].labels} == {name.lower() for name in labels}
 
 
-def test_labels_of_the_organization_in_other_letters(world: World, server: Server) -> None:
+def test_organization_labels_ignore_case(world: World, server: Server) -> None:
     server.scopes.append("read:organization")
     world.propose(replace(world.push("1.1"), labels=("AUTOMATIC",)))
     assert (server.open[0].labels, list(server.known_labels.values())) == (
@@ -149,7 +151,7 @@ def test_labels_of_the_organization_in_other_letters(world: World, server: Serve
 
 
 @pytest.mark.parametrize("user", ["ci", "x-access-token"])
-def test_a_login_of_git_serves(world: World, server: Server, user: str) -> None:
+def test_a_git_login_also_works_for_the_api(world: World, server: Server, user: str) -> None:
     """A password, or a token next to any name."""
     server.passwords["ci"] = "s3cret"
     world.user = user
@@ -158,7 +160,7 @@ def test_a_login_of_git_serves(world: World, server: Server, user: str) -> None:
     assert forge.propose(wanted, forge.find("main", HEAD)).state == "open"
 
 
-def test_a_password_is_not_a_token(world: World, server: Server) -> None:
+def test_a_password_without_a_user_name_is_refused(world: World, server: Server) -> None:
     server.passwords["ci"] = "s3cret"
     forge = world.forge("s3cret")
     with pytest.raises(CredentialsError):
@@ -188,7 +190,7 @@ def test_a_redirect_to_another_host_is_not_followed(world: World, server: Server
         assert other.seen == []
 
 
-def test_a_draft_stays_one(world: World, server: Server) -> None:
+def test_an_update_keeps_the_draft_state(world: World, server: Server) -> None:
     world.propose(replace(world.push("1.1"), draft=True))
     wanted = world.push("1.2")
     world.propose(wanted)
@@ -203,7 +205,9 @@ def test_a_draft_stays_one(world: World, server: Server) -> None:
         ({"allow_merge_commits": False}, "squash"),
     ],
 )
-def test_auto_merge(world: World, server: Server, settings: dict[str, object], style: str) -> None:
+def test_auto_merge_uses_an_allowed_merge_style(
+    world: World, server: Server, settings: dict[str, object], style: str
+) -> None:
     server.settings.update(settings)
     wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
@@ -223,7 +227,7 @@ def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server)
     assert "set again" in done.note
 
 
-def test_auto_merge_waits_while_gitea_looks(world: World, server: Server) -> None:
+def test_auto_merge_waits_for_the_conflict_check_of_gitea(world: World, server: Server) -> None:
     server.looks = 2
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert server.open[0].auto is not None
@@ -242,9 +246,7 @@ def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: S
 @pytest.mark.parametrize(
     ("reason", "said"), [("forbidden", "not allowed"), ("draft", "Work in progress")]
 )
-def test_auto_merge_that_cannot_be_is_noted(
-    world: World, server: Server, reason: str, said: str
-) -> None:
+def test_refused_auto_merge_is_noted(world: World, server: Server, reason: str, said: str) -> None:
     server.checks = reason if reason == "forbidden" else "pending"
     done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)
@@ -259,7 +261,7 @@ def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> N
     assert (now.conflicts, now.note) == (True, "it conflicts with main")
 
 
-def test_a_look_for_conflicts_is_not_a_conflict(world: World, server: Server) -> None:
+def test_a_running_conflict_check_is_not_a_conflict(world: World, server: Server) -> None:
     done = world.propose(world.push("1.1"))
     server.looks = 2  # "mergeable" is false meanwhile
     now = world.forge().state(done.number)
@@ -275,7 +277,7 @@ def test_a_look_for_conflicts_is_not_a_conflict(world: World, server: Server) ->
         ([("close", "delete_branch"), ("reopen",), ("close",)], "closed"),
     ],
 )
-def test_who_closed_a_request_without_a_branch(
+def test_the_timeline_shows_why_a_pull_request_without_a_branch_was_closed(
     world: World, server: Server, events: list[tuple[str, ...]], state: str
 ) -> None:
     world.propose(world.push("1.1"))
@@ -288,7 +290,7 @@ def test_who_closed_a_request_without_a_branch(
     assert found.state == state
 
 
-def test_a_timeline_that_may_not_be_read_is_a_persons_word(world: World, server: Server) -> None:
+def test_an_unreadable_timeline_counts_as_closed_by_a_person(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
     del server.branches[HEAD]
     server.fail(server.refusal("forbidden"), "GET", "/timeline")
@@ -297,7 +299,7 @@ def test_a_timeline_that_may_not_be_read_is_a_persons_word(world: World, server:
     assert found.state == "closed"
 
 
-def test_labels_of_a_user_who_is_not_an_organization(world: World, server: Server) -> None:
+def test_labels_work_for_a_user_who_is_not_an_organization(world: World, server: Server) -> None:
     server.fail(replace(server.refusal("forbidden"), status=404), "GET", f"/orgs/{OWNER}/labels")
     done = world.propose(replace(world.push("1.1"), labels=("new",)))
     assert (server.open[0].labels, done.note) == (["new"], "")

@@ -28,11 +28,11 @@ def world(server: Server) -> World:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_play(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_github(play: Callable[[World], None], world: World) -> None:
     play(world)
 
 
-def test_labels_people_and_draft(world: World, server: Server) -> None:
+def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Server) -> None:
     wanted = replace(
         world.push("1.1"),
         labels=("deploy", "Deploy", "automatic"),
@@ -54,7 +54,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     assert server.writes == []
 
 
-def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server) -> None:
+def test_a_refused_reviewer_does_not_prevent_adding_others(world: World, server: Server) -> None:
     wanted = replace(
         world.push("1.1"), reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann")
     )
@@ -65,7 +65,7 @@ def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server)
         assert said in done.note
 
 
-def test_who_has_answered_is_not_asked_again(world: World, server: Server) -> None:
+def test_a_reviewer_who_answered_is_not_requested_again(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), reviewers=("ann", f"{OWNER}/deployers"))
     world.propose(wanted)
     server.open[0].reviewers, server.asked_teams, server.reviewed = [], {}, {1: ["ann"]}
@@ -74,7 +74,7 @@ def test_who_has_answered_is_not_asked_again(world: World, server: Server) -> No
     assert server.writes == []
 
 
-def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None:
+def test_refused_labels_are_noted(world: World, server: Server) -> None:
     server.fail(server.refusal("forbidden"), "POST", "/labels")
     done = world.propose(replace(world.push("1.1"), labels=("deploy",)))
     assert (done.state, server.open[0].labels) == ("open", [])
@@ -82,9 +82,7 @@ def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None
     assert "Resource not accessible" in done.note
 
 
-def test_down_between_opening_and_labels_is_completed_by_a_rerun(
-    world: World, server: Server
-) -> None:
+def test_a_rerun_adds_labels_that_a_server_failure_prevented(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), labels=("deploy",))
     server.fail(server.refusal("down"), "POST", "/labels", times=9)
     with pytest.raises(UnreachableError):
@@ -94,7 +92,7 @@ def test_down_between_opening_and_labels_is_completed_by_a_rerun(
     assert (len(server.pulls), server.open[0].labels) == (1, ["deploy"])
 
 
-def test_no_drafts_there(world: World, server: Server) -> None:
+def test_an_unsupported_draft_is_noted(world: World, server: Server) -> None:
     server.drafts = False
     done = world.propose(replace(world.push("1.1"), draft=True))
     assert server.open[0].draft is False
@@ -116,7 +114,9 @@ def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
         ({"allow_merge_commit": False, "allow_squash_merge": False}, "REBASE"),
     ],
 )
-def test_auto_merge(world: World, server: Server, settings: dict[str, bool], method: str) -> None:
+def test_auto_merge_uses_an_allowed_merge_method(
+    world: World, server: Server, settings: dict[str, bool], method: str
+) -> None:
     server.settings.update(settings)
     wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
@@ -143,7 +143,7 @@ def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -
 
 @pytest.mark.parametrize("said", ["clean", "unstable", "no rules"])
 @pytest.mark.parametrize("ways", [{"merge"}, {"squash"}, {"rebase"}])
-def test_auto_merge_with_nothing_to_wait_for(
+def test_auto_merge_with_nothing_to_wait_for_merges_at_once(
     world: World, server: Server, said: str, ways: set[str]
 ) -> None:
     server.auto_merge, server.ways = said, ways
@@ -151,7 +151,7 @@ def test_auto_merge_with_nothing_to_wait_for(
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
-def test_merge_queue(world: World, server: Server) -> None:
+def test_auto_merge_adds_the_pull_request_to_the_merge_queue(world: World, server: Server) -> None:
     server.auto_merge, server.queue = "clean", True
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     auto = server.open[0].auto
@@ -166,7 +166,7 @@ def test_merge_queue(world: World, server: Server) -> None:
 @pytest.mark.parametrize(
     ("said", "when"), [("waiting", "/graphql"), ("clean", "/graphql"), ("clean", "/merge")]
 )
-def test_a_later_push_is_never_merged_unseen(
+def test_auto_merge_never_merges_a_later_push(
     world: World, server: Server, said: str, when: str
 ) -> None:
     server.auto_merge = said
@@ -190,7 +190,7 @@ def test_a_later_push_is_never_merged_unseen(
         ("https://api.acme.ghe.com", "https://api.acme.ghe.com/graphql"),
     ],
 )
-def test_address_of_graphql(api: str, address: str) -> None:
+def test_the_graphql_address_belongs_to_the_api_address(api: str, address: str) -> None:
     assert graphql(api) == address
 
 
@@ -225,7 +225,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("reply", "short"), LIMITS)
-def test_limits_that_githubs_403_means(
+def test_status_403_with_a_rate_limit_is_retried_or_reported(
     world: World, server: Server, reply: Reply, short: bool
 ) -> None:
     wanted = world.push("1.1")
@@ -240,7 +240,9 @@ def test_limits_that_githubs_403_means(
     assert world.propose(wanted).state == "open"
 
 
-def test_actions_must_be_allowed_to_open_them(world: World, server: Server) -> None:
+def test_a_workflow_without_permission_for_pull_requests_has_a_hint(
+    world: World, server: Server
+) -> None:
     said = "GitHub Actions is not permitted to create or approve pull requests."
     server.fail(Reply(403, {"message": said}), "POST")
     with pytest.raises(RepositoryError) as caught:
@@ -249,7 +251,7 @@ def test_actions_must_be_allowed_to_open_them(world: World, server: Server) -> N
     assert "pull-requests: write" in caught.value.hint
 
 
-def test_a_token_that_a_forge_repeats_is_blanked(world: World, server: Server) -> None:
+def test_a_token_repeated_by_the_forge_is_masked(world: World, server: Server) -> None:
     server.fail(
         Reply(422, {"message": "bad", "errors": [{"message": "token good-token\x1b[2J is bad"}]}),
         "POST",
@@ -267,14 +269,14 @@ def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> N
     assert world.forge().state(done.number).note == "it conflicts with main"
 
 
-def test_a_request_without_text_or_author(world: World, server: Server) -> None:
+def test_a_pull_request_without_text_or_author_is_found(world: World, server: Server) -> None:
     server.add(base="main", head=HEAD, title="by hand", body="")
     found = world.forge().find("main", HEAD)
     assert found is not None
     assert (found.title, found.body) == ("by hand", "")
 
 
-def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> None:
+def test_the_text_of_a_newer_build_is_restored(world: World, server: Server) -> None:
     """An older one reads before, and writes after the newer one has described itself."""
     world.propose(world.push("1.0"))
     older, newer = world.push("1.1"), world.push("1.2")
@@ -292,7 +294,7 @@ def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> 
     assert "newer" in done.note
 
 
-def test_another_way_to_merge_where_the_settings_are_not_shown(
+def test_auto_merge_tries_other_methods_if_the_settings_are_hidden(
     world: World, server: Server
 ) -> None:
     server.ways = {"squash"}

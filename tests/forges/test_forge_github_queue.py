@@ -37,7 +37,7 @@ def is_set(server: Server) -> bool:
 
 
 @pytest.mark.parametrize("state", STATES["asked"], ids=lambda state: state["state"])
-def test_the_message_is_what_github_shows(
+def test_each_auto_merge_answer_of_github_has_a_matching_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     answers(server, state)
@@ -49,7 +49,7 @@ def test_the_message_is_what_github_shows(
 
 
 @pytest.mark.parametrize("state", STATES["later"], ids=lambda state: state["state"])
-def test_only_who_was_thrown_out_joins_again(
+def test_only_a_pull_request_removed_by_the_queue_joins_again(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     server.auto_merge, server.queue = "ready", True
@@ -70,7 +70,7 @@ def test_only_who_was_thrown_out_joins_again(
     assert is_set(server)
 
 
-def test_a_request_that_waits_costs_no_question(world: World, server: Server) -> None:
+def test_a_waiting_pull_request_needs_no_queue_request(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), auto_merge=True)
     world.propose(wanted)
     server.seen.clear()
@@ -78,7 +78,9 @@ def test_a_request_that_waits_costs_no_question(world: World, server: Server) ->
     assert [one.path for one in server.seen] == [f"/api/v3/repos/{NAME}/pulls"]
 
 
-def test_one_that_may_not_join_again_is_tried_by_the_next_run(world: World, server: Server) -> None:
+def test_a_pull_request_that_cannot_rejoin_is_retried_by_the_next_run(
+    world: World, server: Server
+) -> None:
     server.auto_merge, server.queue = "ready", True
     wanted = replace(world.push("1.1"), auto_merge=True)
     world.propose(wanted)
@@ -92,7 +94,7 @@ def test_one_that_may_not_join_again_is_tried_by_the_next_run(world: World, serv
     assert (server.queued, is_set(server)) == ({1}, True)
 
 
-def test_a_newer_build_joins_again_too(world: World, server: Server) -> None:
+def test_a_newer_build_joins_the_queue_again(world: World, server: Server) -> None:
     server.auto_merge, server.queue = "ready", True
     world.propose(replace(world.push("1.1"), auto_merge=True))
     server.happened(1, "RemovedFromMergeQueueEvent", "merge_conflict")
@@ -101,7 +103,9 @@ def test_a_newer_build_joins_again_too(world: World, server: Server) -> None:
     assert server.queued == {1}
 
 
-def test_without_auto_merge_nothing_joins(world: World, server: Server) -> None:
+def test_a_pull_request_without_auto_merge_does_not_rejoin_the_queue(
+    world: World, server: Server
+) -> None:
     server.auto_merge, server.queue = "ready", True
     wanted = replace(world.push("1.1"), auto_merge=True)
     world.propose(wanted)

@@ -29,16 +29,16 @@ def world(server: Server) -> World:
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
-def test_play(play: Callable[[World], None], world: World) -> None:
+def test_every_scenario_works_on_gitlab(play: Callable[[World], None], world: World) -> None:
     play(world)
 
 
-def test_the_project_is_one_part_of_the_path(world: World) -> None:
+def test_the_project_is_one_segment_of_the_api_path(world: World) -> None:
     world.propose(world.push("1.1"))
     assert any("/api/v4/projects/acme%2Fteam%2Fdeploy/merge_requests" in line for line in world.log)
 
 
-def test_labels_people_and_draft(world: World, server: Server) -> None:
+def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Server) -> None:
     wanted = replace(
         world.push("1.1"),
         labels=("deploy", "a,b"),
@@ -62,7 +62,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     assert server.writes == []
 
 
-def test_people_are_added_to_those_there(world: World, server: Server) -> None:
+def test_reviewers_are_added_to_existing_reviewers(world: World, server: Server) -> None:
     world.propose(replace(world.push("1.1"), reviewers=("ann",)))
     done = world.propose(replace(world.push("1.2"), reviewers=("bob", "nobody")))
     assert server.open[0].reviewers == ["ann", "bob"]
@@ -85,14 +85,14 @@ def test_a_draft_made_ready_stays_ready(world: World, server: Server) -> None:
     assert server.open[0].title == wanted.title
 
 
-def test_a_draft_stays_one(world: World, server: Server) -> None:
+def test_an_update_keeps_the_draft_state(world: World, server: Server) -> None:
     world.propose(replace(world.push("1.1"), draft=True))
     wanted = world.push("1.2")
     world.propose(wanted)
     assert server.open[0].title == f"Draft: {wanted.title}"
 
 
-def test_auto_merge(world: World, server: Server) -> None:
+def test_auto_merge_is_set_once(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), auto_merge=True)
     done = world.propose(wanted)
     assert (done.state, done.note) == ("open", "")
@@ -112,7 +112,7 @@ def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server)
     assert auto["sha"] == server.branches[HEAD]
 
 
-def test_auto_merge_waits_while_gitlab_looks(
+def test_auto_merge_waits_for_the_merge_check_of_gitlab(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0, 0.0, 0.0, 0.0))
@@ -122,7 +122,7 @@ def test_auto_merge_waits_while_gitlab_looks(
     assert done.note == ""
 
 
-def test_auto_merge_without_a_pipeline_merges(
+def test_auto_merge_without_a_pipeline_merges_at_once(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0,))
@@ -132,7 +132,7 @@ def test_auto_merge_without_a_pipeline_merges(
 
 
 @pytest.mark.parametrize("reason", ["forbidden", "conflicts", "draft", "required"])
-def test_auto_merge_that_cannot_be_is_noted(
+def test_refused_auto_merge_is_noted(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0,))
@@ -143,7 +143,9 @@ def test_auto_merge_that_cannot_be_is_noted(
     assert "GitLab cannot merge" in done.note
 
 
-def test_merged_by_fast_forward(world: World, server: Server) -> None:
+def test_the_merge_commit_of_a_fast_forward_is_the_head_commit(
+    world: World, server: Server
+) -> None:
     done = world.propose(world.push("1.1"))
     server.merge(done.number)
     server.pulls[0].merge_commit = ""
@@ -179,7 +181,7 @@ TRAINS = json.loads((FOLDER / "gitlab-merge-trains.json").read_text())["states"]
 
 
 @pytest.mark.parametrize("state", TRAINS, ids=lambda state: state["state"])
-def test_the_message_is_what_the_merge_train_says(
+def test_each_merge_train_answer_has_a_matching_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     server.trains = True
@@ -195,7 +197,9 @@ def test_the_message_is_what_the_merge_train_says(
 
 
 @pytest.mark.parametrize("pipeline", ["running", "passed"])
-def test_a_newer_build_joins_the_train_again(world: World, server: Server, pipeline: str) -> None:
+def test_a_newer_build_joins_the_merge_train_again(
+    world: World, server: Server, pipeline: str
+) -> None:
     server.trains, server.pipeline = True, pipeline
     for build in ("1.1", "1.2"):
         assert world.propose(replace(world.push(build), auto_merge=True)).note == ""

@@ -37,7 +37,7 @@ def forges(server: Version, *known: Known) -> Forges:
     return Forges(known, lambda: Tokens(TOKEN, scope=(server.url,)))
 
 
-def test_an_unknown_host_is_asked_once(server: Version) -> None:
+def test_an_unknown_host_is_probed_once_without_a_login(server: Version) -> None:
     opened = forges(server)
     for _ in range(2):
         assert opened.of(f"{server.url}/acme/deploy.git").find("main", HEAD) is None
@@ -47,7 +47,7 @@ def test_an_unknown_host_is_asked_once(server: Version) -> None:
     opened.close()
 
 
-def test_a_known_host_is_not_asked(server: Version) -> None:
+def test_a_known_host_is_not_probed(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
     first = opened.of(f"{server.url}/acme/deploy.git")
     assert opened.of(f"{server.url}/acme/deploy") is first
@@ -55,7 +55,7 @@ def test_a_known_host_is_not_asked(server: Version) -> None:
     opened.close()
 
 
-def test_no_token_for_a_host_that_an_annotation_chose(server: Version) -> None:
+def test_a_host_chosen_by_an_annotation_gets_no_token(server: Version) -> None:
     opened = Forges((), lambda: Tokens(TOKEN, scope=("https://github.com",)))
     with pytest.raises(CredentialsError):
         opened.of(f"{server.url}/acme/deploy")
@@ -65,7 +65,7 @@ def test_no_token_for_a_host_that_an_annotation_chose(server: Version) -> None:
 @pytest.mark.parametrize(
     "url", ["/srv/git/deploy.git", "https://github.com/acme", "https://u:s3cret@github.com/a"]
 )
-def test_no_forge_for_such_a_url(url: str) -> None:
+def test_a_url_without_a_forge_is_an_error_without_the_login(url: str) -> None:
     opened = Forges((), lambda: Tokens({}))
     with pytest.raises(ForgeError) as caught:
         opened.of(url)
@@ -105,7 +105,7 @@ def test_no_forge_for_such_a_url(url: str) -> None:
         ("/srv/deploy.git", "https://github.com/acme/deploy", (), "github.com"),
     ],
 )
-def test_a_repository_that_is_reached_elsewhere(
+def test_the_forge_of_a_rewritten_url_is_determined(
     repo: str, reached: str, known: tuple[Known, ...], host: str
 ) -> None:
     tokens = Tokens(TOKEN, scope=("https://github.com",))
@@ -113,7 +113,7 @@ def test_a_repository_that_is_reached_elsewhere(
     assert opened.place(repo).host == host
 
 
-def test_a_local_repository_is_on_no_forge() -> None:
+def test_a_local_repository_has_no_forge() -> None:
     opened = Forges((), lambda: Tokens({}), reached=lambda _repo: "/srv/mirror.git")
     with pytest.raises(ForgeError, match="local repository"):
         opened.place("/srv/deploy.git")
@@ -130,7 +130,7 @@ def test_a_local_repository_is_on_no_forge() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: bytes) -> None:
+def test_an_oversized_answer_is_rejected(forge: str, body: bytes) -> None:
     with serving(Answers()) as server:
         server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
         path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"
@@ -144,14 +144,14 @@ def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: byte
     assert refused.value.hint
 
 
-def test_a_forge_that_shows_no_deployments_is_reported(server: Version) -> None:
+def test_a_forge_without_deployments_is_reported(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
     with pytest.raises(ForgeError, match=r"no deployments are shown on 127\.0\.0\.1") as caught:
         opened.deployments(f"{server.url}/acme/deploy")
     assert caught.value.hint == "leave out --deployments; these show them: gitlab, github"
 
 
-def test_a_comment_is_put_where_its_page_says_or_the_repository_is(server: Version) -> None:
+def test_a_comment_with_an_invalid_page_links_to_the_repository(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
     comments = opened.comments(f"{server.url}/acme/deploy")
     server.add(base="main", head="feature", title="t", body="b")

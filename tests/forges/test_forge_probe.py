@@ -92,7 +92,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("forge", "path", "answer"), ANSWERS)
-def test_host_says_what_it_is(
+def test_each_forge_is_recognized_by_its_answer(
     host: Host, forge: str, path: str, answer: tuple[int, dict[str, str], str]
 ) -> None:
     host.answers[path] = answer
@@ -100,13 +100,13 @@ def test_host_says_what_it_is(
     assert probe(there) == Known(forge, there.root)
 
 
-def test_forge_below_a_path(host: Host) -> None:
+def test_a_forge_below_a_path_is_recognized(host: Host) -> None:
     host.answers["/git/api/v4/version"] = (401, {}, '{"message": "401 Unauthorized"}')
     there = remote(host, "git", "acme", "deploy")
     assert probe(there) == Known("gitlab", f"{there.root}/git")
 
 
-def test_nobody_is_logged_in(host: Host) -> None:
+def test_probing_sends_no_login(host: Host) -> None:
     with pytest.raises(ForgeError):
         probe(remote(host, "acme", "deploy"))
     assert len(host.asked) == 4
@@ -118,7 +118,7 @@ def test_nobody_is_logged_in(host: Host) -> None:
 @pytest.mark.parametrize(
     "body", ["", "[]", "null", "<html></html>", '{"version": 1}', '{"a":' * 3000]
 )
-def test_no_forge(host: Host, body: str) -> None:
+def test_a_host_without_a_known_forge_is_an_error(host: Host, body: str) -> None:
     for path in (
         "/api/v1/version",
         "/api/v4/version",
@@ -131,14 +131,14 @@ def test_no_forge(host: Host, body: str) -> None:
     assert "--forge" in caught.value.hint
 
 
-def test_nobody_there() -> None:
+def test_an_unreachable_host_is_an_error_with_a_hint() -> None:
     there = RemoteUrl("http://127.0.0.1:9", "127.0.0.1:9", ("a", "b"), ssh=True)
     with pytest.raises(UnreachableError) as caught:
         probe(there, limits=replace(LIMITS, connect=1))
     assert "--forge" in caught.value.hint
 
 
-def test_the_table_knows_every_forge() -> None:
+def test_a_client_can_be_created_for_every_forge() -> None:
     for name in FORGES:
         project = ("o", "p", "r") if name == "azure" else ("o", "r")
         place = ForgeAddress(name, "h", "https://h.example", project)
@@ -159,7 +159,7 @@ def odd(error: Exception, monkeypatch: pytest.MonkeyPatch) -> GitHub:
 @pytest.mark.parametrize(
     "error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()]
 )
-def test_answers_of_another_shape_stop_no_other_work(
+def test_answers_of_an_unexpected_shape_are_reported_as_errors(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forge = odd(error, monkeypatch)

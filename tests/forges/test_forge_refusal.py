@@ -54,7 +54,9 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("status", "kind", "code", "said"), STATUSES)
-def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> None:
+def test_each_refused_status_has_a_matching_error(
+    status: int, kind: type[TaskError], code: Exit, said: str
+) -> None:
     error = refused(status, {"message": "its words"})
     assert (type(error), error.exit) == (kind, code)
     assert said in error.message
@@ -85,7 +87,7 @@ def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> N
         ),
     ],
 )
-def test_a_token_of_another_forge(forge: str, token: str, fix: str) -> None:
+def test_a_refused_token_of_another_forge_has_a_hint(forge: str, token: str, fix: str) -> None:
     for status in (401, 403, 500):
         said = refused(status, secret=token, forge=forge)
         assert (fix in said.hint) == (status == 401)
@@ -138,11 +140,11 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("body", "said"), WORDS)
-def test_words(body: Any, said: str) -> None:
+def test_error_messages_are_extracted_from_the_answer(body: Any, said: str) -> None:
     assert words(answer(422, body)) == said
 
 
-def test_words_are_not_page_and_not_long() -> None:
+def test_web_pages_and_long_messages_are_not_shown() -> None:
     assert (
         words(answer(502, "<html><body>x</body></html>", Content_Type="text/html; charset=utf-8"))
         == ""
@@ -154,7 +156,7 @@ def test_words_are_not_page_and_not_long() -> None:
     assert words(answer(422, nested)) == ""
 
 
-def test_a_secret_is_blanked() -> None:
+def test_a_secret_in_a_message_is_masked() -> None:
     said = words(answer(401, {"message": "token abc-123 is unknown: abc-123"}), Secret("abc-123"))
     assert said == "token *** is unknown: ***"
 
@@ -188,11 +190,11 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("said", "wait"), LIMITED)
-def test_limited(said: Response, wait: float | None) -> None:
+def test_the_waiting_time_of_a_rate_limit_is_recognized(said: Response, wait: float | None) -> None:
     assert limited(said) == wait
 
 
-def test_unanswered() -> None:
+def test_requests_without_an_answer_have_a_matching_error() -> None:
     error = unanswered(
         NoAnswerError("tls", "the TLS certificate of https://h was not accepted"), "open it"
     )

@@ -41,7 +41,9 @@ EXTRAS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("name", "first", "newer", "first_whole", "newer_whole"), ROWS)
-def test_requests(name: str, first: int, newer: int, first_whole: int, newer_whole: int) -> None:
+def test_each_forge_needs_a_fixed_number_of_requests(
+    name: str, first: int, newer: int, first_whole: int, newer_whole: int
+) -> None:
     for more, wanted in (({}, (first, newer)), (EXTRAS, (first_whole, newer_whole))):
         kind = KINDS[name]
         with serving(kind.fake()) as server:
@@ -59,5 +61,5 @@ def test_requests(name: str, first: int, newer: int, first_whole: int, newer_who
         assert max(wanted) <= (MOST_WHOLE if more else MOST)
 
 
-def test_every_forge_has_its_row() -> None:
+def test_every_forge_has_a_row_in_the_table() -> None:
     assert {row[0] for row in ROWS} == set(KINDS)

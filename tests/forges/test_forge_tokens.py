@@ -54,7 +54,7 @@ CHOSEN = [
 
 
 @pytest.mark.parametrize(("given", "environ", "logins", "token"), CHOSEN)
-def test_chosen(
+def test_the_matching_token_is_chosen_for_github(
     given: dict[str, Any], environ: dict[str, str], logins: Sequence[Login], token: str
 ) -> None:
     found = Tokens(environ, lambda _url: logins, **given).of(GITHUB)
@@ -64,7 +64,7 @@ def test_chosen(
 @pytest.mark.parametrize(
     ("given", "user"), [("", "x-bitbucket-api-token-auth"), ("me@example.com", "me@example.com")]
 )
-def test_the_apis_user_of_gits_token(given: str, user: str) -> None:
+def test_an_api_user_name_can_replace_the_git_user_name(given: str, user: str) -> None:
     git_login = Login("https://bitbucket.org", "x-bitbucket-api-token-auth", Secret("ATATT3"))
     found = Tokens({}, lambda _url: (git_login,), user=given).of(
         place("https://bitbucket.org/acme/web")
@@ -72,7 +72,7 @@ def test_the_apis_user_of_gits_token(given: str, user: str) -> None:
     assert (found.secret.reveal(), found.user) == ("ATATT3", user)
 
 
-def test_the_jobs_own_repository_has_the_jobs_own_token() -> None:
+def test_the_repository_of_the_job_is_accessed_with_the_job_token() -> None:
     """What is given is often for the GitOps repository alone."""
     tokens = Tokens(OURS | ACTIONS, lambda _url: (login("https://github.com"),))
     assert tokens.of_the_job(GITHUB, "a comment").secret.reveal() == "actions-token"
@@ -83,14 +83,14 @@ def test_the_jobs_own_repository_has_the_jobs_own_token() -> None:
         Tokens({}).of_the_job(GITHUB, "a comment")
 
 
-def test_a_login_keeps_its_user() -> None:
+def test_a_login_keeps_its_user_name() -> None:
     found = Tokens({}, lambda _url: (login("https://github.com"),)).of(GITHUB)
     assert found.user == "bot"
     found = Tokens(OURS, user="a@b.example", scope=("https://github.com",)).of(GITHUB)
     assert found.user == "a@b.example"
 
 
-def test_git_is_asked_for_the_page_that_the_token_is_for() -> None:
+def test_git_logins_are_looked_up_for_the_repository_page() -> None:
     asked = []
 
     def logins(url: str) -> Sequence[Login]:
@@ -113,7 +113,7 @@ NOT_CHOSEN = [
 
 
 @pytest.mark.parametrize(("given", "environ"), NOT_CHOSEN)
-def test_never_to_a_host_that_an_annotation_chose(
+def test_no_token_is_sent_to_a_host_chosen_by_an_annotation(
     given: dict[str, Any], environ: dict[str, str]
 ) -> None:
     tokens = Tokens(
@@ -131,13 +131,13 @@ def test_never_to_a_host_that_an_annotation_chose(
     assert "token-" not in repr(caught.value)
 
 
-def test_gitlabs_job_token_is_not_taken() -> None:
+def test_the_gitlab_job_token_is_not_used() -> None:
     environ = {"CI_JOB_TOKEN": "job", "CI_SERVER_URL": "https://gitlab.com"}
     with pytest.raises(CredentialsError):
         Tokens(environ).of(place("https://gitlab.com/a/b"))
 
 
-def test_gitlabs_own_server_is_the_scope() -> None:
+def test_the_token_is_limited_to_the_gitlab_server_of_the_job() -> None:
     environ = OURS | {"CI_SERVER_URL": "https://git.example.com/gitlab"}
     ours = place(
         "https://git.example.com/gitlab/a/b", Known("gitlab", "https://git.example.com/gitlab")
@@ -147,7 +147,7 @@ def test_gitlabs_own_server_is_the_scope() -> None:
         Tokens(environ).of(GITHUB)
 
 
-def test_azure_pipelines() -> None:
+def test_the_azure_pipelines_token_is_limited_to_its_collection() -> None:
     environ = {
         "SYSTEM_ACCESSTOKEN": "azure-token",
         "SYSTEM_COLLECTIONURI": "https://dev.azure.com/acme/",
@@ -160,14 +160,14 @@ def test_azure_pipelines() -> None:
         Tokens(environ).of(place("https://dev.azure.com/other/p/_git/r"))
 
 
-def test_file(tmp_path: Path) -> None:
+def test_the_token_is_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file\n")
     found = Tokens({}, file=str(file), scope=("https://github.com",)).of(GITHUB)
     assert found.secret.reveal() == "from-file"
 
 
-def test_file_and_variable(tmp_path: Path) -> None:
+def test_a_token_in_both_file_and_variable_is_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file")
     with pytest.raises(UsageError, match="both given"):
@@ -175,7 +175,7 @@ def test_file_and_variable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two\nlines", "t\u00f6ken", "a\x00b", "a\x1bb"])
-def test_file_without_a_token(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_valid_token_is_a_usage_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -184,12 +184,12 @@ def test_file_without_a_token(tmp_path: Path, text: str) -> None:
     assert text.strip() == "" or text not in caught.value.message
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_a_missing_token_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         Tokens({}, file=str(tmp_path / "none"))
 
 
-def test_a_token_for_nobody_knows_whom() -> None:
+def test_a_token_without_a_known_server_is_a_usage_error() -> None:
     with pytest.raises(UsageError) as caught:
         Tokens(OURS)
     assert "--git-credentials-url" in caught.value.hint
@@ -215,5 +215,5 @@ def test_a_token_for_nobody_knows_whom() -> None:
         ("github.com", "https://github.com/acme/deploy", False),
     ],
 )
-def test_covers(prefix: str, web: str, within: bool) -> None:
+def test_a_prefix_covers_only_urls_below_it(prefix: str, web: str, within: bool) -> None:
     assert covers(prefix, web) is within

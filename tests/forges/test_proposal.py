@@ -45,7 +45,7 @@ def changes_of(*changes: Change, name: str = "web", namespace: str = "argocd") -
 FOLDED = f"<details><summary>What happens if …</summary>\n\n{LIFE}\n\n</details>"
 
 
-def test_body() -> None:
+def test_the_body_lists_all_changes_in_a_table() -> None:
     links = (
         f"https://github.com/acme/api/commit/{COMMIT}",
         "https://github.com/acme/api/actions/runs/42",
@@ -78,7 +78,7 @@ def test_body() -> None:
     )
 
 
-def test_what_was_proved_has_a_column_if_a_build_has_a_proof() -> None:
+def test_the_table_has_a_proof_column_if_a_build_has_a_proof() -> None:
     proved = change(why="semver admits it", proof="signature; signer=ci.pub")
     text = body(Content([changes_of(proved), changes_of(change(why="newest"), name="ui")]))
     assert "| Application | Image | Version | Why | Proof |\n" in text
@@ -88,7 +88,7 @@ def test_what_was_proved_has_a_column_if_a_build_has_a_proof() -> None:
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_what_else_a_reviewer_reads_is_shown_where_it_fits(forge: str) -> None:
+def test_additional_sections_are_included_if_they_fit(forge: str) -> None:
     shown = body(Content([changes_of()], commit=COMMIT, besides=("**Short**", "z" * 70_000)), forge)
     assert "\n\n**Short**\n\n" in shown
     assert "zzz" not in shown
@@ -96,7 +96,7 @@ def test_what_else_a_reviewer_reads_is_shown_where_it_fits(forge: str) -> None:
     assert described(shown) == COMMIT
 
 
-def test_where_it_was_built_is_reported_once() -> None:
+def test_the_source_commit_of_the_job_is_shown_below_the_table() -> None:
     """For builds that say nothing of it, the request says what the job knows."""
     text = body(
         Content([changes_of()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab"
@@ -117,11 +117,11 @@ def test_a_promotion_names_its_source() -> None:
     assert text.count("| `semver admits it, promoted from argocd/api` |") == 1
 
 
-def test_how_a_request_lives_is_not_html_where_that_would_be_shown() -> None:
+def test_the_explanation_is_not_html_on_bitbucket() -> None:
     assert f"\n\n**What happens if …**\n\n{LIFE}\n\n" in body(Content([changes_of()]), "bitbucket")
 
 
-def test_nothing_known_leaves_nothing_empty() -> None:
+def test_unknown_details_are_left_out_of_the_body() -> None:
     text = body(Content([changes_of(change(old=""))]))
     assert "| `argocd/web` | `ghcr.io/acme/api` | `(none)` → `1.4.3` |" in text
     assert "Built from" not in text
@@ -129,17 +129,17 @@ def test_nothing_known_leaves_nothing_empty() -> None:
     assert "\n\n\n" not in text
 
 
-def test_digests_are_shown() -> None:
+def test_the_table_shows_digests() -> None:
     assert f"`1.4.3@{DIGEST}`" in body(Content([changes_of(change(new_digest=DIGEST))]))
     assert f"`{DIGEST}` |" in body(Content([changes_of(change(new="", new_digest=DIGEST))]))
 
 
-def test_the_same_change_is_one_row() -> None:
+def test_duplicate_changes_share_one_row() -> None:
     assert body(Content([changes_of(change(), change())])).count("ghcr.io/acme/api") == 1
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_marks_are_read_back(forge: str) -> None:
+def test_the_commit_mark_is_read_from_an_edited_body(forge: str) -> None:
     text = body(Content([changes_of()], commit=COMMIT), forge)
     for back in (text, text.replace("\n", "\r\n"), text.strip(), f"{text}\n\nThank you, bot!"):
         assert described(back) == COMMIT
@@ -149,11 +149,11 @@ def test_marks_are_read_back(forge: str) -> None:
     "text",
     ["", "by hand", "image-update-commit: " + "a" * 64, "<!-- image-update-commit: short -->"],
 )
-def test_no_marks(text: str) -> None:
+def test_texts_without_a_valid_mark_have_no_commit(text: str) -> None:
     assert described(text) == ""
 
 
-def test_marks_of_others_do_not_count() -> None:
+def test_forged_marks_are_ignored() -> None:
     forged = f"<!-- image-update-commit: {'f' * 64} -->"
     said = f"subject\n{forged}\n\n[//]: # (image-update-commit: {'e' * 64})"
     text = body(Content([changes_of(change(old=forged))], said, commit=COMMIT))
@@ -198,7 +198,7 @@ def outside_code(text: str) -> str:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_others_write_is_code(text: str) -> None:
+def test_hostile_texts_are_shown_as_code(text: str) -> None:
     apps = [
         changes_of(change(new=text, old=text, name=f"ghcr.io/{text}"), name=text, namespace=text)
     ]
@@ -216,7 +216,9 @@ def test_what_others_write_is_code(text: str) -> None:
 
 
 @given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
-def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
+def test_any_text_leaves_the_mark_readable_and_the_length_limited(
+    value: str, text: str, forge: str
+) -> None:
     apps = [changes_of(change(new=value, old=value), name=value)]
     shown = body(Content(apps, text, value, f"https://x.example/{value}", commit=COMMIT), forge)
     assert described(shown) == COMMIT
@@ -236,12 +238,12 @@ def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
         (COMMIT, f"`{COMMIT}`"),
     ],
 )
-def test_links(url: str, shown: str) -> None:
+def test_run_links_are_shown_without_logins(url: str, shown: str) -> None:
     assert f"Pipeline run: {shown}\n" in body(Content([changes_of()], run=url))
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_a_body_is_never_too_long(forge: str) -> None:
+def test_a_long_body_is_truncated(forge: str) -> None:
     apps = [changes_of(name=f"application-{number}") for number in range(3000)]
     words, page = "long text " * 10_000, "https://x.example/" + "y" * 480
     text = body(Content(apps, words, page, commit=COMMIT), forge)
@@ -250,14 +252,14 @@ def test_a_body_is_never_too_long(forge: str) -> None:
     assert re.search(r"^and \d+ more: see the report$", text, re.MULTILINE)
 
 
-def test_the_authors_text_gives_way_to_the_table() -> None:
+def test_the_text_of_the_author_is_truncated_before_the_table() -> None:
     text = body(Content([changes_of()], "z" * 9000), "azure")
     assert "| `argocd/web` |" in text
     assert "…\n```" in text
     assert 3600 < len(text) <= 4000
 
 
-def test_the_authors_text() -> None:
+def test_the_text_of_the_author_is_shown_without_mentions() -> None:
     text = body(Content([changes_of()], "Rollout plan\n\n- ask @ann\n- see #7"))
     assert "```text\nRollout plan\n\n- ask @\u200bann\n- see #\u200b7\n```" in text
 
@@ -273,18 +275,18 @@ def test_the_authors_text() -> None:
         ("x\x1b[2Jy", "x [2Jy"),
     ],
 )
-def test_title(message: str, wanted: str) -> None:
+def test_the_title_is_the_first_line_without_mentions(message: str, wanted: str) -> None:
     assert title(message) == wanted
 
 
 @given(st.text())
-def test_a_title_is_one_line_and_never_too_long(message: str) -> None:
+def test_a_title_is_one_line_of_limited_length(message: str) -> None:
     found = title(message * 50)
     assert len(found) <= LONGEST_TITLE
     assert "\n" not in found
 
 
-def test_message_parts() -> None:
+def test_a_commit_message_splits_into_subject_and_body() -> None:
     message = commit_message(None, [changes_of()], [("Source-Commit", COMMIT)]).text
     assert message_parts(message) == (
         "build: automatic update of web to 1.4.3",
@@ -351,12 +353,12 @@ HEADLINES: list[tuple[str, list[AppChanges], str]] = [
 
 
 @pytest.mark.parametrize(("command", "apps", "shown"), HEADLINES)
-def test_a_title_says_what_changes(command: str, apps: list[AppChanges], shown: str) -> None:
+def test_the_title_summarizes_the_changes(command: str, apps: list[AppChanges], shown: str) -> None:
     subject = {"run": "remember for web", "scan": ""}.get(command, f"{command} web")
     assert headline(command, subject, apps) == shown
 
 
-def test_a_rollbacks_title_stays_whatever_waits_next_to_it() -> None:
+def test_the_title_of_a_rollback_ignores_other_waiting_changes() -> None:
     back = [changes_of(change("1.0.0", "1.5.0", "nginx"))]
     for beside in ([], [changes_of(change(**UI), name="b")]):
         assert (
@@ -365,7 +367,7 @@ def test_a_rollbacks_title_stays_whatever_waits_next_to_it() -> None:
         )
 
 
-def test_a_hold_has_no_table() -> None:
+def test_the_body_of_a_hold_has_no_table() -> None:
     text = body(Content([], "hold web", commit=COMMIT))
     assert "| --- |" not in text
     assert "\n\n```text\nhold web\n```\n\n" in text

@@ -32,7 +32,7 @@ NAME = "image-update/lint"
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: f"{state['forge']}: {state['state']}")
-def test_what_a_git_host_says(state: Mapping[str, Any]) -> None:
+def test_each_host_answer_shows_whether_others_may_push(state: Mapping[str, Any]) -> None:
     kind = KINDS[state["forge"]]
     with serving(kind.fake()) as server:
         for method, end, status, body in state["answers"]:
@@ -49,7 +49,7 @@ def test_what_a_git_host_says(state: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 @pytest.mark.parametrize("body", [{"values": None}, {"value": {}}, "x", 7, {"message": "moved"}])
-def test_an_answer_of_another_shape_says_nothing(kind: Any, body: Any) -> None:
+def test_an_answer_of_an_unexpected_shape_is_an_error(kind: Any, body: Any) -> None:
     with serving(kind.fake()) as server:
         server.fail(Reply(200, body), "GET", times=9)
         world = World(server, place_on(kind, server), FORGES[kind.name].client)
@@ -57,7 +57,7 @@ def test_an_answer_of_another_shape_says_nothing(kind: Any, body: Any) -> None:
             world.forge().open_to_others(NAME)
 
 
-def test_the_token_of_a_branch_on_azure() -> None:
+def test_the_azure_security_token_of_a_branch_is_encoded() -> None:
     """As learn.microsoft.com has it for `master`."""
     project, repository = (
         "212d1460-2143-4296-9771-c54336dbf3d3",
@@ -88,7 +88,7 @@ def test_the_token_of_a_branch_on_azure() -> None:
         ),
     ],
 )
-def test_lint(
+def test_lint_warns_about_unprotected_branches(
     asked: dict[str, str], rules: list[dict[str, Any]] | None, told: bool, tmp_path: Path
 ) -> None:
     with serving(Server()) as server:
@@ -111,7 +111,7 @@ def test_lint(
                 assert "protect-the-branches" in one["hint"]
 
 
-def test_lint_asks_about_the_prefix_of_the_config(tmp_path: Path) -> None:
+def test_lint_checks_the_branch_prefix_of_the_config(tmp_path: Path) -> None:
     with serving(Server()) as server:
         server.fail(Reply(200, []), "GET", "/branch_protections", times=9)
         repo = f"{server.url}/acme/deploy.git"
@@ -141,7 +141,7 @@ def bodies() -> list[Any]:
     ]
 
 
-def test_the_guides_rules_close_the_branches() -> None:
+def test_the_rules_of_the_guide_protect_our_branches() -> None:
     """What a Git host would answer, made of what the guide sends to it."""
     github, gitlab, gitea, cloud, center = bodies()
     assert github["conditions"]["ref_name"]["include"] == [f"refs/heads/{PATTERN}"]
@@ -159,7 +159,7 @@ def test_the_guides_rules_close_the_branches() -> None:
 
 
 @pytest.mark.parametrize("name", ["main", "image-updates", "feature/image-update/x"])
-def test_the_guides_rules_close_nothing_else(name: str) -> None:
+def test_the_rules_of_the_guide_protect_no_other_branches(name: str) -> None:
     github, gitlab, gitea, cloud, center = bodies()
     assert github["target"] == "branch"
     assert open_on_gitlab([gitlab], name)

@@ -46,17 +46,17 @@ def source_range(
 
 
 @pytest.mark.parametrize(("repo", "url"), PAGES)
-def test_the_page_of_a_range(repo: str, url: str) -> None:
+def test_a_commit_range_links_to_its_compare_page(repo: str, url: str) -> None:
     assert page(repo, OLD, NEW) == url
 
 
-def test_the_page_of_a_range_on_a_host_that_the_job_knows() -> None:
+def test_a_commit_range_links_to_a_known_server_of_the_job() -> None:
     forges = Forges((Known("gitlab", "https://git.acme.example"),), lambda: Tokens({}))
     url = forges.range_page("https://git.acme.example/acme/web", OLD, NEW)
     assert url == f"https://git.acme.example/acme/web/-/compare/{OLD}...{NEW}"
 
 
-def test_source_ranges() -> None:
+def test_source_changes_are_listed_once_per_image() -> None:
     told = source_ranges([source_range(), source_range(), source_range("ghcr.io/acme/api")], page)
     address = f"{WEB}/compare/{OLD}...{NEW}"
     assert told == (
@@ -83,18 +83,18 @@ def test_source_ranges() -> None:
         ),
     ],
 )
-def test_what_is_unknown_is_left_out(known: SourceRange) -> None:
+def test_unknown_source_ranges_are_left_out(known: SourceRange) -> None:
     assert source_ranges([known], page) == ""
 
 
-def test_one_repository_in_two_spellings() -> None:
+def test_two_spellings_of_one_repository_are_compared() -> None:
     known = SourceRange(
         "web", Build(commit=OLD, repository=f"{WEB}.git"), Build(commit=NEW, repository=WEB)
     )
     assert f"{WEB}/compare/" in source_ranges([known], page)
 
 
-def test_many_ranges_are_counted() -> None:
+def test_excess_source_ranges_are_counted() -> None:
     told = source_ranges([source_range(f"ghcr.io/acme/{n}") for n in range(MOST_RANGES + 3)], page)
     assert told.endswith("\n- and 3 more")
     assert told.count("](https://") == MOST_RANGES
@@ -105,7 +105,7 @@ def change(alias: str = "web", old: str = "1.0.0", digest: str = "") -> Change:
     return Change(image, alias, old, "1.1.0", old_digest=digest)
 
 
-def test_undoing() -> None:
+def test_the_rollback_command_is_shown() -> None:
     told = undoing([AppChanges("shop", "web", (change(),))])
     assert told == (
         "**To undo it after the merge**: this brings the old version back and holds it.\n\n"
@@ -114,7 +114,7 @@ def test_undoing() -> None:
     )
 
 
-def test_undoing_one_of_several_images() -> None:
+def test_each_image_has_a_separate_rollback_command() -> None:
     digest = f"sha256:{'d' * 64}"
     apps = [AppChanges("shop", "web", (change("web"), change("api", "2.0.0", digest)))]
     told = undoing(apps)
@@ -122,30 +122,30 @@ def test_undoing_one_of_several_images() -> None:
     assert f"image-update rollback shop/web --alias api --to 2.0.0@{digest}\n" in told
 
 
-def test_an_image_without_an_alias_is_undone_by_its_application() -> None:
+def test_the_rollback_of_an_image_without_an_alias_names_the_application() -> None:
     told = undoing([AppChanges("shop", "web", (change(""),))])
     assert "image-update rollback shop/web --to 1.0.0\n" in told
 
 
-def test_nothing_is_undone_where_nothing_changes() -> None:
+def test_no_rollback_is_shown_without_changes() -> None:
     assert undoing([]) == ""
 
 
-def test_undoing_many() -> None:
+def test_the_number_of_rollback_commands_is_limited() -> None:
     apps = [AppChanges("shop", f"web-{n}", (change(),)) for n in range(MOST_UNDONE + 2)]
     told = undoing(apps)
     assert told.count("image-update rollback") == MOST_UNDONE
     assert "# and 2 more\n```" in told
 
 
-def test_a_first_version_is_undone_by_a_revert_only() -> None:
+def test_a_first_version_can_only_be_undone_by_a_revert() -> None:
     told = undoing([AppChanges("shop", "web", (change(old=""),))])
     assert "rollback" not in told
     assert "a revert of the merge" in told
 
 
 @given(st.sampled_from(ATTACKS) | st.text(max_size=30))
-def test_names_of_others_make_no_command(name: str) -> None:
+def test_hostile_names_never_become_shell_commands(name: str) -> None:
     for apps in (
         [AppChanges("shop", name, (change(),))],
         [AppChanges("shop", "web", (change(old=name),))],

@@ -77,13 +77,15 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("orphan", "main", "unrelated"),
     ],
 )
-def test_order(repo: Path, old: str, new: str, expected: str) -> None:
+def test_the_order_of_two_commits_follows_their_ancestry(
+    repo: Path, old: str, new: str, expected: str
+) -> None:
     ids = [git(repo, "rev-parse", name) for name in (old, new)]
     assert shown(order(repo, *ids)) == (expected, "")
     assert shown(order(repo, ids[0].upper(), f" {ids[1][:12]}\n")) == (expected, "")
 
 
-def test_over_git_daemon(repo: Path) -> None:
+def test_commits_are_compared_over_the_git_protocol(repo: Path) -> None:
     old, new, work = (git(repo, "rev-parse", name) for name in ("main~70", "main", "work"))
     with daemon(repo.parent) as url, asking() as one:
         assert one.order(f"{url}/repo.git", old, new).order == "newer"
@@ -94,7 +96,7 @@ def test_over_git_daemon(repo: Path) -> None:
 
 @pytest.mark.parametrize("filters", ["true", "false"])
 @pytest.mark.parametrize("protocol", ["0", "2"])
-def test_servers_of_all_ages(
+def test_commits_are_compared_with_old_and_new_server_protocols(
     tmp_path: Path, filters: str, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the old protocol commits cannot be asked for by id: then branches are."""
@@ -109,7 +111,7 @@ def test_servers_of_all_ages(
         assert order(f"{server.url}repo.git", ids[70], NOWHERE).order == "unknown"
 
 
-def test_neither_trees_nor_blobs_travel(repo: Path, tmp_path: Path) -> None:
+def test_comparing_commits_fetches_neither_trees_nor_blobs(repo: Path, tmp_path: Path) -> None:
     one = Lineage(Git({**os.environ, "TMPDIR": str(tmp_path)}, protocols=PROTOCOLS))
     try:
         assert (
@@ -125,7 +127,7 @@ def test_neither_trees_nor_blobs_travel(repo: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_question_is_asked_once(repo: Path) -> None:
+def test_comparing_the_same_commits_again_runs_no_git_command(repo: Path) -> None:
     door = git_of_a_run()
     one = Lineage(door)
     try:
@@ -138,7 +140,7 @@ def test_a_question_is_asked_once(repo: Path) -> None:
         one.close()
 
 
-def test_a_shallow_server_may_not_know(repo: Path, tmp_path: Path) -> None:
+def test_a_shallow_server_may_leave_the_order_unknown(repo: Path, tmp_path: Path) -> None:
     git(
         tmp_path,
         "clone",
@@ -169,14 +171,16 @@ def test_a_shallow_server_may_not_know(repo: Path, tmp_path: Path) -> None:
         ("main", "", "is not a commit id"),
     ],
 )
-def test_what_is_not_a_commit_is_unknown(repo: Path, old: str, new: str, why: str) -> None:
+def test_the_order_of_missing_or_invalid_commits_is_unknown(
+    repo: Path, old: str, new: str, why: str
+) -> None:
     ids = [git(repo, "rev-parse", name) if name == "main" else name for name in (old, new)]
     found = order(repo, *ids)
     assert found.order == "unknown"
     assert why in found.why
 
 
-def test_a_short_id_of_several_commits_is_unknown(
+def test_the_order_of_an_ambiguous_short_id_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo = bare_repo(tmp_path, {"app.py": "0\n"})
@@ -197,21 +201,21 @@ def test_a_short_id_of_several_commits_is_unknown(
         ("ssh://-oProxyCommand=evil/a", "does not name a host"),
     ],
 )
-def test_a_repository_that_cannot_be_asked_is_unknown(repository: str, why: str) -> None:
+def test_the_order_is_unknown_if_the_repository_cannot_be_read(repository: str, why: str) -> None:
     found = order(repository, NOWHERE, NOWHERE[::-1])
     assert found.order == "unknown"
     assert why in found.why
     assert "secret" not in found.why
 
 
-def test_local_repositories_need_to_be_allowed(repo: Path) -> None:
+def test_local_source_repositories_must_be_allowed(repo: Path) -> None:
     with asking(frozenset()) as one:
         found = one.order(f"file://{repo}", NOWHERE, NOWHERE[::-1])
     assert found.order == "unknown"
     assert "--allow-protocol file" in found.why
 
 
-def test_a_login_is_asked_for(repo: Path) -> None:
+def test_a_missing_login_is_reported_and_a_login_in_the_url_is_used(repo: Path) -> None:
     ids = git(repo, "rev-parse", "main~3", "main").split()
     with git_server(repo.parent) as server, asking() as one:
         server.logins = {"jane": "secret"}
@@ -220,7 +224,7 @@ def test_a_login_is_asked_for(repo: Path) -> None:
         assert one.order(url, *ids).order == "newer"
 
 
-def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
+def test_commits_of_a_sha256_repository_are_compared(tmp_path: Path) -> None:
     git(
         tmp_path,
         "init",

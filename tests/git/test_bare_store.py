@@ -66,7 +66,7 @@ def text_of(path: str) -> str:
     return content
 
 
-def test_snapshot_names_what_it_is_of(repo: Path, store: BareRepository) -> None:
+def test_a_snapshot_names_its_repository_branch_and_tip(repo: Path, store: BareRepository) -> None:
     snapshot = store.snapshot("main", [])
     assert (snapshot.repo, snapshot.branch, snapshot.tip) == (
         str(repo),
@@ -79,7 +79,7 @@ def test_snapshot_names_what_it_is_of(repo: Path, store: BareRepository) -> None
 @pytest.mark.parametrize(
     "path", ["apps/web/values.yaml", "crlf.yaml", "empty.yaml", 'odd "name"\\ ä.yaml', "top.yaml"]
 )
-def test_text_byte_for_byte(store: BareRepository, path: str) -> None:
+def test_files_are_read_byte_for_byte(store: BareRepository, path: str) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File(text_of(path))}
 
 
@@ -92,11 +92,13 @@ def test_text_byte_for_byte(store: BareRepository, path: str) -> None:
         ("lfs.yaml", "kept in Git LFS"),
     ],
 )
-def test_what_is_not_text_says_why(store: BareRepository, path: str, problem: str) -> None:
+def test_an_unreadable_file_states_its_problem(
+    store: BareRepository, path: str, problem: str
+) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File("", problem=problem)}
 
 
-def test_files_after_a_large_one_are_read_right(store: BareRepository) -> None:
+def test_files_after_a_large_file_are_read_correctly(store: BareRepository) -> None:
     files = store.snapshot(
         "main", [Place("large.yaml"), Place("top.yaml"), Place("crlf.yaml")]
     ).files
@@ -115,7 +117,9 @@ def test_files_after_a_large_one_are_read_right(store: BareRepository) -> None:
     ],
 )
 @pytest.mark.parametrize("want", ["exists", "text"])
-def test_mode(store: BareRepository, path: str, mode: str, want: str) -> None:
+def test_a_snapshot_has_the_mode_of_each_file(
+    store: BareRepository, path: str, mode: str, want: str
+) -> None:
     file = store.snapshot("main", [Place(path, want)]).files[path]  # type: ignore[arg-type]
     assert file.mode == mode
     assert bool(file.text) is (want == "text" and mode.startswith("100"))
@@ -130,7 +134,7 @@ def test_mode(store: BareRepository, path: str, mode: str, want: str) -> None:
     ],
 )
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_a_parent_that_is_not_a_folder_is_named(
+def test_a_snapshot_names_a_parent_that_is_not_a_folder(
     store: BareRepository, path: str, parent: str, mode: str, want: str
 ) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {parent: File("", mode)}  # type: ignore[arg-type]
@@ -140,17 +144,19 @@ def test_a_parent_that_is_not_a_folder_is_named(
     "path", ["none.yaml", "none/none.yaml", "apps/none/none.yaml", "apps/web/none.yaml"]
 )
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_what_is_absent_has_no_file(store: BareRepository, path: str, want: str) -> None:
+def test_a_missing_path_is_absent_from_the_snapshot(
+    store: BareRepository, path: str, want: str
+) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {}  # type: ignore[arg-type]
 
 
-def test_folder_gives_its_manifests(store: BareRepository) -> None:
+def test_a_snapshot_of_a_folder_has_its_manifests(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("apps/web", "folder")]).files
     paths = ["apps/web/config.json", "apps/web/kustomization.yml", "apps/web/values.yaml"]
     assert files == {path: File(text_of(path)) for path in paths}
 
 
-def test_tree_gives_those_of_its_sub_folders_too(store: BareRepository) -> None:
+def test_a_snapshot_of_a_tree_includes_manifests_in_subfolders(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("apps", "tree")]).files
     assert sorted(files) == [
         "apps/run.yaml",
@@ -165,19 +171,21 @@ def test_tree_gives_those_of_its_sub_folders_too(store: BareRepository) -> None:
 
 @pytest.mark.parametrize("path", ["apps/web/values.yaml", "apps/run.yaml"])
 @pytest.mark.parametrize("want", ["folder", "tree"])
-def test_folder_that_is_a_file_is_the_file(store: BareRepository, path: str, want: str) -> None:
+def test_a_snapshot_of_a_folder_that_is_a_file_has_that_file(
+    store: BareRepository, path: str, want: str
+) -> None:
     files = store.snapshot("main", [Place(path, want)]).files  # type: ignore[arg-type]
     assert list(files) == [path]
     assert files[path].text
 
 
-def test_root_as_a_folder(store: BareRepository) -> None:
+def test_the_repository_root_can_be_read_as_a_folder(store: BareRepository) -> None:
     files = store.snapshot("main", [Place("", "folder")]).files
     assert "top.yaml" in files
     assert not any("/" in path for path in files)
 
 
-def test_several_places_at_once(store: BareRepository) -> None:
+def test_one_snapshot_combines_several_places(store: BareRepository) -> None:
     places = [
         Place("apps/web", "exists"),
         Place("apps/web/values.yaml"),
@@ -190,7 +198,7 @@ def test_several_places_at_once(store: BareRepository) -> None:
     assert len(files) == 4
 
 
-def test_a_wanted_text_wins_over_exists(store: BareRepository) -> None:
+def test_a_request_for_text_wins_over_a_request_for_existence(store: BareRepository) -> None:
     for places in (
         [Place("top.yaml"), Place("top.yaml", "exists")],
         [Place("top.yaml", "exists"), Place("top.yaml")],
@@ -199,7 +207,7 @@ def test_a_wanted_text_wins_over_exists(store: BareRepository) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_2000_files_in_a_folder(tmp_path: Path) -> None:
+def test_2000_files_in_a_folder_are_read_with_two_fetches(tmp_path: Path) -> None:
     contents: dict[str, Content] = {f"all/{n}.yaml": f"n: {n}\n" for n in range(2000)}
     repo = bare_repo(tmp_path, contents)
     git_door = door()
@@ -209,24 +217,24 @@ def test_2000_files_in_a_folder(tmp_path: Path) -> None:
     assert git_door.calls.count("fetch") == 2
 
 
-def test_another_branch(repo: Path, store: BareRepository) -> None:
+def test_a_snapshot_reads_the_requested_branch(repo: Path, store: BareRepository) -> None:
     snapshot = store.snapshot("topic/x", [Place("apps/run.yaml", "exists")])
     assert (snapshot.branch, snapshot.tip) == ("topic/x", git(repo, "rev-parse", "topic/x"))
     assert snapshot.files == {}
 
 
 @pytest.mark.parametrize("name", ["HEAD", "", "refs/heads/main"])
-def test_the_branch_has_its_short_name(store: BareRepository, name: str) -> None:
+def test_a_snapshot_has_the_short_name_of_its_branch(store: BareRepository, name: str) -> None:
     assert store.snapshot(name, []).branch == "main"
 
 
-def test_default_branch_of_any_name(tmp_path: Path) -> None:
+def test_the_default_branch_can_have_any_name(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"}, branch="release/prod")
     with BareRepository(door(), str(repo)) as store:
         assert store.default_branch() == "release/prod"
 
 
-def test_a_new_snapshot_sees_what_has_changed(tmp_path: Path) -> None:
+def test_a_new_snapshot_fetches_only_the_changes(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a/b/c.yaml": "1\n", "a/d.yaml": "1\n"})
     places = [Place("a/b/c.yaml"), Place("a/d.yaml")]
     git_door = door()
@@ -245,7 +253,7 @@ def test_a_new_snapshot_sees_what_has_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_what_is_wanted_is_looked_for_while_the_server_is_asked(repo: Path) -> None:
+def test_places_are_determined_while_the_first_fetch_is_running(repo: Path) -> None:
     """The editors, who know the places, take longer to load than a server takes to answer."""
     git_door, asked = door(), []
 
@@ -259,7 +267,7 @@ def test_what_is_wanted_is_looked_for_while_the_server_is_asked(repo: Path) -> N
     assert git_door.calls.count("fetch") > 1  # more was asked for later
 
 
-def test_a_branch_that_was_rewritten_is_read(tmp_path: Path) -> None:
+def test_a_rewritten_branch_can_be_read_again(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a.yaml": "1\n"})
     with BareRepository(door(), str(repo)) as store:
         store.snapshot("main", [Place("a.yaml")])
@@ -298,7 +306,7 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
         ),  # the tip; refused; everything
     ],
 )
-def test_servers_that_allow_less(
+def test_servers_with_fewer_capabilities_need_more_fetches(
     tmp_path: Path,
     served: str,
     settings: Mapping[str, str],
@@ -330,7 +338,7 @@ def test_servers_that_allow_less(
         assert store.snapshot("main", places).files["a/b/e.yaml"].text == "new\n"
 
 
-def test_missing_branch(store: BareRepository, repo: Path) -> None:
+def test_a_missing_branch_is_a_source_error(store: BareRepository, repo: Path) -> None:
     with pytest.raises(SourceError) as caught:
         store.snapshot("none", [])
     assert caught.value.subject == f"{repo}@none"
@@ -343,14 +351,14 @@ def test_a_tag_is_not_a_branch(store: BareRepository) -> None:
 
 
 @pytest.mark.parametrize("revision", ["a" * 40, "refs/tags/v1.0", "-x", "v1.*"])
-def test_what_cannot_be_a_branch_is_not_asked_for(repo: Path, revision: str) -> None:
+def test_an_invalid_branch_name_runs_no_git_command(repo: Path, revision: str) -> None:
     git_door = door()
     with BareRepository(git_door, str(repo)) as store, pytest.raises(SourceError):
         store.snapshot(revision, [])
     assert git_door.calls == []
 
 
-def test_empty_repository(tmp_path: Path) -> None:
+def test_an_empty_repository_is_a_source_error(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--bare", "empty.git")
     with BareRepository(door(), str(tmp_path / "empty.git")) as store:
         with pytest.raises(SourceError, match="empty"):
@@ -360,7 +368,7 @@ def test_empty_repository(tmp_path: Path) -> None:
     assert "empty" in caught.value.hint
 
 
-def test_head_of_a_branch_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_head_that_names_a_missing_branch_is_a_source_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"}, branch="develop")
     git(repo, "symbolic-ref", "HEAD", "refs/heads/none")
     with BareRepository(door(), str(repo)) as store:
@@ -369,7 +377,7 @@ def test_head_of_a_branch_that_does_not_exist(tmp_path: Path) -> None:
         assert store.snapshot("develop", [Place("a")]).files == {"a": File("b")}
 
 
-def test_head_without_a_branch(tmp_path: Path) -> None:
+def test_a_detached_head_is_a_source_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
     with (
@@ -380,7 +388,7 @@ def test_head_without_a_branch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["{}/none.git", "file://{}/none.git"])
-def test_missing_repository(tmp_path: Path, url: str) -> None:
+def test_a_missing_repository_is_a_repository_error(tmp_path: Path, url: str) -> None:
     with (
         BareRepository(door(), url.format(tmp_path)) as store,
         pytest.raises(RepositoryError, match="not found, or there is no"),
@@ -388,7 +396,7 @@ def test_missing_repository(tmp_path: Path, url: str) -> None:
         store.snapshot("main", [])
 
 
-def test_sha256_repository(tmp_path: Path) -> None:
+def test_a_sha256_repository_can_be_read(tmp_path: Path) -> None:
     git(
         tmp_path,
         "init",
@@ -408,18 +416,22 @@ def test_sha256_repository(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "environ", [{"HOME": "/nonexistent"}, {"HOME": ""}, {"XDG_CONFIG_HOME": "/nonexistent"}]
 )
-def test_any_home(repo: Path, environ: Mapping[str, str]) -> None:
+def test_a_repository_can_be_read_with_an_unusable_home(
+    repo: Path, environ: Mapping[str, str]
+) -> None:
     with BareRepository(door(**environ), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
 
-def test_no_home(repo: Path) -> None:
+def test_a_repository_can_be_read_without_a_home(repo: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "HOME"}
     with BareRepository(Git(environ, protocols=frozenset({"file"})), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
 
-def test_a_users_git_configuration_changes_nothing(repo: Path, tmp_path: Path) -> None:
+def test_the_git_configuration_of_the_user_does_not_change_the_result(
+    repo: Path, tmp_path: Path
+) -> None:
     (tmp_path / ".gitconfig").write_text(
         '[remote "origin"]\n\turl = /nonexistent\n[remote "image-update"]\n\tfetch = +refs/*:refs/*\n'
         "[core]\n\thooksPath = /nonexistent\n\tautocrlf = true\n[fetch]\n\tprune = true\n[color]\n\tui = always\n"
@@ -431,7 +443,7 @@ def test_a_users_git_configuration_changes_nothing(repo: Path, tmp_path: Path) -
         }
 
 
-def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
+def test_the_private_temporary_folder_is_removed(repo: Path, tmp_path: Path) -> None:
     with BareRepository(door(TMPDIR=str(tmp_path)), str(repo)) as store:
         store.snapshot("main", [Place("top.yaml")])
         (folder,) = tmp_path.iterdir()
@@ -439,7 +451,7 @@ def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_temporary_folder(repo: Path, tmp_path: Path) -> None:
+def test_a_missing_temporary_folder_is_a_usage_error(repo: Path, tmp_path: Path) -> None:
     store = BareRepository(door(TMPDIR=str(tmp_path / "none")), str(repo))
     with store, pytest.raises(UsageError, match=r"TMPDIR: .* is not a folder") as caught:
         store.snapshot("main", [])
@@ -453,7 +465,7 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
         store.close()
 
 
-def test_a_folder_with_too_many_names_is_not_empty(
+def test_a_folder_with_too_many_names_is_an_error_instead_of_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its list is not read, and what is in it would look as if it were not there."""

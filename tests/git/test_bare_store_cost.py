@@ -60,7 +60,7 @@ def bytes_of_a_run(git: Git, repo: Path, folder: Path, between: Path | None = No
 
 
 @pytest.mark.usefixtures("large")
-def test_processes_do_not_grow_with_the_repository_and_other_files_stay_away(
+def test_a_larger_repository_needs_no_more_processes_and_no_other_files(
     repos: dict[int, Path], tmp_path: Path
 ) -> None:
     figures = {}
@@ -76,7 +76,7 @@ def test_processes_do_not_grow_with_the_repository_and_other_files_stay_away(
     assert size(repos[10_000]) > 5_000_000
 
 
-def test_a_lost_race_costs_little(repos: dict[int, Path], tmp_path: Path) -> None:
+def test_a_lost_race_fetches_only_the_new_tip(repos: dict[int, Path], tmp_path: Path) -> None:
     git = Git({**os.environ, "TMPDIR": str(tmp_path)}, protocols=frozenset({"file"}))
     bytes_of_a_run(git, repos[200], tmp_path, between=repos[200])
     first = ["fetch", "cat-file", "fast-import", "push"]
@@ -88,7 +88,7 @@ def test_a_lost_race_costs_little(repos: dict[int, Path], tmp_path: Path) -> Non
     ]  # another file had changed: only the tip is new
 
 
-def test_planning_sends_nothing(repos: dict[int, Path]) -> None:
+def test_planning_pushes_nothing(repos: dict[int, Path]) -> None:
     git = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git, str(repos[200])) as store:
         snapshot = store.snapshot("main", [Place(VALUES)])

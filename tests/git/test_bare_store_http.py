@@ -72,14 +72,16 @@ def with_login(server: GitServer, login: str) -> str:
     return server.url.replace("://", f"://{login}@") + "repo.git"
 
 
-def test_read_and_land(server: GitServer, repo: Path) -> None:
+def test_a_change_is_read_and_pushed_over_http(server: GitServer, repo: Path) -> None:
     landing = land(server.url + "repo.git")
     assert landing.commit == git(repo, "rev-parse", "main")
     assert show(repo, "main", VALUES) == "tag: v2\n"
 
 
 @pytest.mark.usefixtures("large")
-def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: Path) -> None:
+def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
+    server: GitServer, repo: Path
+) -> None:
     """One push more asks what both sides have; where nothing moved, nobody pays for that."""
     asked = []
     for head, moves in (("quiet", False), ("bot", True)):
@@ -102,7 +104,7 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(server: GitServer, repo: P
     assert asked == [2, 3]
 
 
-def test_login_within_the_url(server: GitServer, repo: Path) -> None:
+def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "p@ss w:rd"
     assert land(with_login(server, "bot:p%40ss%20w%3Ard")).commit == git(repo, "rev-parse", "main")
     assert {user for _, user in server.seen} == {"bot"}  # sent at once: nothing is refused first
@@ -116,7 +118,9 @@ def test_login_within_the_url(server: GitServer, repo: Path) -> None:
         ("reader:read", RepositoryError, "does not permit this"),
     ],
 )
-def test_who_may_not(server: GitServer, login: str, error: type[TaskError], words: str) -> None:
+def test_missing_wrong_and_read_only_logins_are_reported_without_the_secret(
+    server: GitServer, login: str, error: type[TaskError], words: str
+) -> None:
     server.logins = {"bot": "right", "reader": "read"}
     server.readers = {"reader"}
     url = with_login(server, login) if login else server.url + "repo.git"
@@ -128,7 +132,7 @@ def test_who_may_not(server: GitServer, login: str, error: type[TaskError], word
     assert "bot:" not in shown
 
 
-def test_a_login_does_not_go_to_another_server(server: GitServer, repo: Path) -> None:
+def test_a_login_is_not_sent_to_another_server(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "right"
     git_door = Git(os.environ, rewrites=[("http://elsewhere/", server.url)])
     with (
@@ -140,7 +144,9 @@ def test_a_login_does_not_go_to_another_server(server: GitServer, repo: Path) ->
     assert repo.exists()
 
 
-def test_a_users_credential_helper_is_asked(server: GitServer, repo: Path, tmp_path: Path) -> None:
+def test_the_credential_helper_of_the_user_is_used(
+    server: GitServer, repo: Path, tmp_path: Path
+) -> None:
     server.logins["bot"] = "right"
     (tmp_path / ".gitconfig").write_text("[credential]\n\thelper = store\n")
     (tmp_path / ".git-credentials").write_text(
@@ -150,7 +156,7 @@ def test_a_users_credential_helper_is_asked(server: GitServer, repo: Path, tmp_p
     assert landing.commit == git(repo, "rev-parse", "main")
 
 
-def test_a_users_own_url_rewriting_is_honoured(
+def test_url_rewriting_in_the_configuration_of_the_user_is_applied(
     server: GitServer, repo: Path, tmp_path: Path
 ) -> None:
     (tmp_path / ".gitconfig").write_text(
@@ -174,7 +180,7 @@ def test_a_users_own_url_rewriting_is_honoured(
         ("git-receive-pack", 0, UnreachableError),
     ],
 )
-def test_faults(
+def test_server_faults_leave_the_branch_unchanged(
     server: GitServer, repo: Path, end: str, status: int, error: type[TaskError]
 ) -> None:
     before = git(repo, "rev-parse", "main")
@@ -185,18 +191,18 @@ def test_faults(
     assert git(repo, "rev-parse", "main") == before
 
 
-def test_missing_repository(server: GitServer) -> None:
+def test_a_missing_repository_is_a_repository_error(server: GitServer) -> None:
     with pytest.raises(RepositoryError, match="not found, or there is no access"):
         land(server.url + "none.git")
 
 
-def test_nobody_listens(server: GitServer) -> None:
+def test_a_closed_port_is_reported_as_unreachable(server: GitServer) -> None:
     server.server_close()
     with pytest.raises(UnreachableError):
         land("http://127.0.0.1:9/repo.git")
 
 
-def test_a_push_that_landed_although_the_answer_was_lost(server: GitServer, repo: Path) -> None:
+def test_a_push_with_a_lost_answer_is_recognized_as_landed(server: GitServer, repo: Path) -> None:
     server.faults["/git-receive-pack"] = -1
     landing = land(server.url + "repo.git")
     assert landing == LandedCommit(
@@ -204,7 +210,7 @@ def test_a_push_that_landed_although_the_answer_was_lost(server: GitServer, repo
     )
 
 
-def test_no_secret_is_in_any_argument(server: GitServer, tmp_path: Path) -> None:
+def test_no_process_argument_contains_a_secret(server: GitServer, tmp_path: Path) -> None:
     server.logins["bot"] = "tops3cret"
     log = tmp_path / "argv"
     wrapper = tmp_path / "bin" / "git"
@@ -225,7 +231,7 @@ def test_no_secret_is_in_any_argument(server: GitServer, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("size", "more"), [("small", 0), ("large", 2)])
-def test_the_requests_of_an_update_of_which_none_is_refused_first(
+def test_an_update_sends_its_login_at_once_and_needs_few_requests(
     server: GitServer, size: str, more: int, request: pytest.FixtureRequest
 ) -> None:
     """One fetch or two, and a push, each on a connection of its own: the round trips are these, and the handshakes."""
@@ -246,13 +252,13 @@ def test_the_requests_of_an_update_of_which_none_is_refused_first(
     assert {user for _, user in server.seen} == {"bot"}
 
 
-def test_the_default_branch_costs_two_requests_more(server: GitServer) -> None:
+def test_looking_up_the_default_branch_needs_two_more_requests(server: GitServer) -> None:
     with BareRepository(Git(os.environ), server.url + "repo.git") as store:
         store.snapshot(store.default_branch(), [Place(VALUES)])
     assert len(server.seen) == 5
 
 
-def test_a_login_that_the_server_does_not_know_does_not_hide_a_public_repository(
+def test_a_public_repository_can_be_read_despite_an_outdated_login(
     server: GitServer,
 ) -> None:
     """The login goes along unasked; refused, it waits until it is asked for."""

@@ -68,7 +68,7 @@ def tip(repo: Path, branch: str = "main") -> str:
     return git(repo, "rev-parse", branch)
 
 
-def test_one_commit_on_the_tip(repo: Path) -> None:
+def test_a_change_lands_as_one_commit_on_the_tip(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         landing = store.land(change(snapshot))
@@ -79,7 +79,7 @@ def test_one_commit_on_the_tip(repo: Path) -> None:
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_everything_else_stays(repo: Path) -> None:
+def test_landing_leaves_all_other_files_unchanged(repo: Path) -> None:
     before = git(repo, "ls-tree", "-r", "main")
     with open_store(repo) as store:
         store.land(change(read(store)))
@@ -91,7 +91,7 @@ def test_everything_else_stays(repo: Path) -> None:
     assert [line.split("\t")[1] for line in changed] == [VALUES]
 
 
-def test_predict_is_what_land_makes_and_sends_nothing(repo: Path) -> None:
+def test_predict_gives_the_tree_that_land_creates_without_pushing(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         before = tip(repo)
@@ -100,7 +100,7 @@ def test_predict_is_what_land_makes_and_sends_nothing(repo: Path) -> None:
         assert predicted == LandedCommit("", store.land(wanted).tree)
 
 
-def test_author_and_committer(repo: Path) -> None:
+def test_the_configured_person_is_both_author_and_committer(repo: Path) -> None:
     with open_store(repo, GIT_AUTHOR_NAME="Host", GIT_COMMITTER_EMAIL="host@example.com") as store:
         store.land(change(read(store)))
     assert git(repo, "log", "-1", "--format=%an <%ae> %cn <%ce>") == " ".join(
@@ -116,7 +116,7 @@ def test_author_and_committer(repo: Path) -> None:
         (Person("a\ncommitter x <y> 1 +0000", "z\n@>"), "a committer x y 1 +0000 <z @>"),
     ],
 )
-def test_hostile_author(repo: Path, person: Person, shown: str) -> None:
+def test_hostile_author_names_are_cleaned(repo: Path, person: Person, shown: str) -> None:
     with open_store(repo) as store:
         store.land(replace(change(read(store)), author=person))
     assert git(repo, "log", "-1", "--format=%an <%ae>") == shown
@@ -132,7 +132,7 @@ def test_hostile_author(repo: Path, person: Person, shown: str) -> None:
         "Umlaut ä \U0001f680\r\n\r\nCRLF\r\n",
     ],
 )
-def test_message_byte_for_byte(repo: Path, message: str) -> None:
+def test_commit_messages_are_kept_byte_for_byte(repo: Path, message: str) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), message=message))
     raw = subprocess.run(
@@ -145,7 +145,7 @@ def test_message_byte_for_byte(repo: Path, message: str) -> None:
 @pytest.mark.parametrize(
     "text", ["\ufeffa: 1\r\nb: 2\r\n", "", "no line end", "a: '\u2028'\n", "x" * 200_000 + "\n"]
 )
-def test_text_byte_for_byte(repo: Path, text: str) -> None:
+def test_file_contents_are_written_byte_for_byte(repo: Path, text: str) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), {VALUES: text}))
         assert read(store).files[VALUES].text == text
@@ -162,7 +162,7 @@ def test_text_byte_for_byte(repo: Path, text: str) -> None:
         " lead/trail ",
     ],
 )
-def test_new_files(repo: Path, path: str) -> None:
+def test_new_files_are_created(repo: Path, path: str) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), {path: "new: 1\n"}))
         assert store.snapshot("main", [Place(path)]).files == {path: File("new: 1\n")}
@@ -172,7 +172,7 @@ def test_new_files(repo: Path, path: str) -> None:
     )
 
 
-def test_executable_mode_stays(repo: Path) -> None:
+def test_the_executable_mode_is_written(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         files = {VALUES: File("tag: v2\n", "100755")}
@@ -180,7 +180,7 @@ def test_executable_mode_stays(repo: Path) -> None:
         assert read(store).files[VALUES] == File("tag: v2\n", "100755")
 
 
-def test_500_files_in_one_commit(tmp_path: Path) -> None:
+def test_500_files_land_in_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {f"apps/app{n}/values.yaml": f"tag: v1 # {n}\n" for n in range(500)})
     git_door = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git_door, str(repo)) as store:
@@ -196,7 +196,7 @@ def test_500_files_in_one_commit(tmp_path: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_nothing_changes(repo: Path) -> None:
+def test_a_change_without_a_difference_makes_no_commit(repo: Path) -> None:
     before = tip(repo)
     with open_store(repo) as store:
         landing = store.land(change(read(store), {VALUES: START[VALUES]}))
@@ -204,7 +204,7 @@ def test_nothing_changes(repo: Path) -> None:
     assert tip(repo) == before
 
 
-def test_several_changes_one_after_the_other(repo: Path) -> None:
+def test_one_store_lands_several_changes_in_a_row(repo: Path) -> None:
     with open_store(repo) as store:
         for n in range(3):
             store.land(change(read(store), {VALUES: f"tag: v{n + 2}\n"}))
@@ -212,7 +212,7 @@ def test_several_changes_one_after_the_other(repo: Path) -> None:
     assert show(repo, "main", VALUES) == "tag: v4\n"
 
 
-def test_outpaced_and_again(repo: Path) -> None:
+def test_an_outpaced_change_lands_on_a_second_attempt(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         other = commit(repo, {"README.md": "changed\n"})
@@ -224,7 +224,7 @@ def test_outpaced_and_again(repo: Path) -> None:
     assert show(repo, "main", "README.md") == "changed\n"
 
 
-def test_outpaced_by_what_is_known(repo: Path) -> None:
+def test_a_change_based_on_an_older_known_tip_is_outpaced(repo: Path) -> None:
     with open_store(repo) as store:
         old = read(store)
         commit(repo, {"apps/db/values.yaml": "tag: v9\n"})
@@ -233,7 +233,7 @@ def test_outpaced_by_what_is_known(repo: Path) -> None:
             store.land(change(old))
 
 
-def test_outpaced_by_a_rewritten_branch(repo: Path) -> None:
+def test_a_change_to_a_rewritten_branch_is_outpaced(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         git(repo, "update-ref", "-d", "refs/heads/main")
@@ -243,7 +243,7 @@ def test_outpaced_by_a_rewritten_branch(repo: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
-def test_a_race_within_the_push(repo: Path) -> None:
+def test_a_branch_that_moves_during_the_push_is_a_lost_race(repo: Path) -> None:
     other = commit(repo, {"README.md": "changed\n"}, "other", "Other")
     git(repo, "update-ref", "refs/heads/other", commit_on_main(repo))
     hook(
@@ -266,7 +266,7 @@ def commit_on_main(repo: Path) -> str:
     return commit(repo, {"README.md": "aside\n"}, "aside")
 
 
-def test_a_branch_that_was_deleted_meanwhile(repo: Path) -> None:
+def test_a_branch_deleted_meanwhile_is_not_created_again(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         git(repo, "update-ref", "-d", "refs/heads/main")
@@ -276,7 +276,7 @@ def test_a_branch_that_was_deleted_meanwhile(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("shallow", [True, False])
-def test_a_branch_that_was_set_back_meanwhile(repo: Path, shallow: bool) -> None:
+def test_a_branch_that_was_reset_meanwhile_is_not_changed(repo: Path, shallow: bool) -> None:
     """What was taken out of it must not come back below our commit. Some servers send all history."""
     before = tip(repo)
     commit(repo, {"README.md": "taken out again\n"})
@@ -290,7 +290,7 @@ def test_a_branch_that_was_set_back_meanwhile(repo: Path, shallow: bool) -> None
     assert tip(repo) == before
 
 
-def test_a_hook_says_no(repo: Path) -> None:
+def test_the_message_of_a_rejecting_hook_is_shown(repo: Path) -> None:
     hook(repo, "pre-receive", "echo 'rejected by policy: no tags on Fridays' >&2; exit 1")
     before = tip(repo)
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
@@ -301,7 +301,7 @@ def test_a_hook_says_no(repo: Path) -> None:
     assert tip(repo) == before
 
 
-def test_gitea_refuses_an_unsigned_commit(repo: Path) -> None:
+def test_an_unsigned_commit_refused_by_gitea_leads_to_a_signing_hint(repo: Path) -> None:
     """It says that it is unwell, and that is not true (seen with Gitea 1.26): trying again would never help."""
     words = "error:        \\nerror: Internal Server Error (no message for end users)        \\nerror:        "
     hook(repo, "pre-receive", f"printf '\\n{words}\\n' >&2; exit 1")
@@ -331,7 +331,9 @@ exec {shutil.which("git")} "$@"
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_git_is_killed_while_it_pushes(repo: Path, tmp_path: Path, landed: bool) -> None:
+def test_a_push_whose_git_process_is_killed_lands_exactly_once(
+    repo: Path, tmp_path: Path, landed: bool
+) -> None:
     """As the kernel does when the memory of the step is used up."""
     with open_store(repo, **killing(tmp_path, "push", landed=landed)) as store:
         landing = store.land(change(read(store)))
@@ -340,7 +342,9 @@ def test_git_is_killed_while_it_pushes(repo: Path, tmp_path: Path, landed: bool)
 
 
 @pytest.mark.parametrize("command", ["fetch", "fast-import", "cat-file"])
-def test_git_is_killed_before_anything_is_pushed(repo: Path, tmp_path: Path, command: str) -> None:
+def test_a_git_process_killed_before_the_push_leaves_the_branch_unchanged(
+    repo: Path, tmp_path: Path, command: str
+) -> None:
     with (
         open_store(repo, **killing(tmp_path, command, landed=False)) as store,
         pytest.raises(UnreachableError),
@@ -365,7 +369,7 @@ def test_hooks_of_this_machine_do_not_run(repo: Path, tmp_path: Path) -> None:
     [".git/config", "a/.GIT/hooks/x", "../x", "a/../x", "a//b", "/x", "", "a/./b", "git~1/x", "a\0b",
      "apps/link/values.yaml", "apps/link", "README.md/x", "apps/web", "apps"],
 )  # fmt: skip
-def test_where_no_file_can_be_written(tmp_path: Path, path: str) -> None:
+def test_unsafe_or_blocked_paths_are_refused(tmp_path: Path, path: str) -> None:
     repo = bare_repo(tmp_path, {**START, "apps/link": Link("web")})
     before = tip(repo)
     with open_store(repo) as store, pytest.raises(TargetError) as caught:
@@ -374,7 +378,7 @@ def test_where_no_file_can_be_written(tmp_path: Path, path: str) -> None:
     assert tip(repo) == before
 
 
-def test_no_permission(repo: Path) -> None:
+def test_missing_write_permission_on_the_server_is_reported(repo: Path) -> None:
     """Git's own words for a server's folder that it may not write; root may write everywhere, so a hook says them."""
     words = "error: insufficient permission for adding an object to repository database ./objects"
     hook = repo / "hooks" / "pre-receive"
@@ -384,7 +388,7 @@ def test_no_permission(repo: Path) -> None:
         store.land(change(read(store)))
 
 
-def test_head_branch_is_made(repo: Path) -> None:
+def test_a_head_branch_is_created_on_the_base(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         landing = store.land(change(snapshot, head="bot/web"))
@@ -393,7 +397,7 @@ def test_head_branch_is_made(repo: Path) -> None:
     assert tip(repo) == snapshot.tip
 
 
-def test_head_branch_is_replaced_by_one_commit_on_the_base(repo: Path) -> None:
+def test_a_head_branch_is_replaced_by_one_commit_on_the_base(repo: Path) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), head="bot"))
         base = commit(repo, {"README.md": "changed\n"})
@@ -402,7 +406,7 @@ def test_head_branch_is_replaced_by_one_commit_on_the_base(repo: Path) -> None:
     assert show(repo, "bot", VALUES) == "tag: v3\n"
 
 
-def test_head_branch_of_the_wanted_tree_is_left_alone(repo: Path) -> None:
+def test_a_head_branch_that_already_has_the_wanted_tree_is_not_pushed(repo: Path) -> None:
     with open_store(repo) as store:
         first = store.land(change(read(store), head="bot"))
     with open_store(repo) as store:
@@ -410,7 +414,7 @@ def test_head_branch_of_the_wanted_tree_is_left_alone(repo: Path) -> None:
     assert tip(repo, "bot") == first.commit
 
 
-def test_head_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None:
+def test_a_head_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), head="bot"))
         base = tip(repo)
@@ -421,7 +425,9 @@ def test_head_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None
     assert tip(repo, "bot") == base
 
 
-def test_head_branch_made_by_another_meanwhile(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_branch_created_by_another_run_is_not_overwritten(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")
         git(repo, "update-ref", "refs/heads/bot", tip(repo))
@@ -433,7 +439,7 @@ def test_head_branch_made_by_another_meanwhile(repo: Path, monkeypatch: pytest.M
     assert tip(repo, "bot") == tip(repo)
 
 
-def test_a_new_head_branch_whose_base_moved_meanwhile(repo: Path) -> None:
+def test_a_new_head_branch_is_created_although_its_base_moved(repo: Path) -> None:
     """Nothing that the server names is known here: git would send history that was never fetched."""
     with open_store(repo) as store:
         snapshot = read(store)
@@ -443,14 +449,14 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(repo: Path) -> None:
     assert tip(repo, "bot^") == snapshot.tip
 
 
-def test_head_branch_with_the_name_of_a_folder_of_branches(repo: Path) -> None:
+def test_a_head_branch_name_that_conflicts_with_other_branches_is_refused(repo: Path) -> None:
     git(repo, "update-ref", "refs/heads/bot/x", tip(repo))
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
         store.land(change(read(store), head="bot"))
     assert "another head branch" in caught.value.hint
 
 
-def test_replacing_denied_by_the_server(repo: Path) -> None:
+def test_a_server_that_denies_force_pushes_is_reported(repo: Path) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), head="bot"))
         git(repo, "config", "receive.denyNonFastForwards", "true")
@@ -459,20 +465,20 @@ def test_replacing_denied_by_the_server(repo: Path) -> None:
     assert "force push" in caught.value.hint
 
 
-def test_no_change_makes_no_head_branch(repo: Path) -> None:
+def test_a_change_without_a_difference_creates_no_head_branch(repo: Path) -> None:
     with open_store(repo) as store:
         assert not store.land(change(read(store), {VALUES: START[VALUES]}, head="bot")).pushed
     assert git(repo, "for-each-ref", "refs/heads/bot") == ""
 
 
-def test_a_change_of_another_store(repo: Path) -> None:
+def test_a_change_prepared_by_another_store_lands(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
     with open_store(repo) as store:
         assert store.land(wanted).commit == tip(repo)
 
 
-def test_a_change_of_another_store_on_an_old_tip(repo: Path) -> None:
+def test_a_change_prepared_by_another_store_on_an_old_tip_is_outpaced(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
     commit(repo, {"README.md": "changed\n"})
@@ -480,14 +486,14 @@ def test_a_change_of_another_store_on_an_old_tip(repo: Path) -> None:
         store.land(wanted)
 
 
-def test_other_links_and_submodules_stay(tmp_path: Path) -> None:
+def test_symbolic_links_are_kept(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {**START, "apps/web/link.yaml": Link("values.yaml")})
     with open_store(repo) as store:
         store.land(change(read(store)))
     assert git(repo, "ls-tree", "main", "apps/web/link.yaml").startswith("120000")
 
 
-def test_a_push_that_landed_although_the_connection_died(repo: Path) -> None:
+def test_a_push_that_landed_before_the_connection_died_is_recognized(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         hook(repo, "post-receive", "kill -9 $PPID")
@@ -496,7 +502,7 @@ def test_a_push_that_landed_although_the_connection_died(repo: Path) -> None:
     assert landing.commit == tip(repo)
 
 
-def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
+def test_a_push_that_did_not_land_is_retried(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         hook(repo, "pre-receive", 'rm "$0"; kill -9 $PPID')
@@ -505,7 +511,7 @@ def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_the_very_same_commit_of_another_run_is_not_ours(repo: Path) -> None:
+def test_an_identical_commit_of_another_run_is_a_lost_race(repo: Path) -> None:
     with open_store(repo) as store, open_store(repo) as other:
         mine, others = change(read(store)), change(read(other))
         made = [one._make(wanted).commit for one, wanted in ((store, mine), (other, others))]
@@ -516,7 +522,7 @@ def test_the_very_same_commit_of_another_run_is_not_ours(repo: Path) -> None:
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
-def test_others_pushed_on_top_before_we_looked(repo: Path) -> None:
+def test_our_push_is_recognized_below_a_newer_commit_of_others(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         more = (
@@ -530,7 +536,7 @@ def test_others_pushed_on_top_before_we_looked(repo: Path) -> None:
     assert git(repo, "rev-list", "main").splitlines()[1] == landing.commit
 
 
-def test_a_push_that_did_not_land_because_the_connection_died(
+def test_a_push_that_never_lands_is_a_temporary_error(
     repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.retry._PAUSES", (0.01, 0.01))
@@ -545,7 +551,7 @@ def test_a_push_that_did_not_land_because_the_connection_died(
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_cache_that_breaks_while_the_head_branch_is_looked_at(
+def test_a_cache_that_breaks_while_the_head_branch_is_read_is_fetched_again(
     repo: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     """All that was fetched is gone then, and is fetched again."""
@@ -568,7 +574,7 @@ def test_a_cache_that_breaks_while_the_head_branch_is_looked_at(
     assert tip(repo, "bot^") == tip(repo)
 
 
-def test_a_head_branch_that_moved_before_another_store_writes_it(repo: Path) -> None:
+def test_a_head_branch_that_moved_since_it_was_read_is_not_overwritten(repo: Path) -> None:
     was = commit(repo, {VALUES: "tag: v9\n"}, "bot")
     with open_store(repo) as store:
         wanted = replace(change(read(store), head="bot"), head_commit=was)
@@ -595,7 +601,7 @@ def test_a_head_branch_and_the_memory_land_together_or_not_at_all(repo: Path) ->
     assert (tip(repo, "bot"), tip(repo, "image-update-memory/1")) == (made.commit, made.memory)
 
 
-def test_a_server_that_cannot_push_two_branches_together(repo: Path) -> None:
+def test_a_server_without_atomic_pushes_gets_neither_branch(repo: Path) -> None:
     git(repo, "config", "receive.advertiseAtomic", "false")
     with open_store(repo) as store:
         with pytest.raises(NotAtomicError):
@@ -604,7 +610,7 @@ def test_a_server_that_cannot_push_two_branches_together(repo: Path) -> None:
     assert git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads").split() == ["main"]
 
 
-def test_the_error_of_a_hook_that_refuses_the_memory_names_that_branch(repo: Path) -> None:
+def test_a_hook_that_refuses_the_memory_branch_is_reported_for_that_branch(repo: Path) -> None:
     hook(repo, "update", 'case "$1" in *memory*) echo "no such names here" >&2; exit 1;; esac')
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
         store.land(change(read(store), head="bot"), remembered("first\n"))

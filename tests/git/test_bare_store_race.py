@@ -54,7 +54,7 @@ def start(repo: Path, n: int) -> "subprocess.Popen[bytes]":
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["filtered", "whole"])
-def test_all_writers_land_in_one_line(tmp_path: Path, fast: bool) -> None:
+def test_concurrent_writers_all_land_in_a_linear_history(tmp_path: Path, fast: bool) -> None:
     repo = bare_repo(
         tmp_path,
         {"shared.yaml": "", **{f"apps/app{n}/values.yaml": "old\n" for n in range(WRITERS)}},

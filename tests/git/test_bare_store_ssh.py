@@ -21,7 +21,7 @@ def door(folder: Path, script: str) -> Git:
 
 
 @pytest.mark.parametrize("url", ["git@example.com:{}", "ssh://git@example.com:2222{}"])
-def test_read_and_land(tmp_path: Path, url: str) -> None:
+def test_a_change_is_read_and_pushed_over_ssh(tmp_path: Path, url: str) -> None:
     repo = bare_repo(tmp_path, {"apps/web/values.yaml": "tag: v1\n"})
     git_door = door(tmp_path, 'for last; do :; done; exec sh -c "$last"')
     with BareRepository(git_door, url.format(repo)) as store:
@@ -44,7 +44,9 @@ def test_read_and_land(tmp_path: Path, url: str) -> None:
         ("ssh: connect to host example.com port 22: Connection refused", UnreachableError),
     ],
 )
-def test_failures(tmp_path: Path, words: str, error: type[TaskError]) -> None:
+def test_ssh_failures_have_the_matching_error_type(
+    tmp_path: Path, words: str, error: type[TaskError]
+) -> None:
     git_door = door(tmp_path, f"echo '{words}' >&2; exit 255")
     with BareRepository(git_door, "git@example.com:x.git") as store, pytest.raises(error) as caught:
         store.snapshot("main", [])
@@ -52,7 +54,7 @@ def test_failures(tmp_path: Path, words: str, error: type[TaskError]) -> None:
     assert caught.value.subject == "git@example.com:x.git@main"
 
 
-def test_no_server_makes_no_branch_of_a_failure(tmp_path: Path) -> None:
+def test_a_head_branch_is_not_created_if_the_server_goes_down(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1\n"})
     dead = f"test -e {tmp_path}/down && {{ echo 'Connection refused' >&2; exit 255; }}"
     script = dead + '\nfor last; do :; done; exec sh -c "$last"'
@@ -70,7 +72,7 @@ def test_no_server_makes_no_branch_of_a_failure(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("protocol", [2, 0])
-def test_a_new_head_branch_whose_base_moved_meanwhile(tmp_path: Path, protocol: int) -> None:
+def test_a_new_head_branch_lands_after_its_base_moved(tmp_path: Path, protocol: int) -> None:
     """A server that only speaks the old protocol cannot say what both have: decided again on the new tip."""
     repo = bare_repo(tmp_path, {"apps/web/a": "1\n", "apps/db/b": "other\n"})
     for allowed in ("allowFilter", "allowAnySHA1InWant"):

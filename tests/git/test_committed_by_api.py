@@ -89,7 +89,9 @@ def branches(repo: Path) -> list[str]:
     return git(repo, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads").splitlines()
 
 
-def test_a_commit_on_the_base_branch(server: CommittingGitHub, repo: Path) -> None:
+def test_the_api_commits_files_and_message_to_the_base_branch(
+    server: CommittingGitHub, repo: Path
+) -> None:
     with opened(server) as store:
         snapshot = read(store)
         files = {"a.yaml": File("new\n"), "b.yaml": File("", ""), "c/ü.yaml": File("é\r\n")}
@@ -109,7 +111,7 @@ def test_a_commit_on_the_base_branch(server: CommittingGitHub, repo: Path) -> No
     assert [one.path for one in server.seen] == ["/api/graphql"]
 
 
-def test_nothing_new_asks_nobody(server: CommittingGitHub) -> None:
+def test_a_change_without_a_difference_sends_no_api_request(server: CommittingGitHub) -> None:
     with opened(server) as store:
         assert not store.land(change(read(store), files={"a.yaml": File("old\n")})).pushed
     assert server.seen == []
@@ -125,7 +127,9 @@ def test_a_stale_head_is_a_lost_race(server: CommittingGitHub, repo: Path) -> No
     assert (commits(repo), show(repo, "main", "b.yaml")) == (3, "theirs\n")
 
 
-def test_a_new_head_branch_begins_at_the_bases_tip(server: CommittingGitHub, repo: Path) -> None:
+def test_a_new_head_branch_starts_at_the_tip_of_the_base(
+    server: CommittingGitHub, repo: Path
+) -> None:
     with opened(server) as store:
         landing = store.land(change(read(store), HEAD, head_commit=""))
     assert git(repo, "rev-parse", HEAD) == landing.commit
@@ -151,7 +155,7 @@ def test_an_existing_head_branch_is_moved_in_one_step(server: CommittingGitHub, 
     assert branches(repo) == [HEAD, "main"]
 
 
-def test_a_head_branch_that_stopped_at_its_base_is_gone_on_with(
+def test_a_head_branch_left_at_its_base_gets_the_missing_commit(
     server: CommittingGitHub, repo: Path
 ) -> None:
     tip = git(repo, "rev-parse", "main")
@@ -163,7 +167,7 @@ def test_a_head_branch_that_stopped_at_its_base_is_gone_on_with(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_head_branch_that_others_moved_is_a_lost_race(
+def test_a_head_branch_moved_by_others_is_a_lost_race(
     server: CommittingGitHub, repo: Path, there: bool
 ) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD) if there else ""
@@ -190,7 +194,7 @@ LOST = [
 
 
 @pytest.mark.parametrize(("step", "reply"), LOST)
-def test_a_lost_answer_doubles_nothing(
+def test_a_lost_answer_does_not_duplicate_the_commit(
     server: CommittingGitHub, repo: Path, step: str, reply: Reply
 ) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
@@ -213,7 +217,7 @@ def test_a_lost_answer_doubles_nothing(
     assert commits(repo) == (2 if step == "base" else 1)
 
 
-def test_others_may_commit_on_top_of_what_has_landed_without_an_answer(
+def test_a_commit_with_a_lost_answer_is_recognized_below_a_newer_commit(
     server: CommittingGitHub, repo: Path
 ) -> None:
     tips = []
@@ -263,7 +267,7 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
 
 
 @pytest.mark.parametrize(("reply", "kind", "words"), REFUSED)
-def test_what_is_refused(
+def test_each_api_refusal_has_a_matching_error_and_hint(
     server: CommittingGitHub, repo: Path, reply: Reply, kind: type[TaskError], words: str
 ) -> None:
     server.fail(reply, end=GRAPHQL, times=5)
@@ -276,7 +280,7 @@ def test_what_is_refused(
     assert (commits(repo), len(server.seen)) == (1, 3 if kind is UnreachableError else 1)
 
 
-def test_a_refusal_in_other_words_is_a_lost_race_if_the_branch_has_moved(
+def test_any_refusal_is_a_lost_race_if_the_branch_has_moved(
     server: CommittingGitHub, repo: Path
 ) -> None:
     server.refuses = "A conflict occurred while updating the ref"
@@ -295,7 +299,7 @@ def test_a_refusal_in_other_words_is_a_lost_race_if_the_branch_has_moved(
         ("a.yaml", "100644", "x" * 31_000_000, "MB at most"),
     ],
 )
-def test_what_the_api_cannot_write(
+def test_files_that_the_api_cannot_write_are_target_errors(
     server: CommittingGitHub, path: str, mode: str, text: str, words: str
 ) -> None:
     with opened(server) as store:
@@ -305,7 +309,7 @@ def test_what_the_api_cannot_write(
     assert server.seen == []
 
 
-def test_a_pause_that_github_asks_for_is_kept(server: CommittingGitHub, repo: Path) -> None:
+def test_a_rate_limited_commit_is_retried(server: CommittingGitHub, repo: Path) -> None:
     limited = Reply(
         403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "0"),)
     )
@@ -315,7 +319,9 @@ def test_a_pause_that_github_asks_for_is_kept(server: CommittingGitHub, repo: Pa
     assert (commits(repo), len(server.seen)) == (2, 2)
 
 
-def test_nothing_is_left_of_a_move_that_is_refused(server: CommittingGitHub, repo: Path) -> None:
+def test_a_refused_branch_move_leaves_no_temporary_branch(
+    server: CommittingGitHub, repo: Path
+) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
     server.refuses_moves = "Cannot force-push to this branch"
     with opened(server) as store:
@@ -363,7 +369,7 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("query", "given", "words"), QUERIES)
-def test_mutations_are_as_github_describes_them(
+def test_our_mutations_match_the_schema_of_github(
     query: str, given: dict[str, Any], words: str
 ) -> None:
     found = invalid(query, {"input": given})
@@ -371,12 +377,14 @@ def test_mutations_are_as_github_describes_them(
     assert bool(found) is bool(words)
 
 
-def test_the_query_is_as_github_describes_it() -> None:
+def test_our_query_matches_the_schema_of_github() -> None:
     assert invalid(REPOSITORY, {"owner": "a", "name": "b"}) == ""
     assert "name" in invalid(REPOSITORY, {"owner": "a"})
 
 
-def test_a_branch_that_cannot_be_made_is_refused(server: CommittingGitHub, repo: Path) -> None:
+def test_a_head_branch_that_cannot_be_created_is_a_repository_error(
+    server: CommittingGitHub, repo: Path
+) -> None:
     server.fail(Reply(422, {"message": "Reference update failed"}), end="/git/refs")
     with opened(server) as store, pytest.raises(RepositoryError, match="make the branch"):
         store.land(replace(change(read(store), HEAD), head_commit=""))

@@ -76,7 +76,7 @@ def part(text: str) -> bytes:
 @pytest.mark.parametrize(
     ("no_proxy", "used"), [("", True), ("other.example.com", True), ("127.0.0.1", False)]
 )
-def test_the_api_is_reached_as_argo_cds_secret_says(
+def test_the_api_is_reached_through_the_proxy_in_the_argo_cd_secret(
     github: GitHub, key: Path, no_proxy: str, used: bool
 ) -> None:
     with http_proxy() as proxy:
@@ -85,7 +85,9 @@ def test_the_api_is_reached_as_argo_cds_secret_says(
         assert bool(proxy.seen) is used
 
 
-def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
+def test_the_signed_json_web_token_matches_the_github_documentation(
+    tmp_path: Path, key: Path
+) -> None:
     head, claims, signature = (
         signed(App("12", "34", Secret(key.read_text()), ""), 1000).reveal().split(".")
     )
@@ -108,20 +110,20 @@ def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
     subprocess.run(check, input=f"{head}.{claims}".encode(), check=True, capture_output=True)
 
 
-def test_a_token_for_the_installation(key: Path, github: GitHub) -> None:
+def test_a_token_is_requested_for_the_installation(key: Path, github: GitHub) -> None:
     assert token(app(github, key)).reveal() == "ghs_t0ken"
     ((path, authorization),) = github.asked
     assert path == "/app/installations/34/access_tokens"
     assert authorization.startswith("Bearer ey")
 
 
-def test_a_netrc_does_not_stand_in(key: Path, github: GitHub, home: Path) -> None:
+def test_a_netrc_file_does_not_replace_the_app_login(key: Path, github: GitHub, home: Path) -> None:
     (home / ".netrc").write_text("machine 127.0.0.1 login a password b\n")
     token(app(github, key))
     assert github.asked[0][1].startswith("Bearer ")
 
 
-def test_what_is_temporary_is_tried_again(
+def test_temporary_api_errors_are_retried(
     key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(github_app, "_PAUSES", (0.01,))
@@ -145,7 +147,7 @@ def test_what_is_temporary_is_tried_again(
         (503, {}, UnreachableError, "503"),
     ],
 )
-def test_refusals(
+def test_refused_token_requests_are_reported(
     key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch,
     status: int, body: object, error: type[TaskError], told: str,
 ) -> None:  # fmt: skip
@@ -157,12 +159,12 @@ def test_refusals(
     assert "ey" not in caught.value.message.split()
 
 
-def test_a_file_that_is_not_a_key() -> None:
+def test_an_invalid_app_key_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="not an RSA private key"):
         signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), 0)
 
 
-def test_the_token_is_fetched_once_and_goes_to_its_own_server(
+def test_the_token_is_fetched_once_and_used_only_for_its_server(
     key: Path, github: GitHub, tmp_path: Path
 ) -> None:
     environ = {
@@ -195,7 +197,7 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(
     ],
     ids=["size", "values", "a page", "no text", "a list"],
 )
-def test_an_answer_that_is_not_a_token(key: Path, body: bytes, told: str) -> None:
+def test_answers_without_a_valid_token_are_rejected(key: Path, body: bytes, told: str) -> None:
     with serving(Answers()) as server:
         server.reply = lambda _path: (201, {}, body)
         with costs_at_most(), pytest.raises(CredentialsError, match=told) as caught:

@@ -34,7 +34,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 @pytest.mark.parametrize("words", ["", "a passphrase"])
-def test_a_passphrase_is_seen_in_every_notation(
+def test_a_passphrase_is_detected_in_every_key_format(
     tmp_path: Path, kind: tuple[str, ...], words: str
 ) -> None:
     text = key(tmp_path, *kind, words=words)
@@ -42,7 +42,7 @@ def test_a_passphrase_is_seen_in_every_notation(
     assert has_passphrase(text) is bool(words)
 
 
-def test_a_key_with_a_passphrase_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_key_with_a_passphrase_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="passphrase") as caught:
         tidy_key(key(tmp_path, "-t", "ed25519", words="secret words"), "the key")
     assert "ssh-keygen" in caught.value.hint
@@ -57,7 +57,7 @@ SPOILT: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("spoil", SPOILT)
-def test_a_key_is_mended(tmp_path: Path, spoil: str) -> None:
+def test_a_key_with_damaged_whitespace_is_repaired(tmp_path: Path, spoil: str) -> None:
     text = key(tmp_path, "-t", "ed25519")
     path = tmp_path / "mended"
     path.write_text(tidy_key(SPOILT[spoil](text), "the key"))
@@ -68,7 +68,7 @@ def test_a_key_is_mended(tmp_path: Path, spoil: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "ssh-ed25519 AAAA public", "PuTTY-User-Key-File-3: ssh-ed25519"]
 )
-def test_what_is_not_a_private_key(text: str) -> None:
+def test_text_that_is_not_a_private_key_is_rejected(text: str) -> None:
     assert not is_private_key(text)
     with pytest.raises(UsageError, match="not a private key"):
         tidy_key(text, "the key")
@@ -77,14 +77,14 @@ def test_what_is_not_a_private_key(text: str) -> None:
 @pytest.mark.parametrize(
     "line", [HOST_KEY, f"@cert-authority *.{HOST_KEY}", f"[h]:22,{HOST_KEY} comment"]
 )
-def test_host_keys(line: str) -> None:
+def test_valid_host_key_lines_are_accepted(line: str) -> None:
     assert host_key(line) == line
 
 
 @pytest.mark.parametrize(
     "line", ["", "ssh-ed25519 AAAA", "git.example.com", "git.example.com SHA256:abc x", "# x y z"]
 )
-def test_what_is_not_a_host_key(line: str) -> None:
+def test_invalid_host_key_lines_are_rejected(line: str) -> None:
     with pytest.raises(UsageError, match="--ssh-host-key"):
         host_key(line)
 
@@ -102,7 +102,7 @@ def config(folder: Path, given: AccessOptions, key: str = "", home: str = "") ->
     return text
 
 
-def test_what_is_given_comes_first_and_our_defaults_last(tmp_path: Path) -> None:
+def test_the_given_ssh_config_precedes_our_defaults(tmp_path: Path) -> None:
     ws = tmp_path / "ws"
     ws.mkdir()
     (ws / "config").write_text(
@@ -117,7 +117,7 @@ def test_what_is_given_comes_first_and_our_defaults_last(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
-def test_a_key_given_on_its_own_is_the_only_one(tmp_path: Path) -> None:
+def test_a_separately_given_key_is_the_only_key_used(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_ed25519").write_text(key(tmp_path, "-t", "ed25519"))
@@ -128,7 +128,7 @@ def test_a_key_given_on_its_own_is_the_only_one(tmp_path: Path) -> None:
     ]
 
 
-def test_known_hosts_of_home_serve_a_key_given_on_its_own(tmp_path: Path) -> None:
+def test_known_hosts_of_the_home_folder_are_used_with_a_separate_key(tmp_path: Path) -> None:
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     (tmp_path / "home" / ".ssh" / "known_hosts").write_text("h ssh-ed25519 BBBB")
     found = collect(AccessOptions(ssh_host_key=(HOST_KEY,)), Secret(""), str(tmp_path / "home"))

@@ -33,7 +33,7 @@ def update(url: str, paths: list[str]) -> str:
 
 
 @pytest.mark.parametrize("depth_of_tree_filters", ["0", "100"])
-def test_a_folder_and_its_equal_one_level_deeper_are_both_read(
+def test_equal_folders_at_different_depths_are_both_read(
     tmp_path: Path, depth_of_tree_filters: str
 ) -> None:
     repo = bare_repo(
@@ -55,7 +55,7 @@ PATHS = st.lists(st.sampled_from(["dev", "prod", "a", "b"]), max_size=3).map("/"
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.data())
-def test_any_repository_with_equal_folders(data: st.DataObject) -> None:
+def test_repositories_with_equal_folders_are_updated_correctly(data: st.DataObject) -> None:
     folders = data.draw(st.sets(PATHS, min_size=2, max_size=8))
     paths = sorted(f"{folder}/{name}".lstrip("/") for folder in folders for name in FILES)
     texts = data.draw(

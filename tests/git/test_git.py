@@ -35,7 +35,7 @@ def door(**environ: str) -> Git:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTS))
-def test_variables_of_the_host_do_not_reach_git(name: str) -> None:
+def test_git_variables_of_the_host_do_not_reach_git(name: str) -> None:
     clean = clean_environment(HOSTS, frozenset({"https"}))
     assert clean.get(name) in {None, "C", "https"}
 
@@ -43,11 +43,11 @@ def test_variables_of_the_host_do_not_reach_git(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["GIT_SSL_CAINFO", "GIT_SSH_COMMAND", "GIT_ASKPASS", "HOME", "https_proxy", "PATH"]
 )
-def test_how_servers_are_reached_is_the_hosts_to_say(name: str) -> None:
+def test_connection_variables_of_the_host_are_passed_to_git(name: str) -> None:
     assert clean_environment({name: "value"}, frozenset())[name] == "value"
 
 
-def test_configuration_by_variables_keeps_only_credentials_and_transport() -> None:
+def test_only_credential_and_transport_settings_are_kept_from_variables() -> None:
     given = {
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_COUNT": "3",
@@ -77,7 +77,7 @@ def test_configuration_by_variables_keeps_only_credentials_and_transport() -> No
     }
 
 
-def test_input_and_output_of_any_size(tmp_path: Path) -> None:
+def test_large_input_and_output_pass_through_git_unchanged(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "x"})
     body = os.urandom(3_000_000)
     oid = (
@@ -89,7 +89,7 @@ def test_input_and_output_of_any_size(tmp_path: Path) -> None:
     assert door().run("cat-file", "blob", oid, git_dir=str(repo)).out == body
 
 
-def test_a_failure_says_what_git_said() -> None:
+def test_a_failure_reports_command_exit_code_and_message() -> None:
     with pytest.raises(GitFailed) as caught:
         door().run("cat-file", "blob", "HEAD", git_dir="/nonexistent")
     assert caught.value.command == "cat-file"
@@ -97,7 +97,7 @@ def test_a_failure_says_what_git_said() -> None:
     assert "not a git repository" in caught.value.err
 
 
-def test_arguments_are_not_shell_words(tmp_path: Path) -> None:
+def test_arguments_are_not_interpreted_by_a_shell(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     with pytest.raises(GitFailed):
         door().run("rev-parse", "--verify", f"$(touch {marker}); *")
@@ -126,20 +126,20 @@ def test_an_interrupted_wait_ends_the_command(
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-def test_nothing_can_ask_on_a_terminal() -> None:
+def test_git_cannot_prompt_on_a_terminal() -> None:
     with pytest.raises(GitFailed) as caught:
         door().run("-c", "alias.ask=!test -t 0 || test -e /dev/tty && : < /dev/tty", "ask")
     assert caught.value.code
 
 
-def test_calls_are_counted_by_their_command() -> None:
+def test_calls_are_recorded_by_command() -> None:
     git_door = door()
     git_door.run("-c", "a.b=c", "version")
     git_door.run("--git-dir", "/x", "version")
     assert git_door.calls == ["version", "version"]
 
 
-def test_many_threads_may_share_it() -> None:
+def test_several_threads_can_share_one_git_object() -> None:
     git_door, found = door(), list[bytes]()
     threads = [
         threading.Thread(target=lambda: found.append(git_door.run("version").out)) for _ in range(8)
@@ -152,18 +152,20 @@ def test_many_threads_may_share_it() -> None:
     assert len(set(found)) == 1
 
 
-def test_git_is_missing(tmp_path: Path) -> None:
+def test_a_missing_git_program_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="git is not installed"):
         door(PATH=str(tmp_path)).run("version")
 
 
-def test_a_process_that_is_killed_before_it_becomes_git(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_killed_before_it_becomes_git_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(UnreachableError, match="git version was killed by signal 9"):
         door().run("version")
 
 
-def test_a_program_that_is_killed() -> None:
+def test_a_killed_git_command_is_reported_with_its_signal() -> None:
     with pytest.raises(UnreachableError, match="git die was killed by signal 15") as caught:
         door().run(
             "-c", "alias.die=!kill -15 $PPID; sleep 5", "die", clock=Clock(60, "https://host/x")
@@ -171,7 +173,7 @@ def test_a_program_that_is_killed() -> None:
     assert (caught.value.subject, "memory" in caught.value.hint) == ("https://host/x", True)
 
 
-def test_the_log_of_sh_shows_no_argument(caplog: pytest.LogCaptureFixture) -> None:
+def test_debug_logs_show_no_git_arguments(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     door().run("-c", "http.extraHeader=secret", "version")
     assert "secret" not in caplog.text
@@ -191,11 +193,11 @@ def test_other_transports_are_refused(repo: str) -> None:
 
 
 @pytest.mark.parametrize("repo", ["https://host/x", "ssh://git@host/x", "git@host:x"])
-def test_usual_urls_are_contacted_as_they_are(repo: str) -> None:
+def test_common_urls_are_used_unchanged(repo: str) -> None:
     assert Git(os.environ).url(repo) == repo
 
 
-def test_plain_http_warns_once() -> None:
+def test_plain_http_is_warned_about_once() -> None:
     said: list[str] = []
     git_door = Git(os.environ, log=said.append)
     assert [git_door.url("http://u:p@host/x") for _ in range(2)] == ["http://host/x"] * 2
@@ -203,14 +205,14 @@ def test_plain_http_warns_once() -> None:
     assert "u:p" not in said[0]
 
 
-def test_a_rewritten_url_is_what_counts() -> None:
+def test_the_rewritten_url_is_checked_instead_of_the_original() -> None:
     assert (
         Git(os.environ, protocols=FILE, rewrites=[("https://host/", "/srv/")]).url("https://host/x")
         == "/srv/x"
     )
 
 
-def test_a_login_within_the_url_goes_to_its_server_only(tmp_path: Path) -> None:
+def test_a_login_in_the_url_is_sent_only_to_its_server(tmp_path: Path) -> None:
     git_door = Git({**os.environ, "HOME": str(tmp_path)})
     extra = git_door.login("https://bot:s%20x@host:8443/x")
     said = git_door.run(
@@ -221,7 +223,7 @@ def test_a_login_within_the_url_goes_to_its_server_only(tmp_path: Path) -> None:
         git_door.run("credential", "fill", stdin="protocol=https\nhost=other\n\n", env=extra)
 
 
-def test_a_user_name_within_the_url_goes_with_the_password_of_a_helper(tmp_path: Path) -> None:
+def test_a_user_name_in_the_url_is_combined_with_the_password_of_a_helper(tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text(
         '[credential]\n\thelper = "!printf \\"password=from-helper\\\\n\\" #"\n'
     )
@@ -242,11 +244,13 @@ def ssh_command(git_door: Git) -> str:
     return found
 
 
-def test_ssh_never_asks() -> None:
+def test_ssh_runs_in_batch_mode() -> None:
     assert "BatchMode=yes" in ssh_command(Git(os.environ))
 
 
-def test_the_users_own_ssh_command_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ssh_command_of_the_user_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".gitconfig").write_text("[core]\n\tsshCommand = ssh -F mine\n")
     assert Git({**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}).ssh_environment(
         "git@host:x"

@@ -22,7 +22,7 @@ FILE = frozenset({"file"})
 FLOOD = "alias.flood=!yes 'warning: a line that means nothing'"
 
 
-def test_the_end_is_kept_from_the_beginning_of_a_line() -> None:
+def test_captured_output_keeps_the_last_whole_lines() -> None:
     output = CapturedOutput(100)
     for number in range(1000):
         output.sink.write(b"%060d\n" % number)
@@ -35,7 +35,7 @@ def test_the_end_is_kept_from_the_beginning_of_a_line() -> None:
 
 
 @pytest.mark.parametrize("to", ["", " >&2"])
-def test_a_command_that_prints_endlessly(to: str) -> None:
+def test_a_command_with_endless_output_is_ended(to: str) -> None:
     door = Git(os.environ, bounds=Bounds(messages=3_000_000))
     with pytest.raises(GitEnded) as caught:
         door.run("-c", FLOOD + to, "flood")
@@ -43,7 +43,7 @@ def test_a_command_that_prints_endlessly(to: str) -> None:
     assert len(caught.value.err) < 1000
 
 
-def test_what_is_printed_within_the_bound_is_all_there() -> None:
+def test_output_within_the_bound_is_complete() -> None:
     door = Git(os.environ, bounds=Bounds(messages=3_000_000))
     ran = door.run(
         "-c", "alias.much=!head -c 1500000 /dev/zero; head -c 1400000 /dev/zero >&2", "much"
@@ -51,12 +51,12 @@ def test_what_is_printed_within_the_bound_is_all_there() -> None:
     assert (len(ran.out), len(ran.err) <= 64_000) == (1_500_000, True)
 
 
-def test_a_child_that_continues_is_not_waited_for() -> None:
+def test_a_background_child_is_not_waited_for() -> None:
     """As ssh does that serves a connection to several commands."""
     assert Git(os.environ).run("-c", "alias.leave=!sleep 600 & echo done", "leave").out == b"done\n"
 
 
-def test_not_every_warning_is_logged() -> None:
+def test_the_number_and_length_of_logged_warnings_are_limited() -> None:
     said: list[str] = []
     script = "!for n in $(seq 2000); do echo \"warning: $n\" >&2; done; printf 'warning: %5000d\\n' 1 >&2"
     Git(os.environ, log=said.append).run("-c", f"alias.warn={script}", "warn")
@@ -79,12 +79,12 @@ def test_not_every_warning_is_logged() -> None:
         ("fatal: early EOF", ""),
     ],
 )
-def test_which_bound_git_met(words: str, why: str) -> None:
+def test_messages_of_git_reveal_which_bound_was_exceeded(words: str, why: str) -> None:
     assert Bounds().passed(words).startswith(why)
     assert bool(Bounds().passed(words)) == bool(why)
 
 
-def test_a_stricter_limit_of_the_step_stays() -> None:
+def test_a_stricter_limit_of_the_step_is_kept() -> None:
     """`ulimit -f` in the step: then it is the disk that is full, and no server that sends too much."""
     code = """
 import resource
@@ -97,7 +97,7 @@ print(resource.getrlimit(resource.RLIMIT_FSIZE), repr(Bounds().passed("fatal: wr
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
 
 
-def test_a_process_of_git_starts_with_the_limits() -> None:
+def test_git_processes_start_with_the_configured_limits() -> None:
     door = Git(os.environ, bounds=Bounds(pack=8192 * 1024, memory=900_000 * 1024))
     assert (
         door.run("-c", "alias.limits=!ulimit -f; ulimit -d", "limits").out.split()[1] == b"900000"
@@ -122,7 +122,7 @@ def test_a_process_of_git_starts_with_the_limits() -> None:
         ("no line of the kernel", {"memory.max": "536870912"}, 1024),
     ],
 )
-def test_the_memory_of_git_fits_into_the_step(
+def test_the_memory_limit_of_git_fits_the_memory_of_the_step(
     tmp_path: Path, own: str, files: dict[str, str], most: int
 ) -> None:
     (tmp_path / "own").write_text(own)
@@ -134,7 +134,7 @@ def test_the_memory_of_git_fits_into_the_step(
     assert memory_of_step(tmp_path, tmp_path / "none") == 1 << 30
 
 
-def test_little_memory_is_enough_where_there_are_many_processors(tmp_path: Path) -> None:
+def test_a_repository_is_read_with_little_memory_and_few_pack_threads(tmp_path: Path) -> None:
     """Git makes a thread for each, and the stack of each takes 8 MiB."""
     repo = bare_repo(tmp_path, {f"{number}": f"{number}\n" for number in range(200)})
     door = Git(os.environ, protocols=FILE, bounds=Bounds(memory=64 << 20))
@@ -153,7 +153,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_a_repository_has_one_clock(tmp_path: Path, clock: Clock) -> None:
+def test_all_commands_for_one_repository_share_a_time_limit(tmp_path: Path, clock: Clock) -> None:
     """Its history, which has a remote of its own, as well."""
     repo = bare_repo(tmp_path, {"a": "1\n"})
     with BareRepository(
@@ -172,7 +172,7 @@ def test_a_repository_has_one_clock(tmp_path: Path, clock: Clock) -> None:
             assert caught.value.subject == str(repo)
 
 
-def test_the_clock_begins_with_the_first_command(clock: Clock) -> None:
+def test_the_clock_starts_with_its_first_use(clock: Clock) -> None:
     ours = processes.Clock(5, "x")
     clock.time += 60
     assert ours.left() == 5
@@ -196,7 +196,7 @@ def test_a_program_that_ignores_sigterm_is_killed_a_moment_later(
     assert sent == ["SIGTERM", "SIGKILL"]
 
 
-def test_packs_are_weighed(tmp_path: Path) -> None:
+def test_the_total_size_of_packs_is_measured(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1\n"})
     assert weight(str(tmp_path)) == 0
     git(repo, "repack", "-q", "-a", "-d")
@@ -223,7 +223,7 @@ def test_a_blob_that_is_too_large_is_not_read_to_its_end(
     assert door.calls.count("cat-file") > before
 
 
-def test_a_reader_that_died_is_not_a_traceback(tmp_path: Path) -> None:
+def test_a_reader_that_died_is_reported_and_replaced(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1\n"})
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
         store.snapshot("main", [Place("a")])
@@ -235,7 +235,9 @@ def test_a_reader_that_died_is_not_a_traceback(tmp_path: Path) -> None:
         assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
 
 
-def test_files_have_a_bound_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_files_in_a_snapshot_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of them may be read; a pack of a few megabytes holds thousands."""
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})

@@ -45,7 +45,7 @@ def test_the_second_run_fetches_only_the_tip(repo: Path, tmp_path: Path) -> None
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_only_what_others_have_changed_is_fetched(repo: Path, tmp_path: Path) -> None:
+def test_only_changes_of_others_are_fetched(repo: Path, tmp_path: Path) -> None:
     land(repo, tmp_path / "cache", "1\n")
     commit(repo, {target("b"): "other\n"})
     _, calls = land(repo, tmp_path / "cache", "2\n")
@@ -53,7 +53,7 @@ def test_only_what_others_have_changed_is_fetched(repo: Path, tmp_path: Path) ->
     assert show(repo, "main", target("b")) == "other\n"
 
 
-def test_the_trees_of_a_large_repository_come_once(tmp_path: Path) -> None:
+def test_the_trees_of_a_large_repository_are_fetched_once(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     commit(repo, {f"other/team{n % 40}/{n}/x.yaml": f"{n}\n" for n in range(4000)})
     cache = tmp_path / "cache"
@@ -65,7 +65,7 @@ def test_the_trees_of_a_large_repository_come_once(tmp_path: Path) -> None:
     assert size(cache) - before < 20_000
 
 
-def test_a_server_without_filters_sends_only_what_is_new(repo: Path, tmp_path: Path) -> None:
+def test_a_server_without_filters_sends_only_new_objects(repo: Path, tmp_path: Path) -> None:
     git(repo, "config", "uploadpack.allowFilter", "false")
     git(repo, "config", "uploadpackfilter.allow", "false")
     commit(repo, {"big.bin": os.urandom(1_000_000)})
@@ -85,7 +85,7 @@ def size(folder: Path) -> int:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("how", ["cut", "garbage", "gone", "no index"])
-def test_a_broken_cache_is_thrown_away(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
+def test_a_broken_cache_is_discarded(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
     if whole:
         git(repo, "config", "uploadpackfilter.allow", "false")
     cache = tmp_path / "cache"
@@ -107,7 +107,7 @@ def test_a_broken_cache_is_thrown_away(repo: Path, tmp_path: Path, how: str, who
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_rewritten_branch(repo: Path, tmp_path: Path) -> None:
+def test_a_rewritten_branch_is_updated_despite_the_cache(repo: Path, tmp_path: Path) -> None:
     land(repo, tmp_path / "cache", "1\n")
     git(repo, "update-ref", "-d", "refs/heads/main")
     commit(repo, {target("a"): KUSTOMIZATION})
@@ -116,7 +116,7 @@ def test_a_rewritten_branch(repo: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a file", "not writable"])
-def test_a_folder_that_cannot_be_used_is_a_warning(repo: Path, tmp_path: Path, kind: str) -> None:
+def test_an_unusable_cache_folder_is_a_warning(repo: Path, tmp_path: Path, kind: str) -> None:
     cache = tmp_path / "cache"
     if kind == "a file":
         cache.write_text("x")
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_used_is_a_warning(repo: Path, tmp_path: Path, k
     assert b"--git-cache-dir" in err
 
 
-def test_two_repositories_do_not_mix(repo: Path, tmp_path: Path) -> None:
+def test_two_repositories_have_separate_caches(repo: Path, tmp_path: Path) -> None:
     other = repository(tmp_path, "a", name="other.git")
     for one in (repo, other, repo, other):
         land(one, tmp_path / "cache", f"{one} {git(one, 'rev-parse', 'main')}\n")
@@ -136,7 +136,7 @@ def test_two_repositories_do_not_mix(repo: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_four_runs_at_the_same_time(repo: Path, tmp_path: Path, whole: bool) -> None:
+def test_four_concurrent_runs_share_a_cache(repo: Path, tmp_path: Path, whole: bool) -> None:
     if whole:
         git(repo, "config", "uploadpackfilter.allow", "false")
     cache = tmp_path / "cache"
@@ -159,7 +159,9 @@ def test_four_runs_at_the_same_time(repo: Path, tmp_path: Path, whole: bool) -> 
     assert not list(cache.rglob("*.tmp"))
 
 
-def test_old_packs_go(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_packs_are_removed_from_the_cache(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.git.repository.bare_folder._MOST", 4)
     for number in range(5):
         land(repo, tmp_path / "cache", f"{number}\n")
@@ -167,7 +169,7 @@ def test_old_packs_go(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert git(repo, "rev-list", "--count", "main") == "6"
 
 
-def test_the_folder_may_vanish_meanwhile(repo: Path, tmp_path: Path) -> None:
+def test_a_change_lands_although_the_cache_folder_vanishes(repo: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     land(repo, cache, "1\n")
     with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(cache)) as store:
@@ -185,7 +187,7 @@ def test_the_folder_may_vanish_meanwhile(repo: Path, tmp_path: Path) -> None:
     assert show(repo, "main", target("a")) == "2\n"
 
 
-def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
+def test_a_large_pack_is_cached_with_little_memory(tmp_path: Path) -> None:
     packs = tmp_path / "objects" / "pack"
     packs.mkdir(parents=True)
     for name in ("pack-1.pack", "pack-1.idx"):
@@ -206,7 +208,7 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["nothing", "broken"])
-def test_a_server_that_cannot_send_single_objects(
+def test_a_cache_works_with_a_server_that_cannot_send_single_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
     """It speaks the old protocol, and refuses the files once it has sent the trees: the cache then lacks the files."""
@@ -248,7 +250,7 @@ NOTES = [
 
 
 @pytest.mark.parametrize("tip", NOTES, ids=range(len(NOTES)))
-def test_an_unreadable_note_is_passed_over(repo: Path, tmp_path: Path, tip: bytes) -> None:
+def test_an_unreadable_tip_note_is_ignored(repo: Path, tmp_path: Path, tip: bytes) -> None:
     """As a crash of the machine may leave it, whose disk had not been written yet."""
     cache = tmp_path / "cache"
     land(repo, cache, "1\n")

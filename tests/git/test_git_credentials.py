@@ -67,13 +67,13 @@ def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> st
         ({}, ("https://git.example.com/",), []),
     ],
 )
-def test_logins_and_their_scope(
+def test_each_login_is_limited_to_its_server(
     environ: dict[str, str], urls: tuple[str, ...], expected: list[tuple[str, str, str]]
 ) -> None:
     assert shown(access(environ, git_credentials_url=urls)) == expected
 
 
-def test_the_workflows_token_is_not_used_next_to_the_users_own_helper() -> None:
+def test_the_workflow_token_is_not_used_if_the_user_has_a_credential_helper() -> None:
     assert shown(access(GITHUB | {"GITHUB_TOKEN": "own"}), helped=True) == []
 
 
@@ -95,13 +95,15 @@ def test_the_workflows_token_is_not_used_next_to_the_users_own_helper() -> None:
         ("http://git.example.com", "https://git.example.com/x.git", False),
     ],
 )
-def test_which_urls_get_it(tmp_path: Path, scope: str, url: str, sent: bool) -> None:
+def test_a_token_is_sent_only_to_urls_within_its_scope(
+    tmp_path: Path, scope: str, url: str, sent: bool
+) -> None:
     assert filled(access(TOKEN, git_credentials_url=(scope,)), url, tmp_path) == (
         "t0ken" if sent else ""
     )
 
 
-def test_git_compares_after_rewriting(tmp_path: Path) -> None:
+def test_url_rewriting_is_passed_to_git_before_the_login(tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text(
         '[url "https://evil.org/"]\n\tinsteadOf = https://git.example.com/\n'
     )
@@ -112,7 +114,7 @@ def test_git_compares_after_rewriting(tmp_path: Path) -> None:
     )
 
 
-def test_ours_stands_in_for_the_users_helper(tmp_path: Path) -> None:
+def test_our_login_replaces_the_credential_helper_only_for_its_server(tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text(
         '[credential]\n\thelper = "!printf \\"password=theirs\\\\n\\" #"\n'
     )
@@ -122,7 +124,7 @@ def test_ours_stands_in_for_the_users_helper(tmp_path: Path) -> None:
     assert filled(made, "https://u@other.example.com/x", tmp_path, configured=False) == ""
 
 
-def test_the_stored_lines_each_for_its_own_url(tmp_path: Path) -> None:
+def test_each_stored_credential_is_used_only_for_its_url(tmp_path: Path) -> None:
     lines = "# comment\nhttps://a:one@h.example/x\nhttps://b:two%40@h.example\nhttps://c:three@h.example\n"
     (tmp_path / ".git-credentials").write_text(lines)
     made = access(basic_auth_directory=str(tmp_path))
@@ -131,17 +133,17 @@ def test_the_stored_lines_each_for_its_own_url(tmp_path: Path) -> None:
     assert filled(made, "https://other.example/x", tmp_path / "no") == ""
 
 
-def test_secrets_do_not_show() -> None:
+def test_the_representation_of_credentials_shows_no_secret() -> None:
     made = access(TOKEN, git_credentials_url=("https://git.example.com",))
     assert "t0ken" not in repr(made.given) + repr(made.logins(helped=False))
 
 
-def test_secrets_of_ours_do_not_reach_gits_environment() -> None:
+def test_our_secrets_are_not_in_the_environment_of_git() -> None:
     door = Git({**os.environ, **TOKEN, "INPUT_GIT-TOKEN": "t0ken"})
     assert "t0ken" not in door.run("-c", "alias.tell=!env", "tell").out.decode()
 
 
-def test_a_configuration_that_git_cannot_read_says_the_way_out(tmp_path: Path) -> None:
+def test_a_broken_git_configuration_is_an_error_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text("[broken\n")
     with pytest.raises(CredentialsError) as caught:
         Git({**os.environ, "HOME": str(tmp_path)}).login("https://git.example.com/x")
@@ -179,7 +181,7 @@ def test_a_configuration_that_git_cannot_read_says_the_way_out(tmp_path: Path) -
         ),
     ],
 )
-def test_what_makes_no_sense_is_reported_at_once(
+def test_invalid_credential_options_are_usage_errors(
     environ: dict[str, str], given: dict[str, str | tuple[str, ...]], told: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
@@ -188,7 +190,7 @@ def test_what_makes_no_sense_is_reported_at_once(
     assert "t0ken" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_authorities_are_trusted_besides_the_systems(tmp_path: Path) -> None:
+def test_given_certificate_authorities_are_added_to_those_of_the_system(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs.pem"
     ours.mkdir()
     (ours / "a.pem").write_text("-----BEGIN CERTIFICATE-----\nours\n")
@@ -201,7 +203,7 @@ def test_authorities_are_trusted_besides_the_systems(tmp_path: Path) -> None:
     assert not bundle.parent.exists()
 
 
-def test_empty_folders_are_as_nothing(tmp_path: Path) -> None:
+def test_empty_credential_folders_are_ignored(tmp_path: Path) -> None:
     folder = str(tmp_path)
     made = access(basic_auth_directory=folder, ssh_directory=folder, ca_file=folder)
     assert (made.logins(helped=False), made.environment(), made.given.ssh) == ((), {}, None)

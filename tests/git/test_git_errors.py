@@ -292,18 +292,18 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("kind", "stderr"), SAID)
-def test_failure(kind: type[TaskError], stderr: str) -> None:
+def test_each_message_of_a_server_has_a_matching_error(kind: type[TaskError], stderr: str) -> None:
     error = failure(stderr, "https://host/x@main")
     assert type(error) is kind
     assert error.hint
     assert error.subject == "https://host/x@main"
 
 
-def test_a_failure_without_a_word_may_be_over_the_next_time() -> None:
+def test_a_failure_without_a_message_is_temporary() -> None:
     assert type(failure("", "x")) is type(refusal("", "", "x")) is UnreachableError
 
 
-def test_every_row_of_the_table_is_met() -> None:
+def test_every_row_of_the_failure_table_is_covered() -> None:
     met = {next(row for row in FAILURES if _has_words(stderr, row.words)) for _, stderr in SAID}
     assert {row.message for row in FAILURES} == {row.message for row in met}
 
@@ -333,12 +333,12 @@ def test_every_row_of_the_table_is_met() -> None:
         (False, ""),
     ],
 )
-def test_what_is_asked_for_again(again: bool, stderr: str) -> None:
+def test_only_broken_connections_are_retried(again: bool, stderr: str) -> None:
     assert bool(broke_off(stderr)) is again
 
 
 @pytest.mark.parametrize("proxy", ["bob:se'cret/x@h:1", "http://bob:se/cret@h:1"])
-def test_a_proxy_that_is_not_a_url_is_not_shown(proxy: str) -> None:
+def test_the_login_in_an_invalid_proxy_is_not_shown(proxy: str) -> None:
     shown = quoted(
         f"fatal: unable to access 'https://h/x/': Unsupported proxy syntax in '{proxy}'\nfatal: it's over\n"
     )
@@ -372,34 +372,36 @@ def test_a_proxy_that_is_not_a_url_is_not_shown(proxy: str) -> None:
         ),
     ],
 )
-def test_a_server_that_answers_was_reached(said: str, words: str) -> None:
+def test_a_server_that_answered_is_not_reported_as_unreachable(said: str, words: str) -> None:
     assert words in failure(said, "x").message
     assert words in broke_off(said)
 
 
-def test_not_found_names_both_reasons() -> None:
+def test_a_repository_not_found_error_mentions_missing_access() -> None:
     assert (
         "not found, or there is no access" in failure("ERROR: Repository not found.\n", "x").message
     )
 
 
-def test_unknown_words_are_shown() -> None:
+def test_unknown_messages_are_shown() -> None:
     error = failure("fatal: something nobody has seen\n", "x")
     assert isinstance(error, RepositoryError)
     assert "something nobody has seen" in error.message
 
 
 @pytest.mark.parametrize(("reason", "stderr"), RACES)
-def test_lost_race(reason: str, stderr: str) -> None:
+def test_rejections_due_to_a_lost_race_are_recognized(reason: str, stderr: str) -> None:
     assert isinstance(refusal(MAIN + reason, stderr, "x@main"), Outpaced)
 
 
 @pytest.mark.parametrize(("kind", "reason", "stderr"), REFUSALS)
-def test_refusal(kind: type[TaskError], reason: str, stderr: str) -> None:
+def test_each_refused_push_has_a_matching_error(
+    kind: type[TaskError], reason: str, stderr: str
+) -> None:
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind
 
 
-def test_the_server_may_refuse_to_replace_a_head_branch() -> None:
+def test_a_refused_force_push_of_a_head_branch_has_a_hint() -> None:
     denied = "!\tabc:refs/heads/bot\t[remote rejected] (non-fast-forward)"
     error = refusal(
         denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True
@@ -414,7 +416,7 @@ def test_a_push_without_a_status_line_is_a_failure() -> None:
     )
 
 
-def test_the_servers_own_words_reach_the_user() -> None:
+def test_the_message_of_the_server_is_shown() -> None:
     stderr = "remote: error: GH006: Protected branch update failed for refs/heads/main.        \nremote: \nerror: failed to push some refs to 'x'\n"
     error = refusal(MAIN + "[remote rejected] (protected branch hook declined)", stderr, "x@main")
     assert isinstance(error, RepositoryError)
@@ -422,7 +424,7 @@ def test_the_servers_own_words_reach_the_user() -> None:
     assert "--pull-request" in error.hint
 
 
-def test_a_protected_branch_on_a_real_gitea() -> None:
+def test_a_branch_protected_by_gitea_is_reported_with_a_hint() -> None:
     """Gitea 1.26, November 2026: the base; and a request's own branch, which a pattern protects."""
     for branch, forced, word in (
         ("main", False, "--pull-request"),
@@ -437,7 +439,7 @@ def test_a_protected_branch_on_a_real_gitea() -> None:
         assert word in error.hint
 
 
-def test_no_login_and_no_control_character_is_shown() -> None:
+def test_errors_show_no_login_and_no_control_characters() -> None:
     error = failure(
         "remote: \x1b[31mRepository not found.\nfatal: repository 'https://u:secret@host/x' not found\n",
         "x",
@@ -448,7 +450,7 @@ def test_no_login_and_no_control_character_is_shown() -> None:
 
 @pytest.mark.parametrize("length", [60_000, 1_200_000])
 @pytest.mark.parametrize("words", ENDLESS)
-def test_a_long_line_costs_no_time(words: str, length: int) -> None:
+def test_long_lines_are_processed_quickly(words: str, length: int) -> None:
     """A line of 60 KB took 19 seconds, and one of 1.2 MB hours, in which no signal was heard."""
     line = words * (length // len(words))
     began = time.process_time()
@@ -459,12 +461,12 @@ def test_a_long_line_costs_no_time(words: str, length: int) -> None:
     assert time.process_time() - began < 5
 
 
-def test_the_end_of_a_flood_says_what_went_wrong() -> None:
+def test_the_last_line_of_a_flood_determines_the_error() -> None:
     flood = "remote: Repository not found.\n" * 100_000
     assert isinstance(failure(f"{flood}{'x' * 70_000}\nfatal: early EOF\n", "x"), UnreachableError)
 
 
-def test_long_words_are_cut() -> None:
+def test_long_messages_are_truncated() -> None:
     assert len(quoted("".join(f"remote: line {n} {'x' * 500}\n" for n in range(100)))) <= 1500
 
 
@@ -477,7 +479,7 @@ def test_long_words_are_cut() -> None:
         ("https://u@h:8443/x/", "h", "the Git server could not be reached"),
     ],
 )
-def test_a_failed_connection_to_another_host_is_a_proxys(
+def test_a_failed_connection_to_another_host_is_reported_for_the_proxy(
     url: str, connects: str, message: str
 ) -> None:
     said = f"fatal: unable to access '{url}': Failed to connect to {connects} port 80 after 0 ms: Couldn't connect to server\n"
@@ -485,12 +487,12 @@ def test_a_failed_connection_to_another_host_is_a_proxys(
     assert broke_off(said) in (f"{message}, or failed", message)
 
 
-def test_a_silent_server_behind_a_proxy() -> None:
+def test_the_hint_for_a_silent_server_behind_a_proxy_names_the_proxy_variables() -> None:
     said = "stalled: no data was sent or received for 60 seconds"
     assert failure(said, "r").hint == "run it again"
     assert "see HTTPS_PROXY and NO_PROXY" in failure(said, "r", proxied=True).hint
 
 
-def test_an_expired_token_is_to_be_renewed() -> None:
+def test_a_failed_authentication_hints_at_expired_tokens() -> None:
     said = "fatal: Authentication failed for 'https://host/x/'\n"
     assert "renew a token that has expired" in failure(said, "r").hint

@@ -97,19 +97,19 @@ BRANCHES = [
 
 
 @pytest.mark.parametrize(("url", "address"), ADDRESSES)
-def test_address(url: str, address: Address) -> None:
+def test_addresses_are_parsed(url: str, address: Address) -> None:
     assert address_of(url) == address
 
 
 @pytest.mark.parametrize("url", HOSTILE)
-def test_hostile_address(url: str) -> None:
+def test_hostile_addresses_are_rejected(url: str) -> None:
     with pytest.raises(SourceError) as caught:
         address_of(url)
     assert caught.value.hint
     assert caught.value.message.isprintable()
 
 
-def test_an_address_prints_without_its_password() -> None:
+def test_the_representation_of_an_address_omits_its_password() -> None:
     assert "p:w" not in repr(address_of("https://user:p%3Aw@host/x"))
 
 
@@ -121,7 +121,7 @@ def test_a_slash_in_a_password_is_refused_and_not_shown() -> None:
 
 
 @given(st.text(max_size=20))
-def test_every_text_is_an_address_or_a_source_error(text: str) -> None:
+def test_any_text_is_either_a_safe_address_or_a_source_error(text: str) -> None:
     try:
         found = address_of(text)
     except SourceError:
@@ -138,7 +138,7 @@ def test_every_text_is_an_address_or_a_source_error(text: str) -> None:
         ("https://elsewhere/x", "https://elsewhere/x"),
     ],
 )
-def test_longest_prefix_is_rewritten(url: str, contacted: str) -> None:
+def test_the_longest_matching_prefix_is_rewritten(url: str, contacted: str) -> None:
     pairs = (
         ("https://host/", "https://mirror/"),
         ("https://host/team/", "ssh://git@inner/"),
@@ -148,7 +148,7 @@ def test_longest_prefix_is_rewritten(url: str, contacted: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "good"), BRANCHES)
-def test_branch_name(name: str, good: bool) -> None:
+def test_valid_and_invalid_branch_names_are_distinguished(name: str, good: bool) -> None:
     assert is_branch_name(name) is good
 
 
@@ -162,7 +162,7 @@ def test_git_agrees_about_branch_names(name: str, good: bool) -> None:
 
 @pytest.mark.slow
 @given(st.text(alphabet="a./-@{}~^:?*[\\ l\x01ock", min_size=1, max_size=8))
-def test_git_agrees_about_any_branch_name(name: str) -> None:
+def test_git_agrees_about_random_branch_names(name: str) -> None:
     done = subprocess.run(
         ["git", "check-ref-format", f"refs/heads/{name}"], capture_output=True, check=False
     )
@@ -171,14 +171,14 @@ def test_git_agrees_about_any_branch_name(name: str) -> None:
     )
 
 
-def test_full_name_of_a_branch() -> None:
+def test_the_full_name_of_a_branch_is_shortened() -> None:
     assert branch_name("refs/heads/main") == "main"
 
 
 @pytest.mark.parametrize(
     "revision", ["a" * 40, "0" * 64, "refs/tags/v1", "v1.*", "-x", ">=1.0 <2", "HEAD~1", ""]
 )
-def test_what_is_not_a_branch_is_a_source_error(revision: str) -> None:
+def test_revisions_that_are_not_branches_are_source_errors(revision: str) -> None:
     with pytest.raises(SourceError) as caught:
         base_branch_name(revision)
     assert caught.value.hint

@@ -43,17 +43,17 @@ def give_away(folder: Path) -> None:
         (["~/x"], False),
     ],
 )
-def test_what_configuration_calls_safe(said: list[str], safe: bool) -> None:
+def test_safe_directory_entries_are_matched_as_by_git(said: list[str], safe: bool) -> None:
     assert is_safe("/srv/x.git", said, "/home/me") is safe
 
 
-def test_a_work_tree_may_be_named_on_its_own_and_from_the_home() -> None:
+def test_a_safe_directory_entry_may_name_a_work_tree_in_the_home_folder() -> None:
     assert is_safe("/home/me/x/.git", ["~/x"], "/home/me")
 
 
 @ROOT_ONLY
 @pytest.mark.parametrize("asked", ["repo.git", "repo", "work", "work/.git", "linked"])
-def test_whose_repository_it_is(tmp_path: Path, asked: str) -> None:
+def test_a_repository_owned_by_another_user_is_recognized(tmp_path: Path, asked: str) -> None:
     bare_repo(tmp_path, {"a": "b"})
     git(tmp_path, "clone", "--quiet", "repo.git", "work")
     git(tmp_path / "work", "worktree", "add", "--quiet", "-b", "side", str(tmp_path / "linked"))
@@ -85,7 +85,7 @@ def test_hooks_of_another_user_are_not_run(tmp_path: Path) -> None:
     assert (done.code, ran.exists()) == (0, True), done.stderr
 
 
-def test_hooks_of_our_own_are_run_as_by_git(tmp_path: Path) -> None:
+def test_hooks_of_our_own_repository_are_run(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     hook(repo, "pre-receive", "echo never on Fridays >&2; exit 1")
     done = image_update(*arguments(manifest(tmp_path, application("a", repo))))
@@ -94,7 +94,7 @@ def test_hooks_of_our_own_are_run_as_by_git(tmp_path: Path) -> None:
 
 
 @ROOT_ONLY
-def test_a_source_repository_of_another_user(tmp_path: Path) -> None:
+def test_the_order_is_unknown_for_a_source_repository_of_another_user(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     give_away(repo)
     lineage = Lineage(Git(os.environ, protocols=FILE))
@@ -106,7 +106,9 @@ def test_a_source_repository_of_another_user(tmp_path: Path) -> None:
 
 @ROOT_ONLY
 @pytest.mark.parametrize("configured", [True, False])
-def test_configuration_counts_unless_it_is_left_out(tmp_path: Path, configured: bool) -> None:
+def test_safe_directories_count_unless_git_configuration_is_disabled(
+    tmp_path: Path, configured: bool
+) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     give_away(repo)
     said = {

@@ -56,7 +56,7 @@ ROWS = [
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("branches", "text", "fetches"), ROWS)
-def test_base_and_head(
+def test_base_and_head_are_read_with_two_fetches(
     tmp_path: Path, branches: Mapping[str, str], text: str | None, fetches: int
 ) -> None:
     repo, git_door = repository(tmp_path, branches), door()
@@ -94,7 +94,7 @@ def test_other_branches_of_the_same_folder_are_not_fetched(tmp_path: Path, head:
 
 
 @pytest.mark.parametrize("setting", ["uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"])
-def test_servers_that_allow_less(
+def test_a_head_branch_is_read_from_servers_with_fewer_capabilities(
     tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", "")
@@ -105,7 +105,7 @@ def test_servers_that_allow_less(
     assert head.files["web.yaml"].text == AFTER
 
 
-def test_with_what_earlier_runs_have_kept(tmp_path: Path) -> None:
+def test_cached_branches_may_be_renamed_between_runs(tmp_path: Path) -> None:
     """Branches come and go between two runs, and a name becomes the folder of another."""
     repo, kept = repository(tmp_path, {HEAD: AFTER}), str(tmp_path / "kept")
     found = []
@@ -120,13 +120,13 @@ def test_with_what_earlier_runs_have_kept(tmp_path: Path) -> None:
     assert found == [AFTER, None, f"{HEAD}\n"]
 
 
-def test_the_default_branch_has_already_been_read(tmp_path: Path) -> None:
+def test_a_head_branch_is_read_after_the_default_branch(tmp_path: Path) -> None:
     _, head = both(door(), repository(tmp_path, {HEAD: AFTER}), default=True)
     assert head is not None
     assert head.files["web.yaml"].text == AFTER
 
 
-def test_each_reading_is_of_that_moment(tmp_path: Path) -> None:
+def test_each_reading_sees_the_current_head_branch(tmp_path: Path) -> None:
     repo = repository(tmp_path, {})
     with BareRepository(door(), str(repo)) as store:
         store.snapshot("main", PLACES, [HEAD])

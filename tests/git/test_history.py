@@ -58,13 +58,13 @@ def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "re
         ((None,), [None]),
     ],
 )
-def test_texts_come_newest_first(
+def test_earlier_texts_are_listed_newest_first(
     tmp_path: Path, values: tuple[str, ...], expected: list[str | None]
 ) -> None:
     assert texts(deploys(tmp_path, *values, between=2)) == (expected, "root")
 
 
-def test_the_commit_is_the_newest_that_had_the_text(tmp_path: Path) -> None:
+def test_each_text_names_the_newest_commit_that_had_it(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     newest = commit(repo, {"other/file": "y\n"})
     tip = commit(repo, {PATH: "2"})
@@ -74,7 +74,7 @@ def test_the_commit_is_the_newest_that_had_the_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("between", [0, 30])
-def test_a_marked_commit_is_named_for_its_text(tmp_path: Path, between: int) -> None:
+def test_a_marked_commit_is_preferred_for_its_text(tmp_path: Path, between: int) -> None:
     """Wherever it is among those that had the text, also beyond what the first fetch brings."""
     repo = deploys(tmp_path, "1", "2", "3", "4", between=between)
     with BareRepository(git_of_a_run(), str(repo)) as store:
@@ -87,13 +87,13 @@ def test_a_marked_commit_is_named_for_its_text(tmp_path: Path, between: int) -> 
     assert [oid for oid, _ in found] == [newest[0], *marked, newest[3]]
 
 
-def test_the_limit_ends_it(tmp_path: Path) -> None:
+def test_a_history_ends_at_its_limit(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3")
     assert texts(repo, limit=2) == (["3", "2"], "limit")
     assert texts(repo, limit=3) == (["3", "2", "1"], "root")
 
 
-def test_a_merge_is_one_step(tmp_path: Path) -> None:
+def test_a_merge_counts_as_one_step(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "trial"}, "work")
@@ -105,7 +105,7 @@ def test_a_merge_is_one_step(tmp_path: Path) -> None:
     assert texts(repo) == (["2", "1"], "root")
 
 
-def test_a_squashed_pull_request_is_one_step(tmp_path: Path) -> None:
+def test_a_squashed_pull_request_counts_as_one_step(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "trial"}, "work")
@@ -114,7 +114,7 @@ def test_a_squashed_pull_request_is_one_step(tmp_path: Path) -> None:
     assert texts(repo) == (["2", "1"], "root")
 
 
-def test_a_head_branch_that_was_replaced_has_its_new_history(tmp_path: Path) -> None:
+def test_a_replaced_head_branch_has_only_its_new_history(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "old attempt"}, "work")
@@ -151,14 +151,14 @@ def test_renames_are_followed(
     assert texts(repo) == (expected, "root")
 
 
-def test_a_copy_is_not_a_rename(tmp_path: Path) -> None:
+def test_a_copied_file_is_not_a_rename(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"old/values.yaml": "0"})
     commit(repo, {"old/values.yaml": "1"})
     commit(repo, {PATH: "1"})
     assert texts(repo) == (["1", None], "root")
 
 
-def test_a_file_moved_twice_and_changed_between(tmp_path: Path) -> None:
+def test_a_file_moved_twice_is_followed_to_its_first_path(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a/values.yaml": "1"})
     commit(repo, {"a/values.yaml": "2"})
     commit(repo, {"a/values.yaml": None, "b/values.yaml": "2"})
@@ -183,7 +183,7 @@ def long_history(folder: Path, commits: int, every: int) -> Path:
     return repo
 
 
-def test_it_deepens_as_long_as_it_is_asked(tmp_path: Path) -> None:
+def test_a_history_is_fetched_only_as_far_as_it_is_read(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 1500, 120)
     door_ = git_of_a_run()
     with BareRepository(door_, str(repo)) as store:
@@ -199,7 +199,9 @@ def test_it_deepens_as_long_as_it_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth_of_tree_filters", ["0", "100"])
-def test_no_other_files_travel(tmp_path: Path, depth_of_tree_filters: str) -> None:
+def test_reading_a_history_fetches_no_other_files(
+    tmp_path: Path, depth_of_tree_filters: str
+) -> None:
     """Also on a server that refuses filters of trees, as GitHub does."""
     repo = long_history(tmp_path, 400, 50)
     git(repo, "config", "uploadpackfilter.tree.maxDepth", depth_of_tree_filters)
@@ -218,7 +220,7 @@ def test_no_other_files_travel(tmp_path: Path, depth_of_tree_filters: str) -> No
     assert (kinds.count("blob"), kinds.count("commit")) == (8, 400)
 
 
-def test_a_shallow_servers_end_is_not_the_root(tmp_path: Path) -> None:
+def test_the_end_of_a_shallow_history_is_not_reported_as_the_root(tmp_path: Path) -> None:
     whole = deploys(tmp_path, "1", "2", "3", "4", between=3, name="whole.git")
     git(tmp_path, "clone", "--quiet", "--bare", "--depth=5", f"file://{whole}", "shallow.git")
     shallow = tmp_path / "shallow.git"
@@ -230,14 +232,14 @@ def test_a_shallow_servers_end_is_not_the_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("filters", ["true", "false"])
-def test_over_git_daemon(tmp_path: Path, filters: str) -> None:
+def test_a_history_is_read_over_the_git_protocol(tmp_path: Path, filters: str) -> None:
     repo = deploys(tmp_path, "1", "2", None, "3", between=30)
     git(repo, "config", "uploadpack.allowFilter", filters)
     with daemon(tmp_path) as url:
         assert texts(f"{url}/repo.git") == (["3", None, "2", "1"], "root")
 
 
-def test_a_server_that_cannot_send_single_objects(tmp_path: Path) -> None:
+def test_a_history_is_read_from_a_server_that_cannot_send_single_objects(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3", between=30)
     for name in (
         "allowAnySHA1InWant",
@@ -251,14 +253,14 @@ def test_a_server_that_cannot_send_single_objects(tmp_path: Path) -> None:
         assert texts(f"{server.url}repo.git") == (["3", "2", "1"], "root")
 
 
-def test_over_http(tmp_path: Path) -> None:
+def test_a_history_is_read_over_http(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3", between=30)
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
         assert texts(f"{server.url}repo.git") == (["3", "2", "1"], "root")
 
 
-def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
+def test_the_history_of_a_sha256_repository_is_read(tmp_path: Path) -> None:
     git(
         tmp_path,
         "init",
@@ -274,7 +276,7 @@ def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
     assert texts(repo) == (["2", "1"], "root")
 
 
-def test_a_branch_that_moves_meanwhile(tmp_path: Path) -> None:
+def test_a_history_is_not_affected_by_new_commits(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 120, 40)
     with BareRepository(git_of_a_run(), str(repo)) as store:
         history = store.earlier("main", PATH)
@@ -285,7 +287,7 @@ def test_a_branch_that_moves_meanwhile(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("server", ["file", "http", "no filter"])
-def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> None:
+def test_changes_still_land_after_a_history_was_read(tmp_path: Path, server: str) -> None:
     repo = deploys(tmp_path, "1", "2", between=40)
     git(repo, "config", "http.receivepack", "true")
     if server == "no filter":
@@ -304,7 +306,7 @@ def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> Non
     assert git(repo, "rev-list", "--count", "main") == "44"
 
 
-def test_a_cache_helps_and_harms_nothing(tmp_path: Path) -> None:
+def test_a_history_is_the_same_with_a_cache(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3", between=30)
     for _ in range(3):
         with BareRepository(git_of_a_run(), str(repo), cache_dir=str(tmp_path / "cache")) as store:
@@ -313,7 +315,7 @@ def test_a_cache_helps_and_harms_nothing(tmp_path: Path) -> None:
         commit(repo, {"other/file": os.urandom(4).hex()})
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_the_history_of_a_missing_branch_or_repository_is_an_error(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     with pytest.raises(SourceError, match="branch does not exist"):
         texts(repo, branch="nowhere")
@@ -324,7 +326,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("limits", "last"), [({"PATIENCE": 0.0}, "320"), ({"LARGEST": 7}, "200")])
-def test_a_history_has_an_end_in_time_and_size(
+def test_a_history_is_limited_in_time_and_size(
     tmp_path: Path, limits: dict[str, float], last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in limits.items():

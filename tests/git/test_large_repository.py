@@ -34,7 +34,7 @@ def serve(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, pause: floa
 
 
 @pytest.mark.parametrize(("count", "fetches"), [(40_000, 1), (40_001, 3)])
-def test_the_server_counts_before_it_sends(
+def test_the_object_count_of_the_server_decides_whether_files_are_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, fetches: int
 ) -> None:
     repo = serve(tmp_path, monkeypatch, count, pause=0 if fetches == 1 else 600)
@@ -45,7 +45,7 @@ def test_the_server_counts_before_it_sends(
     assert git_door.calls.count("fetch") == fetches
 
 
-def test_only_the_first_fetch_tells_whether_it_is_large(
+def test_only_the_first_fetch_decides_whether_a_repository_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was fetched before stays, whatever a server says of a later one."""
@@ -63,7 +63,7 @@ def test_only_the_first_fetch_tells_whether_it_is_large(
     assert git_door.calls.count("fetch") == 2
 
 
-def test_a_large_file_of_a_small_repository_is_fetched_where_it_counts(tmp_path: Path) -> None:
+def test_a_large_file_of_a_small_repository_is_fetched_only_if_it_is_needed(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, FILES)
     git_door = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git_door, str(repo)) as store:
@@ -76,7 +76,7 @@ def test_a_large_file_of_a_small_repository_is_fetched_where_it_counts(tmp_path:
     assert git_door.calls.count("fetch") == 3
 
 
-def test_a_failure_says_nothing_of_progress(
+def test_a_failure_shows_no_progress_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo = serve(tmp_path, monkeypatch, 5, pause=0)

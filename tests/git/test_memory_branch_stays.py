@@ -17,7 +17,7 @@ case "$1" in
 esac"""
 
 
-def test_what_is_remembered_goes_although_its_branch_stays(tmp_path: Path) -> None:
+def test_a_memory_branch_that_cannot_be_deleted_is_emptied(tmp_path: Path) -> None:
     scene = Scene(made=partial(GitBranch, folder=tmp_path))
     repo = scene.branch.repo  # type: ignore[attr-defined]
     hook(repo, "update", REFUSES)

@@ -69,12 +69,12 @@ def key(ssh: Sshd) -> list[str | Path]:
 # https: ways to log in
 
 
-def test_a_user_name_and_a_password_file(scene: Scene, web: Nginx) -> None:
+def test_a_push_with_a_user_name_and_a_password_file_lands(scene: Scene, web: Nginx) -> None:
     result = scene.run(web.url(scene.name), *password(scene, web))
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_token_in_a_variable(scene: Scene, web: Nginx) -> None:
+def test_a_push_with_a_token_in_a_variable_lands(scene: Scene, web: Nginx) -> None:
     url, env = (
         web.url(scene.name),
         {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "IMAGE_UPDATE_GIT_USERNAME": USER},
@@ -84,13 +84,13 @@ def test_a_token_in_a_variable(scene: Scene, web: Nginx) -> None:
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_token_for_the_servers_of_the_ci_system(scene: Scene, web: Nginx) -> None:
+def test_a_token_is_used_for_the_server_of_the_ci_system(scene: Scene, web: Nginx) -> None:
     env = {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "CI_SERVER_URL": f"https://localhost:{web.tls}"}
     result = scene.run(web.url(scene.name), "--git-username", USER, "--ca-file", web.ca, **env)
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_basic_auth_workspace_as_of_the_tekton_catalog(scene: Scene, web: Nginx) -> None:
+def test_a_basic_auth_workspace_of_the_tekton_catalog_works(scene: Scene, web: Nginx) -> None:
     scene.file("ws/.gitconfig", f'[credential "https://localhost:{web.tls}"]\n\thelper = store\n')
     scene.file("ws/.git-credentials", f"https://{USER}:{SECRETS[1]}@localhost:{web.tls}\n")
     result = scene.run(
@@ -99,7 +99,7 @@ def test_a_basic_auth_workspace_as_of_the_tekton_catalog(scene: Scene, web: Ngin
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_basic_auth_secret_as_of_kubernetes(scene: Scene, web: Nginx) -> None:
+def test_a_kubernetes_basic_auth_secret_needs_a_credentials_url(scene: Scene, web: Nginx) -> None:
     scene.file("ws/username", USER)
     scene.file("ws/password", PASSWORD)
     more = ("--basic-auth-directory", scene.folder / "ws", "--ca-file", web.ca)
@@ -120,26 +120,30 @@ def creds_init(scene: Scene, web: Nginx) -> None:
     scene.file("home/.git-credentials", f"https://{USER}:{SECRETS[1]}@localhost:{web.tls}\n")
 
 
-def test_what_tekton_puts_into_home(scene: Scene, web: Nginx) -> None:
+def test_credentials_that_tekton_puts_into_the_home_folder_are_used(
+    scene: Scene, web: Nginx
+) -> None:
     creds_init(scene, web)
     result = scene.run(web.url(scene.name))
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_no_git_config_passes_over_home(scene: Scene, web: Nginx) -> None:
+def test_no_git_config_ignores_the_credentials_in_the_home_folder(scene: Scene, web: Nginx) -> None:
     creds_init(scene, web)
     result = scene.run(web.url(scene.name), "--no-git-config", "--ca-file", web.ca)
     assert result.code == 4
     assert not scene.landed()
 
 
-def test_no_helper_of_the_user_is_given_our_password_to_keep(scene: Scene, web: Nginx) -> None:
+def test_the_credential_helper_of_the_user_does_not_store_our_password(
+    scene: Scene, web: Nginx
+) -> None:
     scene.file("home/.gitconfig", "[credential]\n\thelper = store\n")
     assert scene.run(web.url(scene.name), *password(scene, web)).code == 0
     assert sorted(path.name for path in scene.home.iterdir()) == [".gitconfig"]
 
 
-def test_urls_rewritten_by_the_users_configuration(scene: Scene, ssh: Sshd) -> None:
+def test_url_rewriting_in_the_configuration_of_the_user_is_applied(scene: Scene, ssh: Sshd) -> None:
     scene.file(
         "home/.gitconfig",
         f'[url "{ssh.url(scene.repo.parent)}/"]\n\tinsteadOf = https://git.example.com/\n',
@@ -148,7 +152,7 @@ def test_urls_rewritten_by_the_users_configuration(scene: Scene, ssh: Sshd) -> N
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_the_rest_of_the_users_configuration_changes_nothing(scene: Scene, web: Nginx) -> None:
+def test_other_git_configuration_of_the_user_has_no_effect(scene: Scene, web: Nginx) -> None:
     hostile = f"[core]\n\thooksPath = {scene.folder}\n[push]\n\tgpgSign = true\n[commit]\n\tgpgSign = true\n[fetch]\n"
     scene.file(
         "home/.gitconfig",
@@ -159,7 +163,7 @@ def test_the_rest_of_the_users_configuration_changes_nothing(scene: Scene, web: 
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_client_certificate(scene: Scene, web: Nginx) -> None:
+def test_a_client_certificate_from_git_variables_is_used(scene: Scene, web: Nginx) -> None:
     url = f"https://localhost:{web.client}/{scene.name}"
     env = {"GIT_SSL_CERT": str(web.certificate), "GIT_SSL_KEY": str(web.certificate_key)}
     more = [*password(scene, web), "--git-credentials-url", f"https://localhost:{web.client}"]
@@ -168,7 +172,7 @@ def test_a_client_certificate(scene: Scene, web: Nginx) -> None:
     assert scene.run(url, *more, IMAGE_UPDATE_IMAGE="").code == 4
 
 
-def test_a_login_within_the_url(scene: Scene, web: Nginx) -> None:
+def test_a_push_with_a_login_in_the_url_lands(scene: Scene, web: Nginx) -> None:
     url = web.url(scene.name).replace("https://", f"https://{USER}:{SECRETS[1]}@")
     result = scene.run(url, "--ca-file", web.ca)
     assert (result.code, scene.landed()) == (0, True), result.stderr
@@ -177,14 +181,14 @@ def test_a_login_within_the_url(scene: Scene, web: Nginx) -> None:
 # https: who does not get the password
 
 
-def test_another_server_does_not_get_it(scene: Scene, web: Nginx) -> None:
+def test_a_password_is_not_sent_to_another_server(scene: Scene, web: Nginx) -> None:
     before = web.told.read_text()
     result = scene.run(f"https://127.0.0.1:{web.thief}/{scene.name}", *password(scene, web))
     assert result.code == 4
     assert "Basic" not in web.told.read_text()[len(before) :]
 
 
-def test_a_redirect_does_not_carry_it_elsewhere(scene: Scene, web: Nginx) -> None:
+def test_a_redirect_does_not_carry_the_password_to_another_server(scene: Scene, web: Nginx) -> None:
     before = len(web.told.read_text())
     result = scene.run(web.url(f"moved/{scene.name}"), *password(scene, web))
     said = web.told.read_text()[before:]
@@ -193,7 +197,9 @@ def test_a_redirect_does_not_carry_it_elsewhere(scene: Scene, web: Nginx) -> Non
     assert "Basic" not in said
 
 
-def test_plain_http_does_not_get_it_unless_named(scene: Scene, web: Nginx) -> None:
+def test_a_password_is_sent_over_plain_http_only_if_the_url_is_named(
+    scene: Scene, web: Nginx
+) -> None:
     url = web.url(scene.name, "http")
     more = password(scene, web)
     assert scene.run(url, *more).code == 4
@@ -225,7 +231,7 @@ def problem(result: Result) -> tuple[int, str, str]:
         (USER, PASSWORD, "broken/{}", 75, "repository", "503"),
     ],
 )
-def test_refusals_over_https(
+def test_refused_https_requests_are_reported(
     scene: Scene, web: Nginx, user: str, words: str, path: str, code: int, rule: str, told: str
 ) -> None:
     result = scene.run(web.url(path.format(scene.name)), *password(scene, web, user, words))
@@ -234,20 +240,20 @@ def test_refusals_over_https(
     assert not scene.landed()
 
 
-def test_no_login_where_one_is_asked_for(scene: Scene, web: Nginx) -> None:
+def test_a_missing_login_is_a_credentials_error(scene: Scene, web: Nginx) -> None:
     code, rule, told = problem(scene.run(web.url(scene.name), "--ca-file", web.ca))
     assert (code, rule) == (4, "credentials")
     assert "--git-credentials-url" in told
 
 
-def test_an_unknown_certificate_authority(scene: Scene, web: Nginx) -> None:
+def test_an_unknown_certificate_authority_is_a_credentials_error(scene: Scene, web: Nginx) -> None:
     code, rule, told = problem(scene.run(web.url(scene.name)))
     assert (code, rule) == (4, "credentials")
     assert "certificate" in told
     assert "--ca-file" in told
 
 
-def test_nobody_listens(scene: Scene) -> None:
+def test_a_closed_port_is_a_temporary_error(scene: Scene) -> None:
     code, rule, told = problem(scene.run("https://127.0.0.1:9/x.git"))
     assert (code, rule) == (75, "repository")
     assert "could not be reached" in told
@@ -265,7 +271,7 @@ def test_nobody_listens(scene: Scene) -> None:
         ),
     ],
 )
-def test_a_hook_says_no(
+def test_the_message_of_a_rejecting_hook_is_shown(
     scene: Scene, web: Nginx, policy: str, code: int, rule: str, told: str
 ) -> None:
     hook = scene.repo / "hooks" / "pre-receive"
@@ -280,12 +286,12 @@ def test_a_hook_says_no(
 # ssh
 
 
-def test_a_key_file_and_a_host_key(scene: Scene, ssh: Sshd) -> None:
+def test_a_push_with_a_key_file_and_a_host_key_lands(scene: Scene, ssh: Sshd) -> None:
     result = scene.run(ssh.url(scene.repo), *key(ssh))
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_a_key_in_a_variable_that_lost_its_last_newline(scene: Scene, ssh: Sshd) -> None:
+def test_a_key_in_a_variable_works_without_its_last_newline(scene: Scene, ssh: Sshd) -> None:
     known = scene.file("known", f"{ssh.host_key}\n")
     url, text = ssh.url(scene.repo), ssh.key.read_text().strip()
     result = scene.run(url, "--ssh-known-hosts-file", known, IMAGE_UPDATE_SSH_KEY=text)
@@ -302,14 +308,14 @@ def workspace(scene: Scene, ssh: Sshd, at: str, *, config: str = "") -> Path:
     return scene.folder / at
 
 
-def test_an_ssh_workspace_as_of_the_tekton_catalog(scene: Scene, ssh: Sshd) -> None:
+def test_an_ssh_workspace_of_the_tekton_catalog_works(scene: Scene, ssh: Sshd) -> None:
     config = f"Host git-server\n  HostName 127.0.0.1\n  Port {ssh.port}\n  User root\n  IdentityFile ~/.ssh/id_ed25519\n"
     folder = workspace(scene, ssh, "ws", config=config)
     result = scene.run(f"git-server:{scene.repo}", "--ssh-directory", folder)
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_ssh_files_that_tekton_puts_into_a_home_that_is_not_the_passwd_entrys(
+def test_ssh_files_are_read_from_a_home_that_differs_from_the_passwd_entry(
     scene: Scene, ssh: Sshd
 ) -> None:
     config = f"Host 127.0.0.1\n  IdentityFile {scene.home}/.ssh/id_ed25519\n"
@@ -318,21 +324,21 @@ def test_ssh_files_that_tekton_puts_into_a_home_that_is_not_the_passwd_entrys(
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_an_empty_ssh_workspace_counts_as_absent(scene: Scene, ssh: Sshd) -> None:
+def test_an_empty_ssh_workspace_is_treated_as_absent(scene: Scene, ssh: Sshd) -> None:
     (scene.folder / "empty").mkdir()
     workspace(scene, ssh, "home/.ssh")
     result = scene.run(ssh.url(scene.repo), "--ssh-directory", scene.folder / "empty")
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_an_unknown_host_key(scene: Scene, ssh: Sshd) -> None:
+def test_an_unknown_host_key_is_a_credentials_error(scene: Scene, ssh: Sshd) -> None:
     code, rule, told = problem(scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.key))
     assert (code, rule) == (4, "credentials")
     assert "host key is not known" in told
     assert "--ssh-host-key" in told
 
 
-def test_a_changed_host_key(scene: Scene, ssh: Sshd) -> None:
+def test_a_changed_host_key_is_a_credentials_error(scene: Scene, ssh: Sshd) -> None:
     other = f"{ssh.host_key.split()[0]} {ssh.stranger.with_suffix('.pub').read_text()}"
     code, rule, told = problem(
         scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.key, "--ssh-host-key", other)
@@ -341,14 +347,16 @@ def test_a_changed_host_key(scene: Scene, ssh: Sshd) -> None:
     assert "host key has changed" in told
 
 
-def test_a_key_that_opens_nothing(scene: Scene, ssh: Sshd) -> None:
+def test_a_key_that_the_server_does_not_accept_is_a_credentials_error(
+    scene: Scene, ssh: Sshd
+) -> None:
     more = ("--ssh-key-file", ssh.stranger, "--ssh-host-key", ssh.host_key)
     code, rule, told = problem(scene.run(ssh.url(scene.repo), *more))
     assert (code, rule) == (4, "credentials")
     assert "did not accept the SSH key" in told
 
 
-def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(
+def test_a_key_with_a_passphrase_is_refused_without_contacting_the_server(
     scene: Scene, ssh: Sshd
 ) -> None:
     before = ssh.log.read_text()
@@ -360,7 +368,7 @@ def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(
     assert ssh.log.read_text() == before
 
 
-def test_no_such_repository_over_ssh(scene: Scene, ssh: Sshd) -> None:
+def test_a_missing_repository_over_ssh_is_a_repository_error(scene: Scene, ssh: Sshd) -> None:
     code, rule, told = problem(scene.run(ssh.url(scene.repo.with_name("nothing.git")), *key(ssh)))
     assert (code, rule) == (4, "repository")
     assert "not found, or there is no access" in told
@@ -369,7 +377,7 @@ def test_no_such_repository_over_ssh(scene: Scene, ssh: Sshd) -> None:
 # everything
 
 
-def test_the_git_protocol_is_not_contacted(scene: Scene) -> None:
+def test_the_unauthenticated_git_protocol_is_refused(scene: Scene) -> None:
     with git_daemon(scene.repo.parent, scene.folder / "daemon.log") as port:
         result = scene.run(f"git://127.0.0.1:{port}/{scene.name}")
     assert problem(result)[:2] == (3, "source")
@@ -377,7 +385,9 @@ def test_the_git_protocol_is_not_contacted(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("way", ["https", "ssh"])
-def test_no_secret_is_in_any_argument(scene: Scene, web: Nginx, ssh: Sshd, way: str) -> None:
+def test_no_process_argument_contains_a_secret(
+    scene: Scene, web: Nginx, ssh: Sshd, way: str
+) -> None:
     strace, trace = needs("strace"), scene.folder / "trace"
     url, more = (
         (web.url(scene.name), password(scene, web))
@@ -409,7 +419,7 @@ def read_only(but: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("way", "home"), [("https", ""), ("ssh", "/root"), ("ssh", "/nonexistent"), ("ssh", "")]
 )
-def test_any_user_id_in_a_home_that_is_not_its_own(
+def test_an_arbitrary_user_id_works_without_a_home_folder(
     scene: Scene, web: Nginx, ssh: Sshd, way: str, home: str
 ) -> None:
     setpriv, ground = needs("setpriv"), Path("/tmp", f"any-{os.urandom(4).hex()}")
@@ -451,7 +461,7 @@ def test_any_user_id_in_a_home_that_is_not_its_own(
 
 
 @pytest.mark.parametrize("way", ["https", "ssh"])
-def test_copies_of_keys_are_gone_after_a_signal(
+def test_temporary_copies_of_keys_are_removed_after_a_signal(
     scene: Scene, web: Nginx, ssh: Sshd, way: str
 ) -> None:
     hook = scene.repo / "hooks" / "pre-receive"
@@ -492,7 +502,7 @@ def wait_for(path: Path) -> None:
     raise AssertionError(path)
 
 
-def test_the_shared_connection_leaves_nothing_behind(scene: Scene, ssh: Sshd) -> None:
+def test_a_run_opens_only_one_ssh_connection(scene: Scene, ssh: Sshd) -> None:
     before = ssh.log.read_text().count("Accepted publickey")
     assert scene.run(ssh.url(scene.repo), *key(ssh)).code == 0
     assert ssh.log.read_text().count("Accepted publickey") - before == 1

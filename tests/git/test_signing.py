@@ -71,7 +71,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def project(scene: Scene, *keys: str) -> None:
-    """Put an AppProject next to the Application, so that Argo CD syncs only commits that are signed by these keys."""
+    """Put an AppProject next to the Application, so that Argo CD only syncs commits signed by these keys."""
     spec = {"signatureKeys": [{"keyID": key} for key in keys]}
     item = {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -91,9 +91,7 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     unsigned, by_ssh = scene.run(), scene.run("--signing-key", ssh_key)
     by_another = scene.run("--signing-key", "signer@example.com", env=keyring)
     planned = image_update("plan", *arguments(scene.apps)[1:])
-    message = (
-        f"in project default, Argo CD syncs only commits that are signed by {wanted}; this one "
-    )
+    message = f"in project default, Argo CD only syncs commits signed by {wanted}; this one "
     for result in (unsigned, by_ssh, planned):
         assert result.code == 4
         assert f"{message}has no OpenPGP signature" in result.stderr
@@ -103,13 +101,13 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     linted = image_update("lint", scene.apps)
     assert linted.code == 0
     assert (
-        f"info: argocd/a: in project default, Argo CD syncs only commits that are signed by {wanted}"
+        f"info: argocd/a: in project default, Argo CD only syncs commits signed by {wanted}"
         in linted.stdout
     )
 
 
 @pytest.mark.parametrize("by", ["key", "keyring"])
-def test_a_commit_by_a_key_that_argo_cd_accepts(
+def test_a_commit_signed_with_a_key_that_argo_cd_accepts_is_pushed(
     scene: Scene, pgp_key: str, keyring: dict[str, str], by: str
 ) -> None:
     listed = tool("gpg", "--batch", "--with-colons", "--list-secret-keys", env=keyring)
@@ -140,7 +138,7 @@ def verified_ssh(scene: Scene, key: Path, branch: str = "main") -> str:
 
 
 @pytest.mark.parametrize("by", ["file", "variable", "variable that names a file"])
-def test_ssh(scene: Scene, ssh_key: Path, by: str) -> None:
+def test_commits_are_signed_with_an_ssh_key(scene: Scene, ssh_key: Path, by: str) -> None:
     variable = {"variable": ssh_key.read_text(), "variable that names a file": str(ssh_key)}
     if by == "file":
         result = scene.run("--signing-key", ssh_key)  # the key tells its format
@@ -152,7 +150,7 @@ def test_ssh(scene: Scene, ssh_key: Path, by: str) -> None:
     assert result.json["commits"][0]["tree"] == git(scene.repo, "rev-parse", "main^{tree}")
 
 
-def test_what_is_remembered_aside_is_signed_too(scene: Scene, ssh_key: Path) -> None:
+def test_commits_on_the_memory_branch_are_signed(scene: Scene, ssh_key: Path) -> None:
     manifest(scene.apps.parent, application("a", scene.repo, git_branch="main:bump"))
     given = (
         "--applications",
@@ -173,14 +171,14 @@ def test_what_is_remembered_aside_is_signed_too(scene: Scene, ssh_key: Path) -> 
 
 
 @pytest.mark.measured
-def test_a_key_that_others_may_read_is_copied(scene: Scene, ssh_key: Path) -> None:
+def test_a_key_file_readable_by_others_can_be_used(scene: Scene, ssh_key: Path) -> None:
     ssh_key.chmod(0o644)
     assert scene.run("--signing-format", "ssh", "--signing-key", ssh_key).code == 0
     assert verified_ssh(scene, ssh_key).startswith("G")
 
 
 @pytest.mark.parametrize("by", ["file", "variable"])
-def test_openpgp(
+def test_commits_are_signed_with_an_openpgp_key(
     scene: Scene, pgp_key: str, keyring: dict[str, str], tmp_path: Path, by: str
 ) -> None:
     (tmp_path / "key.asc").write_text(pgp_key)
@@ -190,13 +188,15 @@ def test_openpgp(
     assert tool("git", "-C", str(scene.repo), "verify-commit", "main", env=keyring) == ""
 
 
-def test_openpgp_with_a_key_of_the_users_keyring(scene: Scene, keyring: dict[str, str]) -> None:
+def test_commits_are_signed_with_a_key_of_the_keyring_of_the_user(
+    scene: Scene, keyring: dict[str, str]
+) -> None:
     result = scene.run("--signing-key", "signer@example.com", env=keyring)
     assert result.code == 0, result.stderr
     assert tool("git", "-C", str(scene.repo), "verify-commit", "main", env=keyring) == ""
 
 
-def test_the_message_is_the_same_as_without(scene: Scene, ssh_key: Path) -> None:
+def test_signing_does_not_change_the_commit_message(scene: Scene, ssh_key: Path) -> None:
     scene.run()
     plain = git(scene.repo, "log", "-1", "--format=%B", "main")
     git(scene.repo, "update-ref", "refs/heads/main", "main^")
@@ -205,7 +205,7 @@ def test_the_message_is_the_same_as_without(scene: Scene, ssh_key: Path) -> None
 
 
 @pytest.mark.measured
-def test_no_agent_is_left(scene: Scene, pgp_key: str) -> None:
+def test_no_gpg_agent_keeps_running(scene: Scene, pgp_key: str) -> None:
     scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": pgp_key})
 
     def agents() -> bytes:
@@ -246,7 +246,7 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
         ("ssh-ed25519 AAAA\n", "ssh", "without a passphrase"),
     ],
 )
-def test_what_is_not_a_key(text: str, form: str, words: str) -> None:
+def test_invalid_signing_keys_are_usage_errors(text: str, form: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         key_of(Secret(text), form)
     shown = f"{caught.value}; {caught.value.hint}"
@@ -254,7 +254,7 @@ def test_what_is_not_a_key(text: str, form: str, words: str) -> None:
     assert "AAAA" not in shown
 
 
-def test_nothing_of_the_key_is_shown(scene: Scene, ssh_key: Path) -> None:
+def test_a_broken_signing_key_is_not_shown(scene: Scene, ssh_key: Path) -> None:
     broken = ssh_key.read_text().replace("b3BlbnNzaC1rZXktdjE", "b3BlbnNzaC1rZXktdjI")
     result = scene.run("--signing-format", "ssh", env={"IMAGE_UPDATE_SIGNING_KEY": broken})
     assert result.code == 4
@@ -269,7 +269,7 @@ def test_planning_needs_no_signature(scene: Scene, ssh_key: Path) -> None:
     assert git(scene.repo, "rev-list", "--count", "main") == "1"
 
 
-def test_a_misspelt_file_that_was_taken_for_the_id_of_a_key(
+def test_the_error_for_an_unknown_key_id_mentions_a_missing_file(
     scene: Scene, keyring: dict[str, str]
 ) -> None:
     done = scene.run("--signing-key", "signing_ed25519", env=keyring)
@@ -313,7 +313,7 @@ UNSIGNED = "no known key has signed it, so only its holds count; left out: .imag
 
 
 @pytest.mark.parametrize("form", ["ssh", "openpgp"])
-def test_a_memory_that_the_own_key_has_signed_counts(
+def test_a_memory_branch_signed_with_our_key_is_trusted(
     tmp_path: Path, ssh_key: Path, pgp_key: str, form: str
 ) -> None:
     scene = HeadScene(tmp_path)
@@ -328,7 +328,7 @@ def test_a_memory_that_the_own_key_has_signed_counts(
     assert "no known key" not in image_update(*newer, env=env).stderr  # the run has signed one
 
 
-def test_a_key_of_the_config_signs_the_memory_for_everybody(
+def test_a_memory_branch_signed_with_a_configured_key_is_trusted_by_every_run(
     tmp_path: Path, ssh_key: Path, pgp_key: str, keyring: dict[str, str]
 ) -> None:
     """The run that reads it may sign with another key, or with none."""

@@ -16,7 +16,7 @@ from task.git.ssh import SshSharing
 from task.model import Changeset, File, LandedCommit, Person, Place
 
 
-def test_each_server_and_way_of_calling_has_its_own() -> None:
+def test_each_server_and_ssh_command_has_a_separate_connection() -> None:
     sharing = SshSharing("/tmp", os.environ)
     told = [
         sharing.options(*one)
@@ -30,7 +30,7 @@ def test_each_server_and_way_of_calling_has_its_own() -> None:
     assert not folder.exists()
 
 
-def test_a_socket_has_a_short_path(tmp_path: Path) -> None:
+def test_the_socket_path_is_short(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 80)
     long.mkdir()
     sharing = SshSharing(str(long), os.environ)
@@ -38,7 +38,7 @@ def test_a_socket_has_a_short_path(tmp_path: Path) -> None:
     sharing.close()
 
 
-def test_a_path_that_a_shell_would_read_otherwise() -> None:
+def test_no_connection_is_shared_if_the_path_needs_quoting() -> None:
     odd = Path("/tmp") / f"a b{os.getpid()}"
     odd.mkdir()
     sharing = SshSharing(str(odd), os.environ)
@@ -83,7 +83,7 @@ def masters(folder: Path) -> str:
 
 
 @pytest.mark.servers
-def test_all_commands_of_a_run_take_one_connection(server: Sshd, tmp_path: Path) -> None:
+def test_all_commands_of_a_run_share_one_connection(server: Sshd, tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     git_door = door(server, tmp_path)
     landing = land(git_door, server.url(repo), "1\n")
@@ -96,7 +96,7 @@ def test_all_commands_of_a_run_take_one_connection(server: Sshd, tmp_path: Path)
 
 
 @pytest.mark.servers
-def test_a_shared_connection_that_dies(server: Sshd, tmp_path: Path) -> None:
+def test_a_dead_shared_connection_is_replaced(server: Sshd, tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     git_door = door(server, tmp_path)
     land(git_door, server.url(repo), "1\n")

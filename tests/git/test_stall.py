@@ -48,7 +48,7 @@ def silent_server(said: bytes = b"") -> Iterator[int]:
 @pytest.mark.parametrize(
     "said", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: x\r\nContent-Length: 100\r\n\r\n0"]
 )
-def test_http_from_the_command_line(tmp_path: Path, said: bytes) -> None:
+def test_a_stalled_http_server_ends_the_run(tmp_path: Path, said: bytes) -> None:
     with silent_server(said) as port:
         apps = manifest(tmp_path, application("a", f"http://127.0.0.1:{port}/repo.git"))
         running = start(arguments(apps, "--stall-timeout", "1"), env={"TMPDIR": str(tmp_path)})
@@ -69,7 +69,7 @@ def ssh_door(folder: Path, script: str, stall: float) -> Git:
     )
 
 
-def test_ssh_that_says_nothing(tmp_path: Path) -> None:
+def test_a_silent_ssh_server_is_unreachable(tmp_path: Path) -> None:
     with (
         BareRepository(ssh_door(tmp_path, "exec sleep 600", 1), "git@example.com:x.git") as store,
         pytest.raises(UnreachableError, match="no data was sent or received for 1 seconds"),
@@ -77,7 +77,7 @@ def test_ssh_that_says_nothing(tmp_path: Path) -> None:
         store.snapshot("main", [])
 
 
-def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
+def test_an_ssh_server_that_stops_in_the_middle_is_unreachable(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     script = 'for last; do :; done\nsh -c "$last" | { head -c 200; sleep 60; }'
     with (
@@ -88,7 +88,7 @@ def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_server_is_not_a_stalled_one(tmp_path: Path) -> None:
+def test_a_slow_server_is_not_treated_as_stalled(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     hook(repo, "post-update", "exit 0")
     slow = """\
@@ -106,7 +106,7 @@ while piece := os.read(0, 40):
 
 
 @pytest.mark.slow
-def test_a_hook_of_the_server_that_takes_its_time(tmp_path: Path) -> None:
+def test_a_slow_hook_on_the_server_is_not_treated_as_stalled(tmp_path: Path) -> None:
     """The server keeps saying that it is there."""
     repo = repository(tmp_path, "a")
     git(repo, "config", "receive.keepAlive", "1")
@@ -116,13 +116,15 @@ def test_a_hook_of_the_server_that_takes_its_time(tmp_path: Path) -> None:
     assert running.returncode == 0, err
 
 
-def test_a_local_command_has_a_time_of_its_own() -> None:
+def test_a_local_command_has_a_separate_timeout() -> None:
     with pytest.raises(GitEnded, match="git"):
         Git(os.environ, stall=1).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
 
 
 @pytest.mark.parametrize("script", ["sleep 0.3", "true"])
-def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def test_commands_end_on_systems_without_process_handles(
+    monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     assert Git(os.environ).run("-c", f"alias.nap=!{script}; echo done", "nap").out == b"done\n"
     with pytest.raises(GitEnded, match="git"):
@@ -136,7 +138,9 @@ def test_a_process_that_ignores_signals_is_killed() -> None:
         )
 
 
-def test_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_bytes_moved_is_unknown_without_process_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert bytes_moved(os.getsid(0)) is not None
     monkeypatch.setattr(os, "listdir", lambda _folder: [])
     assert bytes_moved(os.getsid(0)) is None

@@ -44,14 +44,16 @@ REST = "0123456789abcdefSECRET"
         ("GHP_", "GitLab", ""),
     ],
 )
-def test_a_prefix(token: str, runs: str, said: str) -> None:
+def test_a_token_prefix_of_another_forge_is_reported_without_the_token(
+    token: str, runs: str, said: str
+) -> None:
     found = wrong_issuer(Secret(token + REST), "git.example.com", runs)
     assert said in found
     assert bool(said) == bool(found)
     assert REST not in found
 
 
-def test_no_token() -> None:
+def test_an_empty_token_has_no_wrong_issuer() -> None:
     assert not wrong_issuer(Secret(""), "git.example.com", "GitLab")
 
 
@@ -66,7 +68,7 @@ def test_no_token() -> None:
         ("git.example.com", "fatal: Authentication failed", ""),
     ],
 )
-def test_what_a_server_runs(host: str, said: str, runs: str) -> None:
+def test_the_software_of_a_server_is_recognized(host: str, said: str, runs: str) -> None:
     assert software_of(host, said) == runs
 
 
@@ -87,7 +89,9 @@ USUAL = "check the user name and the password or token given for this server"
         ),
     ],
 )
-def test_a_login_that_git_refuses(stderr: str, token: str, hint: str) -> None:
+def test_a_refused_login_with_a_token_of_another_forge_has_a_hint(
+    stderr: str, token: str, hint: str
+) -> None:
     error = failure(
         stderr,
         "https://gitlab.example.com/acme/deploy@main",
@@ -99,7 +103,7 @@ def test_a_login_that_git_refuses(stderr: str, token: str, hint: str) -> None:
     assert REST not in f"{error}{error.hint}"
 
 
-def test_every_forge_has_a_name() -> None:
+def test_every_forge_has_a_software_name() -> None:
     assert SOFTWARE.keys() == FORGES.keys()
     named = {one for software in SOFTWARE.values() for one in software.split(" or ")}
     assert {*PREFIXES.values(), *SERVERS.values()} <= named

@@ -11,7 +11,7 @@ from task.model import Place
 TREE = "040000"
 
 
-def test_a_tree_that_stands_for_ten_billion_files() -> None:
+def test_a_tree_that_expands_to_ten_billion_files_is_refused() -> None:
     trees = {
         str(level): {name: TreeEntry(TREE, str(level + 1)) for name in "0123456789"}
         for level in range(10)
@@ -28,7 +28,7 @@ def test_a_tree_that_stands_for_ten_billion_files() -> None:
     assert caught.value.hint
 
 
-def test_folders_that_are_nested_endlessly() -> None:
+def test_deeply_nested_folders_are_read_only_to_a_limited_depth() -> None:
     """As many as a pack of some megabytes holds: their paths would have a billion letters."""
     trees = {str(level): {"a": TreeEntry(TREE, str(level + 1))} for level in range(100_000)}
     trees |= {
@@ -47,7 +47,7 @@ def raw(*entries: tuple[str, str, int]) -> bytes:
     )
 
 
-def test_a_tree_as_git_stores_it() -> None:
+def test_trees_are_parsed_and_broken_trees_are_rejected() -> None:
     odd = raw(("100644", "a b", 10), ("40000", "ä", 32), ("120000", "link", 0))
     assert parse_tree(odd, 20) == {
         "a b": TreeEntry("100644", "0a" * 20),
@@ -64,7 +64,7 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=2), st.integers(0,
 
 
 @given(ENTRIES, ENTRIES)
-def test_the_difference_is_what_only_one_side_has(
+def test_the_difference_of_two_trees_has_the_entries_of_only_one_side(
     one: dict[str, int], other: dict[str, int]
 ) -> None:
     trees = [

@@ -50,7 +50,7 @@ def test_each_version_names_the_commit_that_wrote_it(tmp_path: Path) -> None:
     assert texts(written(repo, "a/x", most=2)[0]) == ["1", "2"]
 
 
-def test_a_version_that_is_older_than_what_was_fetched_names_no_commit(tmp_path: Path) -> None:
+def test_a_version_older_than_the_fetched_history_names_no_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     commits = [commit(repo, {"a" if number == 2 else "b": str(number)}) for number in range(6)]
     found = written(repo, "a", commits=5)[0]
@@ -58,7 +58,7 @@ def test_a_version_that_is_older_than_what_was_fetched_names_no_commit(tmp_path:
     assert found[0].commit == commits[2]
 
 
-def test_a_merge_is_looked_into(tmp_path: Path) -> None:
+def test_a_version_that_was_merged_names_the_commit_of_the_merged_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "b": "1"})
     git(repo, "branch", "request", "main")
     proposed = commit(repo, {"a": "2"}, branch="request")
@@ -81,7 +81,7 @@ def test_a_deleted_or_binary_file_has_no_text(tmp_path: Path) -> None:
     assert (texts(a), texts(b)) == (["2", None, "1"], [None])
 
 
-def test_of_a_file_and_a_folder_of_the_same_name_the_folder_counts(tmp_path: Path) -> None:
+def test_a_file_that_was_replaced_by_a_folder_has_no_versions(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     commit(repo, {"a": None})
     commit(repo, {"a/b": "2"})
@@ -90,9 +90,7 @@ def test_of_a_file_and_a_folder_of_the_same_name_the_folder_counts(tmp_path: Pat
 
 @pytest.mark.servers
 @pytest.mark.parametrize("allowed", ["true", "false"])
-def test_over_http_with_and_without_filters_and_kept_for_the_next_run(
-    tmp_path: Path, allowed: str
-) -> None:
+def test_versions_are_read_over_http_with_and_without_filters(tmp_path: Path, allowed: str) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "large": "x" * 100_000})
     for number in range(2, 5):
         commit(repo, {"a": str(number)})
@@ -108,7 +106,7 @@ def test_over_http_with_and_without_filters_and_kept_for_the_next_run(
                 assert (texts(list(found["a"])), list(found["no"])) == (["4", "3", "2"], [])
 
 
-def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
+def test_the_versions_of_a_sha256_repository_are_read(tmp_path: Path) -> None:
     git(
         tmp_path,
         "init",
@@ -126,7 +124,7 @@ def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
     assert found[0].commit == second
 
 
-def test_a_branch_that_is_not_there(tmp_path: Path) -> None:
+def test_the_versions_on_a_missing_branch_are_a_source_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     with (
         BareRepository(git_of_a_run(FILE), str(repo)) as store,

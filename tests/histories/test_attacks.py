@@ -47,7 +47,7 @@ def version(scene: Scene) -> str:
 
 
 @pytest.mark.parametrize("why", [NO, UnreachableError("the registry answers 503", hint="")])
-def test_a_build_that_is_not_proved_takes_nothing_away(why: Verdict | TaskError) -> None:
+def test_an_unproved_build_does_not_remove_the_waiting_build(why: Verdict | TaskError) -> None:
     scene = Scene()
     signatures = Signatures(scene)
     scene.event("web:1.1.0")
@@ -60,7 +60,7 @@ def test_a_build_that_is_not_proved_takes_nothing_away(why: Verdict | TaskError)
     assert scene.branch.heads[HEAD] == before
 
 
-def test_a_build_whose_proof_is_gone_is_dropped_and_not_declined() -> None:
+def test_a_waiting_build_that_is_no_longer_proved_is_dropped_but_not_declined() -> None:
     scene = Scene()
     signatures = Signatures(scene)
     scene.event("web:1.1.0", "cron:1.1.0")
@@ -73,7 +73,7 @@ def test_a_build_whose_proof_is_gone_is_dropped_and_not_declined() -> None:
     assert verdicts(scene.event("web:1.1.0")) == ["update"]
 
 
-def test_what_nobody_can_check_stays_with_a_warning() -> None:
+def test_a_waiting_build_that_cannot_be_checked_stays_with_a_warning() -> None:
     scene = Scene()
     signatures = Signatures(scene)
     scene.event("web:1.1.0")
@@ -85,7 +85,7 @@ def test_what_nobody_can_check_stays_with_a_warning() -> None:
     assert set(scene.waiting) == {"web", "cron"}
 
 
-def test_an_amended_head_goes_into_no_commit_of_ours() -> None:
+def test_files_from_an_amended_head_branch_are_not_carried_over() -> None:
     """Its tree is not that of the list, so it is a person's: nothing of it is carried on."""
     scene = Scene()
     scene.event("web:1.1.0")
@@ -125,7 +125,9 @@ def forged(scene: Scene, **changes: object) -> None:
     ],
     ids=str,
 )
-def test_a_forged_list_writes_nothing_that_the_config_forbids(changes: dict[str, object]) -> None:
+def test_a_forged_list_cannot_write_anything_that_the_config_forbids(
+    changes: dict[str, object],
+) -> None:
     scene = Scene()
     signatures = Signatures(scene)
     signatures.said["6.6.6"] = NO
@@ -155,7 +157,7 @@ def test_a_forged_list_writes_nothing_that_the_config_forbids(changes: dict[str,
     ],
     ids=lambda text: text[:30],
 )
-def test_a_list_that_nobody_can_read_is_an_error_of_its_head_only(text: str) -> None:
+def test_an_unreadable_list_is_an_error_only_for_its_head_branch(text: str) -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     for name, one in scene.branch.heads.items():
@@ -163,11 +165,11 @@ def test_a_list_that_nobody_can_read_is_an_error_of_its_head_only(text: str) -> 
             scene.branch.heads[name] = replace(one, files={list_path(HEAD): text})
     report = scene.event("web:1.2.0")
     assert verdicts(report) == ["error"]
-    assert "the list of what waits on bump cannot be read" in report.decisions[0].because
+    assert "cannot read the list of builds waiting on bump" in report.decisions[0].because
     assert verdicts(scene.event("web:1.2.0", story=scene.direct)) == ["update"]
 
 
-def test_a_hold_counts_for_a_build_of_an_application_that_was_not_read() -> None:
+def test_a_hold_applies_to_a_build_of_an_application_that_was_not_read() -> None:
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     app = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
@@ -182,7 +184,7 @@ def test_a_hold_counts_for_a_build_of_an_application_that_was_not_read() -> None
     assert scene.base["web"] == FIRST
 
 
-def test_the_memory_branch_ends_no_hold_of_the_base_and_writes_nothing_there() -> None:
+def test_the_memory_branch_cannot_end_a_hold_on_the_base_or_write_to_it() -> None:
     scene = Scene()
     path = ".image-update/apps/a/argocd_a.state"
     start = f"files:\n  {target('a')}:\n    images:\n      web:\n        "
@@ -198,7 +200,7 @@ def test_the_memory_branch_ends_no_hold_of_the_base_and_writes_nothing_there() -
     assert scene.base == {"web": FIRST, "api": FIRST, "cron": "1.2.0"}
 
 
-def test_a_forged_release_ends_no_hold_of_the_base_and_is_reported_on_the_head_branch() -> None:
+def test_a_forged_release_does_not_end_a_hold_on_the_base_and_is_reported() -> None:
     scene = Scene()
     path = ".image-update/apps/a/argocd_a.state"
     hold = Hold("broken", at="2026-01-01T00:00:00Z")
@@ -232,7 +234,7 @@ def with_release(scene: Scene, release: ListedRelease) -> None:
     scene.branch.heads[name] = Commit("a" * 40, files, None)
 
 
-def test_of_a_memory_that_nobody_known_has_signed_only_holds_count() -> None:
+def test_only_holds_count_in_a_memory_branch_without_a_known_signature() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
     scene.by_hand("hold", "web")
@@ -248,7 +250,7 @@ def test_of_a_memory_that_nobody_known_has_signed_only_holds_count() -> None:
     assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]
 
 
-def test_a_forged_state_of_an_unsigned_memory_defers_nothing() -> None:
+def test_a_forged_state_in_an_unsigned_memory_branch_defers_nothing() -> None:
     scene = Scene()
     scene.by_hand("hold", "web")
     path = ".image-update/apps/a/argocd_a.state"
@@ -266,7 +268,7 @@ def test_a_forged_state_of_an_unsigned_memory_defers_nothing() -> None:
     assert set(scene.waiting) == {"cron"}
 
 
-def test_a_server_that_refuses_the_memory_branch_fails_only_what_needs_it() -> None:
+def test_a_server_that_refuses_the_memory_branch_fails_only_updates_that_need_it() -> None:
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     scene.story.others = [application("b", URL, image_list=f"web={WEB}", update_strategy="semver")]
@@ -286,7 +288,7 @@ def test_a_server_that_refuses_the_memory_branch_fails_only_what_needs_it() -> N
 
 
 @pytest.mark.parametrize(("said", "waits"), [(None, True), (NO, False)])
-def test_a_build_of_an_application_that_takes_no_part_is_proved_as_well(
+def test_a_build_of_an_uninvolved_application_needs_its_proof_as_well(
     said: Verdict | None, waits: bool
 ) -> None:
     scene = Scene()
@@ -303,7 +305,7 @@ def test_a_build_of_an_application_that_takes_no_part_is_proved_as_well(
     assert ("1.1.0" in scene.branch.heads[HEAD].files[target("b")]) == waits
 
 
-def test_rules_count_for_another_application_of_the_run() -> None:
+def test_rules_apply_to_another_application_that_the_run_has_read() -> None:
     """It takes no part in the event, but its annotations were read."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
@@ -329,7 +331,7 @@ def listed_as(scene: Scene, head: str, **fields: object) -> None:
 
 @pytest.mark.parametrize("head", ["production", "main", "feature/x"])
 @pytest.mark.parametrize("closing", ["", "nothing waits"])
-def test_a_forged_list_deletes_and_replaces_no_branch_of_others(head: str, closing: str) -> None:
+def test_a_forged_list_cannot_delete_or_replace_other_branches(head: str, closing: str) -> None:
     """It names the tree and the parent of their tip, so it would be ours."""
     scene = Scene()
     scene.event("web:1.1.0")
@@ -358,7 +360,7 @@ def test_a_forged_list_deletes_and_replaces_no_branch_of_others(head: str, closi
         ("{{x}}a" * 60, "a" * 250 + "b", False),
     ],
 )
-def test_a_branch_may_have_the_name_that_git_branch_gives(
+def test_a_head_branch_must_match_the_template_in_the_git_branch_annotation(
     template: str, name: str, may: bool
 ) -> None:
     assert _may_be_named(name, template) is may

@@ -78,7 +78,7 @@ def warnings(report: Report) -> str:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_else_is_on_the_memory_branch_goes_into_no_commit_of_ours(
+def test_foreign_files_on_the_memory_branch_are_not_carried_over(
     path: str, mode: str, text: str, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
@@ -102,7 +102,7 @@ def test_what_else_is_on_the_memory_branch_goes_into_no_commit_of_ours(
     ],
     ids=["link", "submodule", "program", "50 MB", "no text"],
 )
-def test_a_list_that_is_not_text_is_an_error_of_its_head_only(
+def test_a_list_that_is_not_text_is_an_error_only_for_its_head_branch(
     mode: str, text: str, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
@@ -119,7 +119,9 @@ def test_a_list_that_is_not_text_is_an_error_of_its_head_only(
     [("120000", "../../waiting/bump"), ("160000", ""), ("100644", "x" * 11_000_000)],
     ids=["link", "submodule", "11 MB"],
 )
-def test_a_state_that_is_not_text_ends_no_hold(mode: str, text: str, tmp_path: Path) -> None:
+def test_a_state_file_that_is_not_text_does_not_end_a_hold(
+    mode: str, text: str, tmp_path: Path
+) -> None:
     scene = scene_in(tmp_path)
     put(scene, memory_name(scene), STATE, mode, text)
     for _ in range(2):
@@ -145,7 +147,7 @@ def test_a_state_that_is_not_text_ends_no_hold(mode: str, text: str, tmp_path: P
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_somebody_pushes_to_a_head_is_in_no_head_that_is_made(
+def test_files_pushed_to_a_head_branch_are_not_carried_over_to_a_new_head_branch(
     path: str, mode: str, text: str, tmp_path: Path
 ) -> None:
     """A branch with it gets one commit on its own tip, if any, and the base has nothing of it."""

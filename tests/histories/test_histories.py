@@ -7,12 +7,9 @@ The model knows versions as numbers. Tags order them (semver, alphabetical), or 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -20,11 +17,10 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
-from support.git_branch import GitBranch
 from support.history_scenes import HEAD, NAMES, Scene, told, values_in
 from support.memory import Branch
+from support.random_histories import LIMIT, OnGit, play
 
 from task.model import Report
 
@@ -450,27 +446,14 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@LIMIT
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical, OnSomebodysBranch])
-def test_histories_in_memory(machine: type[RuleBasedStateMachine]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=120, stateful_step_count=20, derandomize=True, deadline=None
-        ),
-    )
+def test_random_histories_in_memory_match_the_model(machine: type[RuleBasedStateMachine]) -> None:
+    play(machine, histories=60, steps=20)
 
 
-class InGit(Histories):
-    """The same with a real repository. A branch that Git merged has the base's commits."""
-
-    def repository(self, files: Mapping[str, str]) -> Branch:
-        self.folder = TemporaryDirectory()
-        return GitBranch(files, Path(self.folder.name))
-
-    def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            self.folder.cleanup()
+class InGit(OnGit, Histories):
+    """The same with a real repository."""
 
 
 class InGitByBuilds(InGit):
@@ -478,10 +461,7 @@ class InGitByBuilds(InGit):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@LIMIT
 @pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
-def test_histories_in_git(machine: type[Histories]) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(max_examples=8, stateful_step_count=12, derandomize=True, deadline=None),
-    )
+def test_random_histories_in_git_match_the_model(machine: type[Histories]) -> None:
+    play(machine, histories=8, steps=12)

@@ -33,7 +33,7 @@ def on(scene: Scene, head: str) -> list[str]:
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["not read", "read"])
-def test_what_the_base_has_leaves_a_list_that_the_run_does_not_touch(known: bool) -> None:
+def test_a_merged_build_leaves_a_list_that_the_run_does_not_touch(known: bool) -> None:
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)
     assert on(scene, "other") == ["1.1.0"]
@@ -46,11 +46,11 @@ def test_what_the_base_has_leaves_a_list_that_the_run_does_not_touch(known: bool
     assert on(scene, "other") == []
     assert sorted(scene.branch.proposals) == ([HEAD] if known else [HEAD, "other"])
     said = [problem.message for problem in report.problems]
-    stays = "other stays as it is: no Application that was read has it in git-branch"
+    stays = "other was not changed: no Application that was read has it in git-branch"
     assert (stays in said) is not known
 
 
-def test_something_newer_on_the_base_empties_such_a_list_as_well() -> None:
+def test_a_newer_version_on_the_base_also_empties_an_untouched_list() -> None:
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)
     scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.5.0")})
@@ -59,7 +59,7 @@ def test_something_newer_on_the_base_empties_such_a_list_as_well() -> None:
     assert sorted(scene.branch.proposals) == [HEAD]
 
 
-def test_what_the_base_does_not_have_stays_where_it_is() -> None:
+def test_an_update_missing_from_the_base_stays_in_its_list() -> None:
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)
     before = scene.branch.heads["other"]
@@ -69,7 +69,7 @@ def test_what_the_base_does_not_have_stays_where_it_is() -> None:
     assert (on(scene, "other"), scene.branch.heads["other"]) == (["1.1.0"], before)
 
 
-def test_a_person_on_such_a_branch_keeps_it() -> None:
+def test_an_untouched_head_branch_with_a_commit_by_a_person_is_kept() -> None:
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)
     scene.branch.commit_on("other", {"notes.md": "mine\n"})
@@ -80,7 +80,7 @@ def test_a_person_on_such_a_branch_keeps_it() -> None:
     assert told(scene.event("cron:1.3.0")) == [("cron", "1.2.0", "superseded")]  # told once
 
 
-def test_a_listed_application_is_looked_at_although_the_event_is_not_about_it() -> None:
+def test_a_listed_application_is_checked_even_if_the_event_does_not_concern_it() -> None:
     """Its own rules count, and the hold that arrived meanwhile does."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
@@ -103,7 +103,9 @@ def test_a_listed_application_is_looked_at_although_the_event_is_not_about_it() 
 
 
 @pytest.mark.parametrize("narrowed", [False, True])
-def test_rules_count_although_options_narrow_the_run(narrowed: bool) -> None:
+def test_rules_apply_to_listed_applications_that_options_exclude_from_the_run(
+    narrowed: bool,
+) -> None:
     """They say who takes the event, and not who is looked at."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
@@ -126,7 +128,7 @@ def test_rules_count_although_options_narrow_the_run(narrowed: bool) -> None:
     assert "1.1.0" not in scene.branch.heads[HEAD].files[target("b")]
 
 
-def test_a_person_on_a_branch_of_two_applications_takes_nothing_of_the_other_away() -> None:
+def test_a_commit_by_a_person_on_a_shared_head_branch_keeps_the_other_application() -> None:
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     app = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
@@ -164,7 +166,7 @@ VERSIONED = "main:bump-{{range .Images}}{{.Alias}}-{{.NewTag}}{{end}}"
     ("back", "outcome", "waits"),
     [("1.2.0", "superseded", ["1.2.0"]), (FIRST, "dropped", []), ("1.3.0", "waits", ["1.3.0"])],
 )
-def test_a_promotion_leaves_the_list_when_its_source_no_longer_has_it(
+def test_a_promotion_leaves_the_list_when_its_source_no_longer_has_the_version(
     branch: str, back: str, outcome: str, waits: list[str]
 ) -> None:
     scene = Scene(branch=branch)
@@ -179,7 +181,7 @@ def test_a_promotion_leaves_the_list_when_its_source_no_longer_has_it(
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_the_rollback_of_a_source_takes_its_promotion_out(direct: bool) -> None:
+def test_rolling_back_the_source_removes_the_waiting_promotion(direct: bool) -> None:
     scene = Scene()
     promoted(scene, "1.3.0")
     source = application(
@@ -203,7 +205,7 @@ def names(report: Report) -> dict[str, tuple[str, ...]]:
     return {one.head.partition("/")[0]: one.applications for one in report.commits}
 
 
-def test_a_hold_names_its_own_commit_and_nothing_of_the_head() -> None:
+def test_a_hold_reports_its_own_commit_separately_from_the_head_branch() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
     report = scene.by_hand("hold", "web")
@@ -212,17 +214,19 @@ def test_a_hold_names_its_own_commit_and_nothing_of_the_head() -> None:
     assert [one.message for one in report.problems] == []
 
 
-def test_what_waits_alone_is_reported_as_one_commit() -> None:
+def test_a_waiting_build_is_reported_as_one_commit() -> None:
     scene = Scene()
     assert set(names(scene.event("web:1.1.0"))) == {HEAD}
     (caution,) = scene.by_hand("rollback", "web", "0.9.0").problems
-    assert caution.message.startswith("this rollback of argocd/a waits on bump")
+    assert caution.message.startswith("this rollback of argocd/a is waiting on bump")
 
 
 @pytest.mark.parametrize(
     ("verb", "held"), [("hold", True), ("rollback", True), ("rollback", False)]
 )
-def test_a_person_takes_every_versioned_head_out(verb: str, held: bool) -> None:
+def test_a_hold_or_rollback_removes_every_versioned_head_branch_of_the_image(
+    verb: str, held: bool
+) -> None:
     scene = Scene(branch=VERSIONED)
     scene.event("web:1.1.0")
     scene.event("web:1.2.0")
@@ -239,7 +243,7 @@ def test_a_person_takes_every_versioned_head_out(verb: str, held: bool) -> None:
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["registry", "no registry"])
-def test_a_pin_that_is_switched_on_takes_no_newer_build_away(answers: bool) -> None:
+def test_enabling_digest_pinning_keeps_the_newer_waiting_build(answers: bool) -> None:
     scene = Scene()
     scene.event("web:1.2.0")
     scene.branch.commit({".image-update/config": "version: 1\npinDigest: true\n"})
@@ -260,7 +264,7 @@ def test_the_message_of_a_pinned_build_names_its_tag() -> None:
 
 
 @pytest.mark.parametrize("message", ["", "Image: evil\n", "x" * 1000])
-def test_a_head_that_somebody_resets_to_the_listed_tree_holds_nothing_foreign(
+def test_a_head_branch_reset_to_the_listed_tree_carries_over_no_foreign_content(
     message: str,
 ) -> None:
     """Same tree and parent, so it is ours. Its message and author go into nothing that we make."""
@@ -278,7 +282,7 @@ def test_a_head_that_somebody_resets_to_the_listed_tree_holds_nothing_foreign(
     assert "evil" not in str([one.because for one in report.waiting])
 
 
-def test_a_head_of_the_listed_tree_on_another_parent_is_a_persons() -> None:
+def test_a_head_branch_with_another_parent_belongs_to_a_person() -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     ours = scene.branch.heads[HEAD]
@@ -289,7 +293,7 @@ def test_a_head_of_the_listed_tree_on_another_parent_is_a_persons() -> None:
 
 
 @pytest.mark.parametrize("pushed", ["nothing", "the same tree", "a commit on top"])
-def test_a_head_that_is_kept_after_its_merge_stays_ours_only_as_we_made_it(pushed: str) -> None:
+def test_a_head_branch_kept_after_its_merge_is_ours_only_while_unchanged(pushed: str) -> None:
     """Its list is empty, and still names our commit."""
     scene = Scene()
     scene.event("web:1.1.0")
@@ -314,7 +318,7 @@ def test_a_head_that_is_kept_after_its_merge_stays_ours_only_as_we_made_it(pushe
         assert scene.waiting == {"cron": "1.2.0"}
 
 
-def test_a_list_that_nobody_can_read_stays_an_error_if_a_rollback_was_merged_meanwhile() -> None:
+def test_an_unreadable_list_stays_an_error_after_a_rollback_was_merged() -> None:
     """The decisions were made anew without the hold of the rollback, and the error was gone."""
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)

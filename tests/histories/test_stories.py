@@ -20,7 +20,7 @@ KEY = "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"
 STATE = ".image-update/apps/a/argocd_a.state"
 
 
-def test_what_others_merged_stays() -> None:
+def test_updates_merged_by_others_are_kept() -> None:
     """A request of one image never takes another one back, nor its identity."""
     scene = Scene("newest-build")
     scene.event("web:main-1", sequence=1)
@@ -35,7 +35,7 @@ def test_what_others_merged_stays() -> None:
 
 
 @pytest.mark.parametrize("back", [FIRST, "1.0.5"])
-def test_a_rollback_on_the_base_leaves_a_branch_that_no_application_names_any_more(
+def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     back: str,
 ) -> None:
     """Anybody who may push the memory branch could have written its list. The next run that names it decides."""
@@ -46,7 +46,7 @@ def test_a_rollback_on_the_base_leaves_a_branch_that_no_application_names_any_mo
     report = scene.by_hand("rollback", "web", back)
     assert told(report) == [("cron", "1.2.0", "waits"), ("web", "1.2.0", "waits")]
     (problem,) = report.problems
-    assert problem.message.startswith("bump stays as it is: no Application that was read has it")
+    assert problem.message.startswith("bump was not changed: no Application that was read has it")
     scene.story = indirect
     report = scene.event("web:1.3.0", "cron:1.3.0")
     assert sorted(verdicts(report)) == ["defer", "update"]
@@ -57,7 +57,7 @@ def test_a_rollback_on_the_base_leaves_a_branch_that_no_application_names_any_mo
     assert verdicts(scene.event("web:1.4.0")) == ["defer"]  # the hold is still there
 
 
-def test_a_refused_tag_takes_nothing_away() -> None:
+def test_a_refused_tag_removes_no_waiting_updates() -> None:
     scene = Scene()
     scene.event("web:1.3.0", "cron:1.4.0")
     report = scene.event("web:0.9.0", "cron:1.5.0")
@@ -66,7 +66,7 @@ def test_a_refused_tag_takes_nothing_away() -> None:
     assert ("web", "1.3.0", "waits") in told(report)
 
 
-def test_a_hold_and_a_rollback_keep_what_waited_for_the_release() -> None:
+def test_a_hold_or_rollback_keeps_the_waiting_update_for_the_release() -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     report = scene.by_hand("hold", "web")
@@ -89,7 +89,7 @@ def test_a_hold_and_a_rollback_keep_what_waited_for_the_release() -> None:
     assert scene.branch.memory == {}
 
 
-def test_a_rollback_without_a_hold_drops_what_waited() -> None:
+def test_a_rollback_without_a_hold_drops_the_waiting_update() -> None:
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.event("web:1.2.0")
@@ -98,7 +98,7 @@ def test_a_rollback_without_a_hold_drops_what_waited() -> None:
     assert scene.waiting == {"web": FIRST}
 
 
-def test_two_applications_with_one_head_branch() -> None:
+def test_two_applications_can_share_a_head_branch() -> None:
     """Each run knows one of them only."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
@@ -131,7 +131,7 @@ def test_two_applications_with_one_head_branch() -> None:
     assert scene.base == {"web": "1.2.0", "api": FIRST, "cron": "1.2.0"}
 
 
-def test_a_branch_of_somebody_else_gets_one_commit_more() -> None:
+def test_a_branch_of_another_author_gets_one_additional_commit() -> None:
     scene = Scene()
     scene.branch.commit_on(HEAD, {"people.yaml": "theirs\n"})
     scene.branch.commit({"later.yaml": "on the base only\n"})
@@ -146,17 +146,17 @@ def test_a_branch_of_somebody_else_gets_one_commit_more() -> None:
     assert values_in(scene.branch.heads[HEAD].files)["web"] == "1.1.0"
 
 
-def test_the_config_of_such_a_branch_counts_as_well() -> None:
+def test_the_config_on_a_branch_of_another_author_applies_as_well() -> None:
     scene = Scene()
     scene.branch.commit_on(
         HEAD, {".image-update/config": "version: 1\npullRequests: {enabled: true}\n"}
     )
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["error"]
-    assert f"the config on {HEAD} asks for a pull request" in report.decisions[0].because
+    assert f"the config on {HEAD} requires a pull request" in report.decisions[0].because
 
 
-def test_a_freeze_of_the_base_counts_on_such_a_branch() -> None:
+def test_a_freeze_on_the_base_applies_to_a_branch_of_another_author() -> None:
     scene = Scene()
     scene.branch.commit_on(HEAD, {".image-update/config": "version: 1\nminimumAge: 1h\n"})
     scene.freeze()
@@ -182,7 +182,7 @@ def test_a_freeze_of_the_base_counts_on_such_a_branch() -> None:
     ],
     ids=["writes", "freeze"],
 )
-def test_a_config_of_the_base_counts_for_a_file_that_only_such_a_branch_has(
+def test_a_rule_on_the_base_applies_to_a_file_that_only_another_branch_has(
     config: str, verdict: str
 ) -> None:
     """The target is a folder, and the branch has a config of its own without that rule."""
@@ -201,7 +201,7 @@ def test_a_config_of_the_base_counts_for_a_file_that_only_such_a_branch_has(
     assert "1.1.0" not in "".join(scene.branch.heads[HEAD].files.values())
 
 
-def test_an_amended_commit_is_somebody_elses() -> None:
+def test_an_amended_commit_belongs_to_another_author() -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     ours = scene.branch.heads[HEAD]
@@ -210,7 +210,7 @@ def test_an_amended_commit_is_somebody_elses() -> None:
     assert scene.branch.heads[HEAD].files["mine.yaml"] == "x\n"
 
 
-def test_a_freeze_leaves_what_waits_and_defers_new_builds() -> None:
+def test_a_freeze_keeps_waiting_updates_and_defers_new_builds() -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     frozen = 'version: 1\nfreezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
@@ -237,7 +237,7 @@ def shared(scene: Scene, name: str = "web") -> Story:
 
 
 @pytest.mark.parametrize("scan", [False, True])
-def test_a_hold_covers_what_another_application_writes_there(scan: bool) -> None:
+def test_a_hold_applies_to_another_application_that_writes_the_same_entry(scan: bool) -> None:
     scene = Scene()
     other = shared(scene)
     scene.direct.others = []
@@ -250,21 +250,21 @@ def test_a_hold_covers_what_another_application_writes_there(scan: bool) -> None
     }
     verdict = [held[one].verdict for one in (("a", "web"), ("b", "web"), ("a", "cron"))]
     assert verdict == ["defer", "defer", "update"]
-    assert "(a hold of argocd/a)" in held["b", "web"].because
+    assert "(hold on argocd/a)" in held["b", "web"].because
     assert scene.base["web"] == FIRST
     scene.direct.others = []
     scene.by_hand("release", "web")
     assert scene.base["web"] == "1.1.0"
 
 
-def test_a_hold_of_another_key_covers_nothing() -> None:
+def test_a_hold_does_not_apply_to_another_entry() -> None:
     scene = Scene()
     shared(scene, "cron")
     scene.by_hand("hold", "web")
     assert verdicts(scene.event("cron:1.1.0")) == ["update", "update"]
 
 
-def test_what_the_base_has_already_is_dropped() -> None:
+def test_a_waiting_update_that_the_base_already_has_is_dropped() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
     scene.write("web", "1.5.0")
@@ -279,7 +279,7 @@ def test_what_the_base_has_already_is_dropped() -> None:
     assert scene.branch.proposals == {}
 
 
-def test_the_bases_own_hold_ends_before_anybody_merges() -> None:
+def test_a_hold_made_directly_on_the_base_can_be_released_before_the_merge() -> None:
     scene = Scene()
     scene.story, indirect = scene.direct, scene.story
     scene.by_hand("hold", "web")
@@ -304,7 +304,7 @@ def promote(scene: Scene, *, downgrade: bool = False) -> Report:
     return report
 
 
-def test_what_is_promoted_waits_like_any_build() -> None:
+def test_a_promotion_waits_like_any_other_build() -> None:
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
     assert verdicts(promote(scene)) == ["update"]
@@ -319,7 +319,7 @@ def test_what_is_promoted_waits_like_any_build() -> None:
     assert scene.waiting == {"web": "1.3.0", "cron": "1.1.0"}
 
 
-def test_an_older_version_that_a_person_allowed_stays() -> None:
+def test_an_older_version_that_a_person_allowed_is_kept() -> None:
     """Rules refuse it; but it waits because a person wanted it."""
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "0.9.0")})
@@ -334,7 +334,7 @@ def test_an_older_version_that_a_person_allowed_stays() -> None:
     ]
 
 
-def test_a_freeze_defers_a_promotion_and_a_release_goes_the_same_way() -> None:
+def test_a_freeze_defers_a_promotion_and_its_release() -> None:
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
     scene.event("web:1.1.0")
@@ -347,7 +347,7 @@ def test_a_freeze_defers_a_promotion_and_a_release_goes_the_same_way() -> None:
     assert scene.waiting == {"web": "1.3.0"}
 
 
-def test_a_digest_that_waits_stays_with_its_tag() -> None:
+def test_a_waiting_digest_stays_with_its_tag() -> None:
     scene = Scene(pin_digest="true")
     digests = {name: f"sha256:{letter * 64}" for name, letter in (("web", "a"), ("cron", "b"))}
     for name, digest in digests.items():
@@ -357,7 +357,7 @@ def test_a_digest_that_waits_stays_with_its_tag() -> None:
     assert verdicts(scene.event(f"web:1.1.0@{digests['web']}")) == ["unchanged"]
 
 
-def test_atomic_touches_no_head_if_one_fails() -> None:
+def test_the_atomic_option_changes_no_head_branch_if_one_application_fails() -> None:
     scene = Scene()
     scene.event("web:1.1.0")
     broken = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
@@ -369,7 +369,7 @@ def test_atomic_touches_no_head_if_one_fails() -> None:
     assert scene.waiting == {"web": "1.2.0", "cron": "1.2.0"}
 
 
-def test_a_hold_counts_although_another_run_was_faster() -> None:
+def test_a_hold_takes_effect_even_if_another_run_was_faster() -> None:
     """That run has read the memory before."""
     scene = Scene()
     scene.event("web:1.1.0")
@@ -379,7 +379,7 @@ def test_a_hold_counts_although_another_run_was_faster() -> None:
     assert scene.waiting == {"cron": "1.1.0"}
 
 
-def test_a_run_that_is_killed_between_list_and_head_is_completed_by_the_next() -> None:
+def test_the_next_run_completes_a_run_that_was_killed_between_list_and_head_branch() -> None:
     """Where two branches cannot be pushed together, the list comes first."""
 
     class KilledError(Exception):
@@ -403,7 +403,7 @@ def test_a_run_that_is_killed_between_list_and_head_is_completed_by_the_next() -
 
 
 @pytest.mark.parametrize("style", ["merge", "squash"])
-def test_a_run_says_that_what_waited_was_merged_also_after_a_revert(style: str) -> None:
+def test_a_merge_is_reported_even_after_a_revert(style: str) -> None:
     """The branch is there still, and the base now has another version."""
     scene = Scene()
     scene.event("web:1.3.0", "api:1.1.0")
@@ -416,7 +416,7 @@ def test_a_run_says_that_what_waited_was_merged_also_after_a_revert(style: str) 
     assert told(scene.event("cron:1.2.0")) == [("cron", "1.2.0", "waits")]
 
 
-def test_a_branch_that_is_made_again_after_a_person_has_deleted_it_may_be_deleted_again() -> None:
+def test_a_recreated_head_branch_may_be_deleted_again() -> None:
     """The list says the very same then, and that the branch has arrived."""
     scene = Scene()
     for _ in range(2):
@@ -427,17 +427,17 @@ def test_a_branch_that_is_made_again_after_a_person_has_deleted_it_may_be_delete
     assert scene.waiting == {"web": "1.1.0"}
 
 
-def test_a_replay_says_which_branch_has_it_and_what_the_base_has() -> None:
+def test_a_replay_names_the_branch_that_has_the_build_and_the_version_on_the_base() -> None:
     """A person has pushed to the branch, so its values count."""
     scene = Scene()
     scene.event("web:1.2.0")
     scene.branch.commit_on(HEAD, {"notes.md": "mine\n"})
     (decision,) = scene.event("web:1.2.0").decisions
-    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} has it already")
+    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} already has it")
     assert decision.current.version == FIRST
 
 
-def test_a_replay_of_a_build_whose_proof_is_gone_is_refused_and_the_build_leaves_the_list() -> None:
+def test_a_replay_of_a_build_that_is_no_longer_proved_is_refused() -> None:
     scene = Scene()
     scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
     scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
@@ -451,11 +451,11 @@ def test_a_replay_of_a_build_whose_proof_is_gone_is_refused_and_the_build_leaves
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["refuse"]
     assert sorted(told(report)) == [("api", "1.1.0", "waits"), ("web", "1.1.0", "dropped")]
-    assert all("takes its place" not in row.because for row in report.waiting)
+    assert all("replaced by" not in row.because for row in report.waiting)
     assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]
 
 
-def test_an_older_version_that_is_allowed_stays_although_it_waited_before() -> None:
+def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before() -> None:
     """It left the list, because the base has a newer one; the person's word counts for that."""
     scene = Scene()
     scene.event("web:1.4.0")
@@ -466,7 +466,7 @@ def test_an_older_version_that_is_allowed_stays_although_it_waited_before() -> N
     assert scene.waiting == {"web": "1.4.0", "api": "1.1.0"}
 
 
-def test_a_run_says_that_it_could_not_take_away_what_another_run_has_changed_meanwhile() -> None:
+def test_a_waiting_update_changed_by_another_run_is_reported_as_not_decided_again() -> None:
     """The rollback has landed on the base, and nothing that is asked for is left to decide again."""
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
@@ -494,11 +494,11 @@ def test_a_run_says_that_it_could_not_take_away_what_another_run_has_changed_mea
     assert scene.waiting == {"web": "1.3.0", "cron": "1.2.0"}
     (problem,) = report.problems
     assert problem.message == (
-        "what waits on bump was not decided again: another run was faster there"
+        "the builds waiting on bump were not decided again: another run was faster"
     )
 
 
-def test_nobody_asks_for_the_proof_of_a_promotion_that_its_source_no_longer_has() -> None:
+def test_a_promotion_withdrawn_by_its_source_needs_no_proof() -> None:
     """The run said that it waits as before, and that it was dropped."""
     scene = Scene()
     scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
@@ -521,7 +521,7 @@ def team(scene: Scene) -> Story:
     return Story(app, scene.branch)
 
 
-def test_a_build_of_another_application_waits_on_though_the_base_wrote_its_lines_anew() -> None:
+def test_a_waiting_build_is_kept_if_the_base_only_reformatted_the_file() -> None:
     scene = Scene()
     scene.event("web:1.1.0", story=team(scene))
     anew = f"# in another order\nimages:\n- {{newTag: '1.0.0', name: {WEB}}}\nresources: []\n"
@@ -536,9 +536,7 @@ def test_a_build_of_another_application_waits_on_though_the_base_wrote_its_lines
     assert scene.branch.files[target("b")] == head
 
 
-def test_a_build_of_another_application_is_left_to_its_own_run_if_the_base_has_another_version() -> (
-    None
-):
+def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> None:
     """Which of both is newer, only its annotations say: neither is lost, and neither wins."""
     scene = Scene()
     story = team(scene)
@@ -547,14 +545,14 @@ def test_a_build_of_another_application_is_left_to_its_own_run_if_the_base_has_a
     report = scene.event("cron:1.2.0")
     (row,) = report.waiting
     assert (row.application, row.tag, row.outcome) == ("argocd/b", "1.1.0", "waits")
-    assert row.because == "main now has 1.0.1, not 1.0.0; its annotations were not read in this run"
+    assert row.because == "main now has 1.0.1, not 1.0.0; this run did not read its annotations"
     assert "newTag: 1.0.1" in scene.branch.heads[HEAD].files[target("b")]
     scene.event("web:1.0.9", story=story)
     assert "newTag: 1.1.0" in scene.branch.heads[HEAD].files[target("b")]
 
 
 @pytest.mark.parametrize("there", ["resources: []\n", None])
-def test_a_build_of_another_application_whose_place_is_gone_is_named_and_listed_still(
+def test_a_waiting_build_stays_listed_if_its_place_in_the_file_is_gone(
     there: str | None,
 ) -> None:
     scene = Scene()
@@ -571,7 +569,7 @@ def test_a_build_of_another_application_whose_place_is_gone_is_named_and_listed_
     )
     assert "apps/b" in row.because
     (problem,) = report.problems
-    assert "1.1.0, which waits on bump, cannot be decided" in problem.message
+    assert "cannot decide 1.1.0, which is waiting on bump" in problem.message
     assert problem.application == "argocd/b"
     head = scene.branch.heads[HEAD].files
     assert "1.1.0" not in head.get(target("b"), "")
@@ -599,7 +597,7 @@ def signing(scene: Scene) -> None:
     scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
 
 
-def test_a_release_of_a_build_that_is_not_proved_keeps_the_hold_and_says_so() -> None:
+def test_releasing_an_unproved_build_keeps_the_hold_and_reports_why() -> None:
     scene = Scene()
     signing(scene)
     scene.by_hand("hold", "web")
@@ -617,7 +615,7 @@ def test_a_release_of_a_build_that_is_not_proved_keeps_the_hold_and_says_so() ->
     assert scene.waiting == {"web": "1.5.0"}
 
 
-def test_a_deferred_build_that_is_not_proved_keeps_no_other_back() -> None:
+def test_an_unproved_deferred_build_does_not_block_other_builds() -> None:
     """A freeze has deferred it: nobody has to release anything."""
     scene = Scene()
     signing(scene)
@@ -634,9 +632,7 @@ def test_a_deferred_build_that_is_not_proved_keeps_no_other_back() -> None:
     assert "deferred" not in str(scene.branch.memory)
 
 
-def test_a_deferred_build_that_is_newer_than_a_promotion_is_not_said_to_come_from_its_source() -> (
-    None
-):
+def test_a_newer_deferred_build_is_not_attributed_to_the_promotion() -> None:
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
     scene.freeze()
@@ -647,7 +643,7 @@ def test_a_deferred_build_that_is_newer_than_a_promotion_is_not_said_to_come_fro
     assert scene.branch.heads[HEAD].message.startswith("build: automatic update of a to 1.6.0")
 
 
-def test_a_release_ends_a_hold_of_the_base_also_if_a_rollback_waits() -> None:
+def test_a_release_ends_a_hold_on_the_base_even_if_a_rollback_waits() -> None:
     """The next run made the branch again with the hold, as the list did not know of the release."""
     scene = Scene()
     scene.by_hand("rollback", "web", "0.9.0")
@@ -678,7 +674,7 @@ def deferred_by_freeze(scene: Scene, image: str) -> None:
     scene.freeze(ends=True)
 
 
-def test_a_release_while_the_registry_is_down_keeps_the_hold_and_what_waits() -> None:
+def test_a_release_during_a_registry_outage_keeps_the_hold_and_the_waiting_build() -> None:
     """It says that it has to run again, so that run must find both."""
     scene = Scene()
     scene.by_hand("hold", "web")
@@ -688,28 +684,26 @@ def test_a_release_while_the_registry_is_down_keeps_the_hold_and_what_waits() ->
     job = Job("release", (), SCOPE, ALWAYS, WORDING, intent=intent, aliases=("web",))
     (decision,) = scene.story.run(job).decisions
     assert decision.verdict == "error"
-    assert decision.because == "not released: 1.5.0 waits, and the registry answers 503"
+    assert decision.because == "not released: 1.5.0 is waiting, and the registry answers 503"
     assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
     scene.story.answers = {}
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": "1.5.0"}
 
 
-def test_a_deferred_build_that_nobody_can_check_waits_beside_an_older_one() -> None:
+def test_a_deferred_build_that_cannot_be_checked_waits_beside_an_older_build() -> None:
     scene = Scene()
     deferred_by_freeze(scene, "web:1.5.0")
     scene.story.answers = {"1.5.0": DOWN}
     (decision,) = always_asked(scene, "web:1.4.0").decisions
     assert (decision.verdict, decision.candidate.tag) == ("update", "1.4.0")
-    assert decision.because.endswith("; 1.5.0 still waits: the registry answers 503")
+    assert decision.because.endswith("; 1.5.0 is still waiting: the registry answers 503")
     scene.story.answers = {}
     scene.event("web:1.3.0")
     assert scene.waiting == {"web": "1.5.0"}
 
 
-def test_an_event_that_nobody_can_check_is_an_error_although_a_deferred_build_could_be_written() -> (
-    None
-):
+def test_an_event_that_cannot_be_checked_is_an_error_despite_a_writable_deferred_build() -> None:
     scene = Scene()
     deferred_by_freeze(scene, "web:1.5.0")
     scene.story.answers = {"1.6.0": DOWN}
@@ -726,7 +720,7 @@ def test_an_event_that_nobody_can_check_is_an_error_although_a_deferred_build_co
         (f"1.5.0@sha256:{'b' * 64}", "1.4.2", "1.5.0"),
     ],
 )
-def test_a_replay_does_not_undo_a_rollback_because_it_has_a_digest_or_lacks_one(
+def test_a_replay_with_or_without_a_digest_does_not_undo_a_rollback(
     before: str, back: str, replay: str
 ) -> None:
     scene = Scene(branch="main")

@@ -8,12 +8,9 @@ and the commit there is the list and nothing else.
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,11 +18,10 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
-from support.git_branch import GitBranch
 from support.history_scenes import HEAD, image, kustomization, values_in
 from support.memory import NOW, SCOPE, URL, WORDING, Branch, Story
+from support.random_histories import LIMIT, OnGit, play
 from support.runs import application, target
 
 from task.annotations.application import Narrow
@@ -34,7 +30,7 @@ from task.editors.state_file import read_state
 from task.errors import TaskError, UnreachableError
 from task.image import parse_image
 from task.landing.waiting_list import ListedBuild
-from task.model import Hold, Image, Question, Report, State, Verdict, Waited
+from task.model import HeadBuildRow, Hold, Image, Question, Report, State, Verdict
 from task.proof import Proof
 
 ALIASES = ("web", "api")
@@ -287,7 +283,7 @@ class Teams(RuleBasedStateMachine):
         self,
         entry: Entry,
         build: ListedBuild,
-        row: Waited,
+        row: HeadBuildRow,
         instead: ListedBuild | None,
         released: Collection[str],
     ) -> bool:
@@ -411,32 +407,16 @@ class Teams(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_teams_in_memory() -> None:
-    run_state_machine_as_test(
-        Teams,
-        settings=settings(
-            max_examples=120, stateful_step_count=25, derandomize=True, deadline=None
-        ),
-    )
+@LIMIT
+def test_random_histories_of_teams_in_memory_match_the_model() -> None:
+    play(Teams, histories=60, steps=25)
 
 
-class TeamsInGit(Teams):
+class TeamsInGit(OnGit, Teams):
     """The same with a real repository."""
-
-    def repository(self, files: Mapping[str, str]) -> Branch:
-        self.folder = TemporaryDirectory()
-        return GitBranch(files, Path(self.folder.name))
-
-    def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            self.folder.cleanup()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_teams_in_git() -> None:
-    run_state_machine_as_test(
-        TeamsInGit,
-        settings=settings(max_examples=8, stateful_step_count=15, derandomize=True, deadline=None),
-    )
+@LIMIT
+def test_random_histories_of_teams_in_git_match_the_model() -> None:
+    play(TeamsInGit, histories=8, steps=15)

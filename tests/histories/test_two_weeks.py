@@ -9,7 +9,7 @@ from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
 
 
 @pytest.mark.slow
-def test_a_reviewers_two_weeks(tmp_path: Path) -> None:
+def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path) -> None:
     scene = Scene(made=partial(GitBranch, folder=tmp_path))
     branch = scene.branch
 

@@ -33,18 +33,18 @@ def texts(root: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): path.read_text() for path in files}
 
 
-def test_all_files_agree() -> None:
+def test_all_files_have_the_same_version() -> None:
     assert {name for names in bump.versions().values() for name in names} == {__version__}
     assert bump.main(["--check", f"v{__version__}"]) == 0
 
 
-def test_a_tag_of_another_version_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tag_of_another_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert bump.main(["--check", "v9.8.7"]) == 1
     assert f"{bump.SOURCE}: {__version__}, not 9.8.7" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("version", ["9.8.7", "1.0.0-rc.1"])
-def test_everything_is_bumped(copy: Path, version: str) -> None:
+def test_every_file_is_bumped(copy: Path, version: str) -> None:
     places = bump.versions(copy)
     changed = bump.bump(version, copy)
     assert bump.versions(copy) == {path: {version} for path in places}
@@ -52,7 +52,7 @@ def test_everything_is_bumped(copy: Path, version: str) -> None:
     assert bump.current(copy) == version
 
 
-def test_no_version_of_ours_is_left_behind(copy: Path) -> None:
+def test_bumping_leaves_no_old_version_behind(copy: Path) -> None:
     bump.bump("9.8.7", copy)
     ours = re.compile(
         rf"(?:image-update\S*|argocd-image-update==|ARG VERSION=|app\.kubernetes\.io/version:) ?\S*{__version__}"
@@ -63,7 +63,7 @@ def test_no_version_of_ours_is_left_behind(copy: Path) -> None:
     assert {path: found for path, found in left.items() if found} == {}
 
 
-def test_doing_it_again_changes_nothing(copy: Path) -> None:
+def test_bumping_twice_changes_nothing(copy: Path) -> None:
     bump.bump("9.8.7", copy)
     before = texts(copy)
     assert bump.bump("9.8.7", copy) == []
@@ -83,7 +83,7 @@ def test_bumping_back_restores_the_tree(copy: Path) -> None:
     assert plain[0] == plain[1]
 
 
-def test_artifact_hub_is_told_what_changed(copy: Path) -> None:
+def test_the_artifact_hub_changes_come_from_the_changelog(copy: Path) -> None:
     (copy / "CHANGELOG.md").write_text("# Changelog\n" + NOTES)
     bump.bump("9.8.7", copy)
     expected = [
@@ -103,9 +103,7 @@ def test_artifact_hub_is_told_what_changed(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["1.2"], ["next"], ["v1.2.3.4"], ["1.2.3", "x"], ["01.2.3"]])
-def test_what_is_not_a_version_is_refused(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_versions_are_rejected(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert bump.main(argv) == 2
     assert "usage" in capsys.readouterr().err
 
@@ -133,7 +131,7 @@ def test_what_is_not_a_version_is_refused(
         ("image: ghcr.io/acme/web:1.2.3", ""),
     ],
 )
-def test_versions_are_found_by_how_they_are_written(line: str, found: str) -> None:
+def test_each_pattern_finds_the_version_in_a_line(line: str, found: str) -> None:
     named = [
         match[1] for pattern in bump.NAMED for match in re.finditer(pattern, line, re.MULTILINE)
     ]

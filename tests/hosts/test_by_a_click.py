@@ -134,7 +134,7 @@ def scene(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_each_command_by_a_click(scene: Scene) -> None:
+def test_each_command_works_from_the_form_of_each_host(scene: Scene) -> None:
     done = {command: scene.click(command, **form) for command, form in FORMS.items()}
     assert {
         command: (ran.code, ran.results["status"]) for command, ran in done.items()
@@ -157,7 +157,7 @@ def test_a_mistyped_tag_is_not_written_if_no_registry_answers(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_what_people_type_is_text(scene: Scene) -> None:
+def test_typed_text_is_never_executed(scene: Scene) -> None:
     words = (
         HOSTILE.replace("{{=1+1}} ", "") if scene.host == "argo" else HOSTILE
     )  # Argo computes that itself
@@ -176,7 +176,7 @@ def test_what_people_type_is_text(scene: Scene) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("names", ["--version", "-", "../../etc", "web\nother", "$(id)"])
-def test_names_are_names(scene: Scene, names: str) -> None:
+def test_typed_names_are_never_read_as_options(scene: Scene, names: str) -> None:
     ran = scene.click("hold", names=names, reason="x")
     assert ran.code in ((0,) if names == "web\nother" else (2, 3)), ran.stderr
     assert set(ran.results) >= {"status", "message"}
@@ -197,7 +197,7 @@ def test_a_field_of_another_command_is_refused(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("field", ["reason", "by"])
-def test_a_secret_that_gets_into_a_reason_is_not_committed(field: str) -> None:
+def test_a_secret_in_a_reason_is_not_committed(field: str) -> None:
     """In GitLab, `$NAME` in what a person types is replaced by the variable."""
     env = {
         "IMAGE_UPDATE_GIT_TOKEN": TOKEN,

@@ -40,7 +40,7 @@ def of_kind(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
-def test_artifact_hub_takes_the_repository(path: Path) -> None:
+def test_artifact_hub_accepts_the_repository_file(path: Path) -> None:
     """Its owner is who adds it there. An owner here is an e-mail address, and the project has none."""
     (document,) = documents(path)
     assert problems("artifacthub-repo", document) == []
@@ -48,7 +48,7 @@ def test_artifact_hub_takes_the_repository(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=lambda path: path.parent.name)
-def test_artifact_hub_takes_the_templates(path: Path) -> None:
+def test_artifact_hub_accepts_the_template_packages(path: Path) -> None:
     (package,) = documents(path)
     assert faults("artifacthub-pkg", package) == []
     assert (package["name"], package["version"]) == (path.parent.name, __version__)
@@ -58,7 +58,7 @@ def test_artifact_hub_takes_the_templates(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEKTON, ids=of_kind)
-def test_artifact_hub_takes_the_annotations(path: Path) -> None:
+def test_artifact_hub_accepts_the_tekton_annotations(path: Path) -> None:
     (document,) = documents(path)
     prefix = "artifacthub.io/"
     given = {
@@ -78,7 +78,7 @@ def test_artifact_hub_takes_the_annotations(path: Path) -> None:
     assert "support" in [link["name"] for link in read["links"]]
 
 
-def test_no_catalogue_gets_an_address_that_nobody_reads() -> None:
+def test_no_catalog_file_contains_an_email_address() -> None:
     shipped = [*OWNERS, *PACKAGES, *TEKTON]
     address = re.compile(r"[\w.-]+@[\w-]+\.[a-z]")
     assert [path for path in shipped if address.search(path.read_text(encoding="utf-8"))] == []
@@ -88,7 +88,7 @@ def test_no_catalogue_gets_an_address_that_nobody_reads() -> None:
 
 
 @pytest.mark.parametrize("path", TEKTON, ids=of_kind)
-def test_tektons_catalog_takes_it(path: Path) -> None:
+def test_the_tekton_catalog_accepts_each_manifest(path: Path) -> None:
     (document,) = documents(path)
     metadata, spec = document["metadata"], document["spec"]
     assert faults("tekton-metadata", metadata) == []
@@ -113,7 +113,7 @@ def test_tektons_catalog_takes_it(path: Path) -> None:
 # GitHub's Marketplace
 
 
-def test_githubs_marketplace_takes_the_action() -> None:
+def test_the_github_marketplace_accepts_the_action() -> None:
     (action,) = documents(ROOT / "action.yml")
     assert faults("github-marketplace", action) == []
     assert problems("github-action", action) == []  # it has the icons and colours
@@ -125,7 +125,7 @@ def test_githubs_marketplace_takes_the_action() -> None:
 
 
 @pytest.mark.parametrize("path", COMPONENTS, ids=lambda path: path.stem)
-def test_gitlabs_catalog_takes_the_component(path: Path) -> None:
+def test_the_gitlab_catalog_accepts_the_component(path: Path) -> None:
     head, _job = documents(path)
     assert faults("gitlab-component", head) == []
     assert (ROOT / "LICENSE").exists()
@@ -142,5 +142,5 @@ def test_gitlabs_catalog_takes_the_component(path: Path) -> None:
         ("gitlab-component", {"spec": {"inputs": {"x": {}}}}),
     ],
 )
-def test_the_rules_find_what_is_wrong(rules: str, document: Any) -> None:
+def test_the_catalog_rules_reject_invalid_documents(rules: str, document: Any) -> None:
     assert faults(rules, document)

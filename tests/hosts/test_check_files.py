@@ -148,14 +148,14 @@ def ended(ran: Ran) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_version_that_the_rules_admit_is_green(scene: Scene, host: str) -> None:
+def test_an_admitted_version_passes_the_check(scene: Scene, host: str) -> None:
     ran = HOSTS[host](scene, scene.change(AGREED))
     assert ended(ran) == (0, "updated", "false"), ran.stderr
     assert target("web") in ran.stdout
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_version_that_a_rule_excludes_is_refused_at_its_line(scene: Scene, host: str) -> None:
+def test_an_excluded_version_fails_the_check_at_its_line(scene: Scene, host: str) -> None:
     ran = HOSTS[host](scene, scene.change(EXCLUDED))
     assert ended(ran) == (5, "refused", "false"), ran.stderr
     said = "2.0.0 does not satisfy ^1"
@@ -171,7 +171,7 @@ def test_a_version_that_a_rule_excludes_is_refused_at_its_line(scene: Scene, hos
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_hold_that_the_base_got_meanwhile_counts(scene: Scene, host: str) -> None:
+def test_a_hold_added_to_the_base_later_fails_the_check(scene: Scene, host: str) -> None:
     head = scene.change(AGREED)
     commit(scene.repo, {STATE: HELD}, "main")
     if host == "merge queue":
@@ -182,7 +182,7 @@ def test_a_hold_that_the_base_got_meanwhile_counts(scene: Scene, host: str) -> N
 
 
 @pytest.mark.parametrize(("host", "queue"), [("queue", merge_group), ("train", merge_train)])
-def test_what_is_queued_before_is_the_base(
+def test_a_hold_in_an_earlier_queued_change_fails_the_check(
     scene: Scene, host: str, queue: Callable[[Scene, str, str], Ran]
 ) -> None:
     """The request before this one holds the image. It is not in the branch yet."""
@@ -196,7 +196,7 @@ def test_what_is_queued_before_is_the_base(
     ).code == 0
 
 
-def test_a_queue_of_another_branch_is_judged_for_that_branch(scene: Scene) -> None:
+def test_a_merge_queue_of_another_branch_is_checked_for_that_branch(scene: Scene) -> None:
     git(scene.repo, "branch", "release", "main")
     app = application("web", scene.url, image_list="web=ghcr.io/acme/web:^1")
     app["spec"]["source"]["targetRevision"] = "release"
@@ -213,7 +213,7 @@ def test_a_queue_of_another_branch_is_judged_for_that_branch(scene: Scene) -> No
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("version", [AGREED, EXCLUDED])
-def test_it_writes_nothing(scene: Scene, host: str, version: str) -> None:
+def test_the_check_writes_nothing_to_the_repository(scene: Scene, host: str, version: str) -> None:
     head = scene.change(version)
     HOSTS[host](scene, head)  # the host makes its own merge here
     before = [git(scene.repo, "for-each-ref"), git(scene.repo, "count-objects", "-v")]
@@ -223,7 +223,7 @@ def test_it_writes_nothing(scene: Scene, host: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_nothing_tracked_is_green_in_one_line(scene: Scene, host: str) -> None:
+def test_a_change_without_tracked_versions_passes_the_check(scene: Scene, host: str) -> None:
     git(scene.repo, "branch", "change", "main")
     ran = HOSTS[host](scene, commit(scene.repo, {"docs/x.md": "x"}, "change"))
     assert ended(ran) == (0, "unchanged", "false"), ran.stderr
@@ -254,7 +254,7 @@ def argo(scene: Scene, head: str) -> Ran:
 
 
 @pytest.mark.parametrize("host", [tekton, argo])
-def test_pipelines_without_variables_name_both_commits(
+def test_tekton_and_argo_pipelines_name_both_commits_explicitly(
     scene: Scene, host: Callable[[Scene, str], Ran]
 ) -> None:
     assert ended(host(scene, scene.change(AGREED))) == (0, "updated", "false")
@@ -264,7 +264,7 @@ def test_pipelines_without_variables_name_both_commits(
 
 
 @pytest.mark.parametrize("host", ["github", "gitlab", "gitea"])
-def test_the_token_of_the_job_fetches_what_the_checkout_lacks(
+def test_the_job_token_fetches_commits_missing_from_the_checkout(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The repository is private, and the checkout has kept no login."""
@@ -281,14 +281,14 @@ def test_the_token_of_the_job_fetches_what_the_checkout_lacks(
         assert "a-token" not in re.sub("::add-mask::.*", "", ran.stdout + ran.stderr)
 
 
-def test_a_job_of_a_push_compares_nothing(scene: Scene) -> None:
+def test_a_job_for_a_push_fails_without_a_base(scene: Scene) -> None:
     head = scene.change(EXCLUDED)
     ran = github(scene, {"ref": "refs/heads/change"}, head, "pull_request")
     assert (ran.code, ran.results["status"]) == (2, "failed")
     assert "--base" in ran.stderr or "base" in ran.results["message"]
 
 
-def test_a_request_of_a_fork_is_not_green_where_a_secret_is_missing(
+def test_a_pull_request_from_a_fork_fails_if_a_secret_is_missing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry wants a login that a fork's request does not get, or is out of its reach."""

@@ -203,7 +203,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 @real
 @EACH
-def test_an_update(runtime: str, server: tuple[str, Path], tmp_path: Path, name: str) -> None:
+def test_each_script_of_the_guide_makes_an_update(
+    runtime: str, server: tuple[str, Path], tmp_path: Path, name: str
+) -> None:
     system, (url, repo) = SYSTEMS[name](), server
     *words, _ = containers.container(runtime)
     done = step(system, tmp_path, f'shift; exec {shlex.join(words)} "$@"', url, runtime)
@@ -228,13 +230,15 @@ def test_an_update(runtime: str, server: tuple[str, Path], tmp_path: Path, name:
 
 
 @EACH
-def test_the_exit_code_is_that_of_the_run(tmp_path: Path, name: str) -> None:
+def test_the_script_exits_with_the_code_of_the_run(tmp_path: Path, name: str) -> None:
     docker = "printf false > results/updated; : > results/commit; exit 75"
     assert step(SYSTEMS[name](), tmp_path, docker).code == 75
 
 
 @EACH
-def test_the_command_has_no_secret_and_knows_its_options(tmp_path: Path, name: str) -> None:
+def test_the_docker_command_contains_no_secret_and_only_known_options(
+    tmp_path: Path, name: str
+) -> None:
     argv = tmp_path / "argv"
     step(
         SYSTEMS[name](),

@@ -6,7 +6,7 @@ from pathlib import Path
 from support import image_update, runs, show
 
 
-def test_each_repository_that_plan_lists_is_done_on_its_own(tmp_path: Path) -> None:
+def test_each_repository_listed_by_plan_is_updated_by_its_own_run(tmp_path: Path) -> None:
     repos = [runs.repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api", "done")]
     apps = [runs.application(repo.stem, repo) for repo in repos]
     apps[2]["metadata"]["annotations"][f"{runs.PREFIX}web.allow-tags"] = "regexp:^never$"
@@ -31,7 +31,7 @@ def test_each_repository_that_plan_lists_is_done_on_its_own(tmp_path: Path) -> N
         assert sum("1.1.0" in text for text in written) == number
 
 
-def test_nothing_to_do_is_an_empty_list(tmp_path: Path) -> None:
+def test_a_plan_without_updates_lists_no_repositories(tmp_path: Path) -> None:
     apps = runs.manifest(tmp_path, runs.application("web", runs.repository(tmp_path, "web")))
     given: list[str | Path] = [
         "--image",

@@ -82,7 +82,7 @@ def declared(host: str) -> set[str]:
     return {one["name"] for one in runners.manifest(path)["spec"]["params"]}
 
 
-def test_pages_use_what_is_declared() -> None:
+def test_pages_use_only_declared_parameters() -> None:
     found = list(uses())
     assert {one.host for one in found} == {"tekton", "stepaction", "argo", "github", "gitlab"}
     assert [
@@ -92,7 +92,7 @@ def test_pages_use_what_is_declared() -> None:
     ] == []
 
 
-def test_pages_read_results_that_there_are() -> None:
+def test_pages_read_only_existing_results() -> None:
     read = re.compile(r"(?:tasks|steps)\.update\.(?:results|outputs)(?:\.parameters)?\.([\w-]+)")
     found = {
         (page.name, name)
@@ -149,7 +149,7 @@ def ran(step: Step, folder: Path) -> Ran:
     return done
 
 
-def test_tekton(server: GitServer, tmp_path: Path) -> None:
+def test_the_tekton_guide_updates_the_application(server: GitServer, tmp_path: Path) -> None:
     server.logins = {"ci": "a-token"}
     words = {
         "$(tasks.build.results.IMAGE_URL)": "ghcr.io/acme/web:1.5.0",
@@ -172,7 +172,9 @@ def test_tekton(server: GitServer, tmp_path: Path) -> None:
     assert done.results["digest"] == DIGEST
 
 
-def test_argo_workflows(server: GitServer, tmp_path: Path) -> None:
+def test_the_argo_workflows_guide_updates_the_application(
+    server: GitServer, tmp_path: Path
+) -> None:
     words = {
         "{{workflow.parameters.tag}}": "1.5.0",
         "{{workflow.creationTimestamp.s}}": "1795430000",
@@ -188,7 +190,7 @@ def test_argo_workflows(server: GitServer, tmp_path: Path) -> None:
     assert landed(server, "platform")
 
 
-def test_argo_workflows_keeps_a_report_where_it_is_wanted(tmp_path: Path) -> None:
+def test_argo_workflows_keeps_a_report_only_on_request(tmp_path: Path) -> None:
     """Whatever becomes of the run: a plain installation has nowhere to keep the artifact."""
     wanted, plain = (
         runners.argo({"image": "x:1", "report": text}, template="update")
@@ -202,7 +204,9 @@ def test_argo_workflows_keeps_a_report_where_it_is_wanted(tmp_path: Path) -> Non
     assert not (tmp_path / "plain/out/report.json").exists()
 
 
-def test_github_actions(server: GitServer, tmp_path: Path) -> None:
+def test_the_github_actions_guide_updates_the_application(
+    server: GitServer, tmp_path: Path
+) -> None:
     server.logins = {"x-access-token": TOKEN}
     words = {
         "${{ github.ref_name }}": "1.5.0",
@@ -221,7 +225,9 @@ def test_github_actions(server: GitServer, tmp_path: Path) -> None:
     assert done.results["commit"][:12] in summary
 
 
-def test_gitlab_component(server: GitServer, tmp_path: Path) -> None:
+def test_the_gitlab_component_in_the_guide_updates_the_application(
+    server: GitServer, tmp_path: Path
+) -> None:
     server.logins = {"x-access-token": TOKEN}
     words = {
         "$CI_REGISTRY_IMAGE:$CI_COMMIT_TAG": "ghcr.io/acme/web:1.5.0",
@@ -236,7 +242,9 @@ def test_gitlab_component(server: GitServer, tmp_path: Path) -> None:
     assert landed(server, "platform/gitops")
 
 
-def test_gitlab_job(server: GitServer, tmp_path: Path) -> None:
+def test_the_gitlab_job_in_the_guide_updates_the_application(
+    server: GitServer, tmp_path: Path
+) -> None:
     server.logins = {"x-access-token": TOKEN}
     page = [one for one in shown(ROOT / "docs/how-to/gitlab.md") if isinstance(one, dict)]
     (job,) = (one["update"] for one in page if "update" in one)

@@ -24,14 +24,14 @@ from task.ci.publish import NAMES
 # What can be read off
 
 
-def test_the_dockerfile_is_clean() -> None:
+def test_hadolint_finds_no_problems_in_the_dockerfile() -> None:
     done = subprocess.run(
         [*needs("hadolint"), str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_base_is_pinned_and_can_be_another() -> None:
+def test_the_base_image_is_pinned_and_replaceable() -> None:
     text = (ROOT / "Dockerfile").read_text()
     (name,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", text, re.MULTILINE)
     assert re.fullmatch(
@@ -44,7 +44,7 @@ def test_the_base_is_pinned_and_can_be_another() -> None:
     assert f"ARG VERSION={__version__}\n" in text
 
 
-def test_a_bot_renews_the_bases_digest() -> None:
+def test_renovate_updates_the_digest_of_the_base_image() -> None:
     """Renovate reads the default of an ARG that a FROM names; Dependabot does not, and keeps the actions."""
     renovate = json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
     assert renovate["enabledManagers"] == ["dockerfile"]
@@ -70,7 +70,9 @@ def configuration(image: str) -> Any:
 @pytest.mark.parametrize(
     ("wanted", "user", "folder"), [("runtime", "65532:0", "/home/nonroot"), ("action", "0:0", "/")]
 )
-def test_who_it_runs_as(built: Callable[[str], str], wanted: str, user: str, folder: str) -> None:
+def test_each_image_runs_as_the_expected_user(
+    built: Callable[[str], str], wanted: str, user: str, folder: str
+) -> None:
     found = configuration(built(wanted))
     assert (found["User"], found["WorkingDir"]) == (user, folder)
     assert found["Entrypoint"] == [COMMAND]
@@ -78,7 +80,7 @@ def test_who_it_runs_as(built: Callable[[str], str], wanted: str, user: str, fol
 
 
 @real
-def test_its_labels(runtime: str) -> None:
+def test_the_image_has_the_standard_labels(runtime: str) -> None:
     prefix = "org.opencontainers.image."
     labels = {
         name.removeprefix(prefix): text for name, text in configuration(runtime)["Labels"].items()
@@ -98,14 +100,14 @@ def test_its_labels(runtime: str) -> None:
 
 
 @real
-def test_it_has_the_programs_that_a_run_may_start(runtime: str) -> None:
+def test_the_image_contains_the_programs_that_a_run_may_start(runtime: str) -> None:
     shell(
         runtime, "for one in git ssh ssh-keygen gpg gpg-agent; do command -v $one || exit 1; done"
     )
 
 
 @real
-def test_it_weighs_little_more_than_its_base(runtime: str) -> None:
+def test_the_image_is_only_slightly_larger_than_its_base(runtime: str) -> None:
     """The base is as lean as the official slim image: no perl, no documentation, no bytecode."""
     assert containers.size(runtime) - containers.size(containers.BASE) < 130_000_000
     found = shell(
@@ -120,7 +122,7 @@ def test_it_weighs_little_more_than_its_base(runtime: str) -> None:
 
 
 @real
-def test_no_module_is_compiled_while_it_runs(runtime: str) -> None:
+def test_every_module_in_the_image_is_precompiled(runtime: str) -> None:
     script = "PYTHONVERBOSE=1 image-update run --help 2>&1; PYTHONVERBOSE=1 image-update lint --applications / 2>&1; :"
     log = shell(runtime, script)
     loaded = re.findall(r"^# code object from '?([^'\n]+?)'?$", log, re.MULTILINE)
@@ -129,7 +131,7 @@ def test_no_module_is_compiled_while_it_runs(runtime: str) -> None:
 
 
 @real
-def test_it_holds_the_package_and_nothing_of_the_checkout(runtime: str) -> None:
+def test_the_image_contains_the_package_but_not_the_checkout(runtime: str) -> None:
     found = shell(
         runtime,
         "find / -xdev -name 'test_image*' -o -xdev -name 'requirements*.lock' -o -path /src; ls /opt",
@@ -138,7 +140,7 @@ def test_it_holds_the_package_and_nothing_of_the_checkout(runtime: str) -> None:
 
 
 @real
-def test_a_user_without_a_name_may_write_its_home(runtime: str) -> None:
+def test_a_user_without_a_name_can_write_to_the_home_folder(runtime: str) -> None:
     script = "touch /home/nonroot/x && rm /home/nonroot/x && echo written"
     nobody = (*STRANGER, "--entrypoint=/bin/sh")
     assert said(*containers.container(runtime, *nobody, command=("-c", script))) == "written\n"
@@ -149,7 +151,7 @@ def test_a_user_without_a_name_may_write_its_home(runtime: str) -> None:
 
 @real
 @pytest.mark.parametrize("user", ["65532:0", f"{OPENSHIFT}:0"])
-def test_it_ends_at_once_when_it_is_told_to(runtime: str, tmp_path: Path, user: str) -> None:
+def test_the_container_stops_at_once_on_a_signal(runtime: str, tmp_path: Path, user: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:  # takes the connection, and says nothing
         stalled = f"https://127.0.0.1:{server.getsockname()[1]}/repo.git"
         apps = json.dumps({"kind": "List", "items": [application("web", stalled)]})

@@ -193,7 +193,7 @@ def made_for(step: Step) -> str:
 @real
 @pytest.mark.parametrize("way", ["ssh", "https"])
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_update(
+def test_the_image_makes_an_update_over_ssh_and_https_on_each_host(
     built: Callable[[str], str], scene: Scene, tmp_path: Path, host: str, way: str
 ) -> None:
     step = HOSTS[host].start(scene, way)
@@ -212,7 +212,7 @@ def test_an_update(
 
 
 @real
-def test_github_files_keep_their_owner(
+def test_files_for_github_keep_the_owner_of_the_runner(
     built: Callable[[str], str], scene: Scene, tmp_path: Path
 ) -> None:
     """The runner reads and removes them as another user."""
@@ -224,7 +224,7 @@ def test_github_files_keep_their_owner(
 
 @real
 @pytest.mark.parametrize("form", ["openpgp", "ssh"])
-def test_a_signed_commit_by_a_user_without_a_name(
+def test_a_user_without_a_name_can_sign_commits(
     runtime: str, scene: Scene, tmp_path: Path, form: str
 ) -> None:
     step = tekton(scene, "ssh")

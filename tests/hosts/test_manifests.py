@@ -109,7 +109,7 @@ def used(host: str) -> set[str]:
     ],
     ids=["tekton", "stepaction", "argo", "argo for the cluster", "github"],
 )
-def test_is_what_the_host_takes(path: Path, schema: str) -> None:
+def test_each_manifest_matches_the_schema_of_its_host(path: Path, schema: str) -> None:
     assert problems(schema, load(path)) == []
 
 
@@ -121,7 +121,7 @@ def test_every_parameter_is_declared_and_used(host: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text"), table.files().items(), ids=lambda one: getattr(one, "stem", "")
 )
-def test_is_made_from_the_table(path: Path, text: str) -> None:
+def test_each_manifest_is_generated_from_the_table(path: Path, text: str) -> None:
     assert path.read_text(encoding="utf-8") == text, "python -m scripts.hosts"
 
 
@@ -137,13 +137,13 @@ def test_the_parameters_and_defaults_of_a_form_match_the_table(host: str) -> Non
 
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
-def test_a_dashboard_can_show_the_form(path: Path) -> None:
+def test_a_form_is_small_enough_for_dashboards(path: Path) -> None:
     """Dashboards draw a field for each parameter."""
     assert len(declared(path)) <= table.MOST
 
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
-def test_a_form_speaks_of_its_parameters(path: Path) -> None:
+def test_descriptions_refer_to_parameters_and_options_correctly(path: Path) -> None:
     """An option that is not a parameter is called --name, and goes through the parameter options."""
     for name, one in declared(path).items():
         named = re.findall(r"--([a-z-]+)( \(in options\))?", str(one.get("description", "")))
@@ -151,14 +151,14 @@ def test_a_form_speaks_of_its_parameters(path: Path) -> None:
         assert name == "options" or all(noted for _, noted in named), (name, named)
 
 
-def test_tekton_hands_over_the_options_as_arguments() -> None:
+def test_tekton_passes_the_options_as_arguments() -> None:
     """An array can be in no variable."""
     for host in ("tekton", "stepaction"):
         assert container(host)["args"] == ["$(params.command)", form.MARK, "$(params.options[*])"]
 
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
-def test_what_people_type_is_called_the_same_everywhere(path: Path) -> None:
+def test_common_parameters_have_the_same_names_on_every_host(path: Path) -> None:
     named = declared(path)
     assert set(named) >= {
         *table.ASKED,
@@ -176,7 +176,7 @@ def test_what_people_type_is_called_the_same_everywhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_every_parameter_has_a_variable_of_its_own(host: str) -> None:
+def test_every_parameter_has_its_own_variable(host: str) -> None:
     """A variable that a whole pipeline sets has another name, so it is never taken for a parameter."""
     found = {
         name: value
@@ -197,7 +197,7 @@ def test_every_parameter_has_a_variable_of_its_own(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["tekton", "stepaction", "argo"])
-def test_no_parameter_can_quote_a_secret(host: str) -> None:
+def test_no_parameter_can_expand_a_secret(host: str) -> None:
     """The kubelet replaces $(NAME) in the value of a variable, if NAME is a variable before it."""
     names = [one["name"] for one in container(host)["env"]]
     last = max(number for number, name in enumerate(names) if name.startswith(PARAMETER_PREFIX))
@@ -205,7 +205,7 @@ def test_no_parameter_can_quote_a_secret(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_the_declared_results_are_those_written(host: str) -> None:
+def test_the_declared_results_match_the_written_results(host: str) -> None:
     assert results(host) == list(RESULTS)
 
 
@@ -215,7 +215,7 @@ def test_no_result_claims_that_the_image_was_built_here(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_the_image_is_of_this_version(host: str) -> None:
+def test_each_manifest_uses_the_image_of_this_version(host: str) -> None:
     images = re.findall(
         r"ghcr\.io/argocd-image-update/image-update:\S+",
         MANIFESTS[host].read_text(encoding="utf-8"),
@@ -225,7 +225,7 @@ def test_the_image_is_of_this_version(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_values_travel_by_environment_only(host: str) -> None:
+def test_values_are_passed_only_through_the_environment(host: str) -> None:
     if host == "github":
         runs = load(ACTION)["runs"]
         command, arguments = [runs["entrypoint"]], runs["args"]
@@ -241,7 +241,7 @@ def test_values_travel_by_environment_only(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["tekton", "stepaction", "argo"])
-def test_secrets_come_from_a_secret_that_need_not_exist(host: str) -> None:
+def test_secrets_come_from_an_optional_secret(host: str) -> None:
     found = {
         one["name"]: one["valueFrom"]["secretKeyRef"]
         for one in container(host)["env"]
@@ -254,7 +254,7 @@ def test_secrets_come_from_a_secret_that_need_not_exist(host: str) -> None:
         assert place["optional"] is True
 
 
-def test_github_takes_every_secret_as_an_input() -> None:
+def test_github_accepts_every_secret_as_an_input() -> None:
     for key, name in GIVEN.items():
         assert environment("github")[name] == f"${{{{ inputs.{key} }}}}"
         assert parameters("github")[key] == ""
@@ -312,14 +312,14 @@ def refused_by_restricted(pod: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("host", ["tekton", "argo"])
-def test_starts_on_a_default_installation_without_rights(host: str) -> None:
+def test_a_pod_starts_on_a_default_installation_without_privileges(host: str) -> None:
     completed = pod(host, {})
     assert refused_by_the_kubelet(completed) == []
     assert "main" not in refused_by_restricted(completed)
     assert effective(completed)["main"]["readOnlyRootFilesystem"] is True
 
 
-def test_argo_starts_under_restricted_with_the_setting_of_the_guide() -> None:
+def test_an_argo_pod_meets_the_restricted_policy_with_the_settings_of_the_guide() -> None:
     guide = (ROOT / "docs/how-to/argo-workflows.md").read_text(encoding="utf-8")
     (shown,) = re.findall(
         r"^```yaml\n(apiVersion: v1\nkind: ConfigMap\n.*?)^```", guide, re.MULTILINE | re.DOTALL
@@ -330,7 +330,7 @@ def test_argo_starts_under_restricted_with_the_setting_of_the_guide() -> None:
     assert refused_by_the_kubelet(completed) == refused_by_restricted(completed) == []
 
 
-def test_argo_writes_to_volumes_that_the_template_declares() -> None:
+def test_argo_writes_only_to_volumes_declared_in_the_template() -> None:
     mounted = {one["mountPath"] for one in leaf()["container"]["volumeMounts"]}
     declared = {one["name"] for one in leaf()["volumes"]}
     assert {one["name"] for one in leaf()["container"]["volumeMounts"]} == declared
@@ -356,17 +356,17 @@ def test_argo_has_a_default_for_every_output() -> None:
     )
 
 
-def test_argo_tries_again_what_is_temporary() -> None:
+def test_argo_retries_temporary_failures() -> None:
     assert "asInt(lastRetry.exitCode) == 75" in leaf()["retryStrategy"]["expression"]
 
 
-def test_a_caller_decides_about_locks_and_time() -> None:
+def test_locks_and_timeouts_are_left_to_the_caller() -> None:
     """A lock would be held all through `--wait`; a limit of ours would be shorter than somebody's `wait-timeout`."""
     assert not leaf().keys() & {"synchronization", "activeDeadlineSeconds", "timeout"}
     assert "timeout" not in load(TASK)["spec"]["steps"][0]
 
 
-def test_argo_keeps_a_report_only_where_it_is_wanted() -> None:
+def test_argo_declares_the_report_artifact_as_optional() -> None:
     """Argo fails a step whose artifact it cannot keep, and a plain installation has no artifact repository."""
     assert parameters("argo")["report"] == "false"
     (artifact,) = leaf()["outputs"]["artifacts"]
@@ -377,21 +377,21 @@ def test_argo_keeps_a_report_only_where_it_is_wanted() -> None:
     )
 
 
-def test_argo_needs_nothing_that_templateref_leaves_behind() -> None:
+def test_the_argo_template_needs_no_fields_that_templateref_drops() -> None:
     spec = load(TEMPLATE)["spec"]
     assert set(spec) == {"entrypoint", "arguments", "templates"}
     assert spec["entrypoint"] == leaf()["name"]
     assert {one["name"] for one in spec["arguments"]["parameters"]} <= set(parameters("argo"))
 
 
-def test_tekton_names_the_file_as_the_task() -> None:
+def test_the_tekton_task_has_the_name_of_its_file() -> None:
     metadata = load(TASK)["metadata"]
     assert metadata["name"] == TASK.stem == TASK.parent.name
     assert metadata["labels"]["app.kubernetes.io/version"] == __version__
     assert metadata["annotations"]["tekton.dev/pipelines.minVersion"] == "1.0.0"
 
 
-def test_tekton_declares_the_shape_of_structured_results() -> None:
+def test_tekton_declares_the_types_of_structured_results() -> None:
     declared = {one["name"]: one for one in load(TASK)["spec"]["results"]}
     assert declared["applications"]["type"] == "array"
     assert declared["image_ARTIFACT_INPUTS"]["properties"] == {
@@ -411,7 +411,7 @@ def test_tekton_workspaces_are_declared_and_used() -> None:
     assert names == {one["name"] for one in spec["workspaces"] if one["optional"]}
 
 
-def test_the_stepaction_differs_from_the_task_by_its_folders() -> None:
+def test_the_stepaction_differs_from_the_task_only_in_its_folders() -> None:
     task, action = load(TASK)["spec"], load(STEP_ACTION)["spec"]
     assert (action["description"], action["results"]) == (task["description"], task["results"])
     assert action["securityContext"] == task["stepTemplate"]["securityContext"]
@@ -428,5 +428,5 @@ def test_the_stepaction_differs_from_the_task_by_its_folders() -> None:
     }  # fmt: skip
 
 
-def test_the_cluster_template_differs_by_its_kind_alone() -> None:
+def test_the_cluster_template_differs_only_in_its_kind() -> None:
     assert load(table.CLUSTER_TEMPLATE) == {**load(TEMPLATE), "kind": "ClusterWorkflowTemplate"}

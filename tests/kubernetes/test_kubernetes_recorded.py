@@ -227,13 +227,13 @@ def answered(name: str, situation: Situation) -> tuple[requests.Response, Exchan
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_what_is_not_a_success(name: str) -> None:
+def test_the_fake_api_gives_the_recorded_errors(name: str) -> None:
     answer, recorded = answered(name, ERRORS[name])
     assert (answer.text if isinstance(recorded.body, str) else answer.json()) == recorded.body
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_lists(name: str) -> None:
+def test_the_fake_api_gives_the_recorded_lists(name: str) -> None:
     answer, recorded = answered(name, LISTS[name])
     ours, real = answer.json(), recorded.body
     outer = ("kind", "apiVersion")
@@ -252,7 +252,7 @@ def test_lists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OBJECTS)
-def test_applications_as_their_controller_wrote_them(name: str) -> None:
+def test_the_fake_api_gives_the_recorded_applications(name: str) -> None:
     answer, recorded = answered(name, OBJECTS[name])
     found, wanted = application_fields(answer.json()), application_fields(recorded.body)
     for path in ("status.sourceType",):  # which kind of tool it is says nothing of a rollout
@@ -261,7 +261,7 @@ def test_applications_as_their_controller_wrote_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_what_was_written_is_answered(name: str) -> None:
+def test_the_fake_api_returns_written_objects_as_recorded(name: str) -> None:
     answer, recorded = answered(name, WRITTEN[name])
     ours, real = answer.json(), recorded.body
     for key in ("kind", "apiVersion", "type", "reason", "message", "involvedObject", "count"):
@@ -276,7 +276,7 @@ def test_what_was_written_is_answered(name: str) -> None:
     assert type(ours["metadata"]["resourceVersion"]) is type(real["metadata"]["resourceVersion"])
 
 
-def test_every_recording_is_compared() -> None:
+def test_every_recorded_answer_is_compared() -> None:
     assert set(names(SERVER)) == {*ERRORS, *LISTS, *OBJECTS, *WRITTEN}
 
 
@@ -307,7 +307,7 @@ TOLD: list[tuple[str, Callable[[Kubernetes], object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("name", "ask", "kind", "says"), TOLD, ids=[row[0] for row in TOLD])
-def test_what_our_client_makes_of_it(
+def test_each_recorded_error_has_a_matching_client_error(
     name: str, ask: Callable[[Kubernetes], object], kind: type[Exception], says: str
 ) -> None:
     with running() as api:
@@ -319,7 +319,7 @@ def test_what_our_client_makes_of_it(
     assert says in str(caught.value)
 
 
-def test_an_api_that_is_just_starting_is_asked_again_when_it_says(
+def test_a_starting_api_is_retried_after_the_requested_delay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []

@@ -1,4 +1,4 @@
-"""What is closed where nothing waits any more."""
+"""Requests and branches are closed once nothing is waiting there any more."""
 
 import pytest
 from support.history_scenes import HEAD, Scene, verdicts
@@ -6,10 +6,10 @@ from support.history_scenes import HEAD, Scene, verdicts
 from task.errors import RepositoryError, UnreachableError
 
 
-def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_once(
+def test_a_head_branch_that_the_server_refuses_to_delete_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """GitLab and Gitea let nobody delete a protected branch by git. It is not a failure of the build."""
+    """GitLab and Gitea don't allow deleting a protected branch with git. The build does not fail."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.write("web", "1.1.0")
@@ -20,18 +20,22 @@ def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_onc
     monkeypatch.setattr(scene.branch, "drop", drop)
     scene.story.log.clear()
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
-    assert [line for level, line in scene.story.log if "stays, as the server" in line and level]
+    assert [
+        line
+        for level, line in scene.story.log
+        if f"{HEAD} was not deleted: the server" in line and level
+    ]
     listed = scene.branch.lists[HEAD]
     assert (listed.builds, listed.closing) == ((), "")
     scene.story.log.clear()
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
-    assert not [line for _, line in scene.story.log if "stays" in line]
+    assert not [line for _, line in scene.story.log if "was not deleted" in line]
     scene.event("web:1.2.0")
-    assert scene.branch.heads[HEAD].before == scene.branch.files  # it is ours, and made anew
+    assert scene.branch.heads[HEAD].before == scene.branch.files  # it is ours, and created again
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["at once", "after a run"])
-def test_a_branch_that_cannot_be_reached_now_is_deleted_by_the_next_run(
+def test_a_head_branch_that_could_not_be_deleted_is_deleted_by_the_next_run(
     monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     scene = Scene()

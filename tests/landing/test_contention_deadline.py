@@ -1,4 +1,4 @@
-"""How long a run tries to change a contended branch: until its deadline, and with a clock that is still if told."""
+"""How long a run tries to change a contended branch: until its deadline, with a clock that can be paused."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -13,7 +13,7 @@ from task.landing.ports import World
 
 
 class ClockOfRun(Clock):
-    """The clock of a world that says why it waits."""
+    """A world's clock that logs why it waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ClockOfRun(Clock):
 
 
 def attempts(clock: ClockOfRun, contention: Contention, took: float) -> Iterator[int]:
-    """Lose the race again and again: each attempt takes so many seconds."""
+    """Lose the race again and again. Each attempt takes this many seconds."""
     while True:
         contention.begin()
         clock.time += took
@@ -37,22 +37,22 @@ def attempts(clock: ClockOfRun, contention: Contention, took: float) -> Iterator
         contention.pause("somebody was faster")
 
 
-def test_a_contended_branch_ends_at_the_deadline_and_names_it() -> None:
+def test_a_run_gives_up_on_a_contended_branch_at_the_deadline_and_names_it() -> None:
     clock = ClockOfRun()
     contention = Contention("moving main", 10.0, clock.world())
     with pytest.raises(ContendedError) as raised:
         list(islice(attempts(clock, contention, 1.0), 1000))
-    # a pause never ends after the deadline: the attempt that is under way then may
+    # a pause never ends after the deadline, but an attempt may
     assert 10.0 <= clock.time < 10.0 + 1.0
     count = contention.attempts
     assert count == len(clock.slept) + 1
     assert count > 3
     assert str(raised.value) == f"others kept moving main: {count} attempts in 10 seconds"
-    assert raised.value.hint == "run it again, or give a longer --deadline"
+    assert raised.value.hint == "run it again, or use a longer --deadline"
     assert clock.said == ["info: somebody was faster"] * (count - 1)
 
 
-def test_no_attempt_follows_a_deadline_that_is_over() -> None:
+def test_no_attempt_is_made_after_the_deadline() -> None:
     clock = ClockOfRun()
     contention = Contention("changing argocd/web", 5.0, clock.world())
     contention.begin()
@@ -64,7 +64,7 @@ def test_no_attempt_follows_a_deadline_that_is_over() -> None:
     assert clock.slept == []
 
 
-def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() -> None:
+def test_time_spent_on_verifying_signatures_does_not_count_towards_the_deadline() -> None:
     clock = ClockOfRun()
     contention = Contention("moving main", 10.0, clock.world())
     contention.begin()
@@ -72,9 +72,7 @@ def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() 
         clock.time += 100.0
     clock.time += 0.5
     contention.pause()  # no error, although 100 seconds have passed
-    assert clock.slept == [
-        pytest.approx(3 * 0.5 * 1.2)
-    ]  # and the attempt counts as one of half a second
+    assert clock.slept == [pytest.approx(3 * 0.5 * 1.2)]  # and the attempt counts as half a second
     clock.time = 110.0
     with pytest.raises(ContendedError):
         contention.pause()
@@ -88,10 +86,10 @@ def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() 
         (4, 1.0, 120.0, 6.2208),
         (4, 3.0, 120.0, LONGEST_PAUSE),
         (500, 0.2, 120.0, 0.6 * 1.2**12),
-        (4, 1.0, 8.0, 2.0),  # time for more attempts is left
+        (4, 1.0, 8.0, 2.0),  # leaves time for more attempts
     ],
 )
-def test_it_grows_with_the_losses_and_leaves_time(
+def test_the_pause_grows_with_each_lost_race_and_leaves_time_for_more_attempts(
     attempts: int, took: float, left: float, pause: float
 ) -> None:
     assert longest_pause(attempts, took, left) == pytest.approx(pause)

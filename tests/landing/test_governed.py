@@ -1,4 +1,4 @@
-"""What `.image-update/config` changes about runs: freezes, requests and their groups, the words of commits."""
+"""How `.image-update/config` changes runs: freezes, requests and their groups, and commit messages."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -34,20 +34,20 @@ def frozen(text: str = WEEKENDS, strategy: str = "newest-build") -> Story:
     return one
 
 
-def test_an_event_in_a_freeze_is_held_and_names_it() -> None:
+def test_an_event_during_a_freeze_is_deferred_and_the_reason_names_the_freeze() -> None:
     one = frozen()
     report = one.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FROZEN), WORDING))
     (found,) = report.decisions
     assert (found.verdict, found.rule) == ("defer", "held")
     assert found.because == (
         "held by the freeze in .image-update/config, line 3, since 2026-11-20 18:00 UTC until 2026-11-23 08:00 UTC: "
-        "no deployments at weekends; 1.1.0 waits: the first run after the freeze writes it"
+        "no deployments at weekends; 1.1.0 is waiting: the first run after the freeze writes it"
     )
     assert one.value == "1.0.0"
 
 
 @pytest.mark.parametrize("way", ["an older event", "the same event", "release"])
-def test_what_first_happens_after_a_freeze_writes_the_newest(way: str) -> None:
+def test_the_first_event_or_release_after_a_freeze_writes_the_newest_build(way: str) -> None:
     one = frozen()
     assert one.event("b", 2) == one.event("c", 3) == ("defer", "held")
     assert one.event("a", 1) == ("refuse", "superseded")
@@ -60,7 +60,7 @@ def test_what_first_happens_after_a_freeze_writes_the_newest(way: str) -> None:
     assert one.event("c", 3) == ("unchanged", "same")
 
 
-def test_a_scan_after_a_freeze_writes_the_newest() -> None:
+def test_a_scan_after_a_freeze_writes_the_newest_version() -> None:
     one = frozen(strategy="semver")
     one.tags = ("1.0.0", "1.1.0")
     assert one.scan() == ("defer", "held")
@@ -70,7 +70,7 @@ def test_a_scan_after_a_freeze_writes_the_newest() -> None:
     assert one.value == "1.2.0"
 
 
-def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
+def test_a_release_during_a_freeze_ends_the_hold_but_writes_nothing_yet() -> None:
     one = frozen()
     one.now = FREE
     one.hold("incident")
@@ -81,27 +81,27 @@ def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
     assert found.because.startswith("released: it was held by jane")
     assert "; still held by the freeze in .image-update/config, line " in found.because
     assert found.because.count("no deployments at weekends") == 1
-    assert found.because.endswith("; release does not end a freeze")
+    assert found.because.endswith("; release cannot end a freeze")
     assert one.value == "1.0.0"
     one.now = FREE
     assert one.event("a", 1) == ("update", "admitted")
     assert one.value == "b"
 
 
-def test_a_release_in_a_freeze_without_a_hold_says_that_it_does_not_end_it() -> None:
+def test_a_release_during_a_freeze_explains_that_it_does_not_end_the_freeze() -> None:
     one = frozen()
     assert one.event("b", 2) == ("defer", "held")
     waiting = one.release()
     assert waiting.because.startswith("still held by the freeze in .image-update/config, line ")
-    assert waiting.because.endswith("run after the freeze writes it; release does not end a freeze")
+    assert waiting.because.endswith("run after the freeze writes it; release cannot end a freeze")
     one = frozen()
     found = one.release()
     assert found.verdict == "unchanged"
     assert found.because.startswith("still held by the freeze in .image-update/config, line ")
-    assert found.because.endswith("; release does not end a freeze")
+    assert found.because.endswith("; release cannot end a freeze")
 
 
-def test_a_hold_and_a_rollback_work_in_a_freeze() -> None:
+def test_hold_and_rollback_work_during_a_freeze() -> None:
     one = frozen()
     one.now = FREE
     assert one.event("b", 2) == ("update", "admitted")
@@ -111,12 +111,12 @@ def test_a_hold_and_a_rollback_work_in_a_freeze() -> None:
     assert one.hold("wait").verdict == "defer"
 
 
-def test_an_event_that_changes_nothing_is_unchanged_in_a_freeze() -> None:
+def test_an_event_for_the_current_version_is_unchanged_during_a_freeze() -> None:
     one = frozen()
     assert one.event("1.0.0") == ("unchanged", "same")
 
 
-def test_a_freeze_that_is_removed_ends() -> None:
+def test_a_freeze_ends_when_it_is_removed_from_the_config() -> None:
     one = frozen()
     one.event("b", 2)
     one.branch.commit({PATH: "version: 1\n"})
@@ -125,7 +125,7 @@ def test_a_freeze_that_is_removed_ends() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "version: 2\n", "version: 1\nfreeze: []\n"])
-def test_a_broken_config_writes_nothing(text: str) -> None:
+def test_no_command_writes_anything_if_the_config_is_broken(text: str) -> None:
     one = frozen(text)
     commits = len(one.branch.commits)
     report = one.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FREE), WORDING))
@@ -134,7 +134,7 @@ def test_a_broken_config_writes_nothing(text: str) -> None:
     assert found.because.startswith(f"{PATH}: line ")
     assert (
         one.rollback("0.9.0").rule == "target"
-    )  # also for a person: nobody knows what it would have said
+    )  # even for a person: the config's rules are unknown
     assert len(one.branch.commits) == commits
 
 
@@ -148,7 +148,7 @@ steps = st.lists(
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
 @settings(max_examples=40)
 @given(taken=steps, last=st.sampled_from(["event", "scan", "release"]), which=st.integers(0, 9))
-def test_a_freeze_never_loses_an_event(
+def test_no_event_is_lost_because_of_a_freeze(
     strategy: str, taken: list[Step], last: str, which: int
 ) -> None:
     one = frozen(strategy=strategy)
@@ -170,7 +170,7 @@ def test_a_freeze_never_loses_an_event(
     before = one.value
     one.now = FROZEN
     one.release()
-    assert one.value == before  # a freeze holds, whoever else does not
+    assert one.value == before  # a freeze applies even if nothing else does
     one.now = FREE
     if last == "scan" and strategy == "semver":
         one.scan()
@@ -183,7 +183,7 @@ def test_a_freeze_never_loses_an_event(
 
 
 def subscriptions(**annotations: str) -> list[Subscription]:
-    """Two Applications of one project with two images each, and one of another project."""
+    """Two Applications in one project with two images each, and one in another project."""
     found: list[Subscription] = []
     for name, project in (("a", "shop"), ("b", "shop"), ("c", "blog")):
         item = {
@@ -206,7 +206,7 @@ def subscriptions(**annotations: str) -> list[Subscription]:
 
 
 class Shows:
-    """A repository whose snapshot shows everything."""
+    """A repository whose snapshot contains everything."""
 
     def read_more(self, snapshot: Snapshot, places: object) -> Snapshot:  # noqa: ARG002
         return snapshot
@@ -218,7 +218,7 @@ def under(
     files: dict[str, str] | None = None,
     job: Job | None = None,
 ) -> tuple[list[Subscription], Wording]:
-    """Return the subscriptions and the wording as a config wants them."""
+    """Apply a config to the subscriptions and the wording."""
     asks = tuple(Ask(sub, (parse_image("acme/web:2"),)) for sub in subs)
     shown = {
         PATH: File(f"version: 1\n{text}\n"),
@@ -233,19 +233,19 @@ def under(
 @pytest.mark.parametrize(
     ("group", "branches"), [("repository", 1), ("project", 2), ("application", 3), ("image", 2)]
 )
-def test_requests_are_grouped(group: str, branches: int) -> None:
+def test_pull_requests_are_grouped_as_configured(group: str, branches: int) -> None:
     found, _ = under(f"pullRequests: {{enabled: true, group: {group}}}", subscriptions())
     heads = {request_head(sub, "main") for sub in found}
     assert len(heads) == branches
     assert all(head.startswith("image-update/") for head in heads)
 
 
-def test_the_request_of_an_application_is_the_same_whichever_image_was_built() -> None:
+def test_all_images_of_an_application_share_one_pull_request() -> None:
     found, _ = under("pullRequests: {enabled: true, group: application}", subscriptions())
     assert request_head(found[0], "main") == request_head(found[1], "main")
 
 
-def test_a_request_is_of_its_image_with_or_without_a_config() -> None:
+def test_pull_requests_are_grouped_by_image_with_or_without_a_config() -> None:
     subs = [replace(one, pull_request=True) for one in subscriptions()]
     found, _ = under("pullRequests: {enabled: true, labels: [x]}", subscriptions())
     names = [request_head(one, "main") for one in found]
@@ -253,7 +253,7 @@ def test_a_request_is_of_its_image_with_or_without_a_config() -> None:
     assert len(set(names)) == len({one.entry.image.identity for one in subs})
 
 
-def test_a_request_by_rule_is_of_the_rules_applications_alone() -> None:
+def test_a_rule_requests_pull_requests_only_for_its_applications() -> None:
     found, _ = under(
         "rules: [{match: {projects: [blog]}, pullRequests: {enabled: true}}]", subscriptions()
     )
@@ -269,7 +269,7 @@ def worded(text: str, given: Wording, files: dict[str, str] | None = None) -> Wo
 CONFIG = "commit: {authorName: Config, authorEmail: c@example.com, trailers: {Team: config, Ticket: '1'}, signOff: true}"
 
 
-def test_what_is_given_wins_over_the_config_and_the_config_over_the_default() -> None:
+def test_options_win_over_the_config_and_the_config_over_the_defaults() -> None:
     silent = Wording(Person("", ""))
     assert worded("", silent).author == AUTHOR
     found = worded(CONFIG, silent)
@@ -285,11 +285,13 @@ def test_what_is_given_wins_over_the_config_and_the_config_over_the_default() ->
     assert found.trailers == (("team", "given"), ("Ticket", "1"))
 
 
-def test_a_template_of_the_repository_makes_the_message() -> None:
+def test_a_template_in_the_repository_sets_the_commit_message() -> None:
     text = "commit: {template: .image-update/message}"
     files = {".image-update/message": "chore: {{.AppName}}"}
     assert worded(text, Wording(Person("", "")), files).template == "chore: {{.AppName}}"
-    assert worded(text, Wording(Person("", ""), "given")).template == "given"  # it is not even read
+    assert (
+        worded(text, Wording(Person("", ""), "given")).template == "given"
+    )  # the file is not even read
 
 
 @pytest.mark.parametrize(
@@ -300,9 +302,7 @@ def test_a_template_of_the_repository_makes_the_message() -> None:
         ({".image-update/message": "x" * 70_000}, "larger than 64 KiB"),
     ],
 )
-def test_a_template_that_cannot_be_used_is_an_error_of_the_config(
-    files: dict[str, str], words: str
-) -> None:
+def test_an_unusable_template_is_an_error_in_the_config(files: dict[str, str], words: str) -> None:
     with pytest.raises(TargetError, match=words) as caught:
         worded("commit: {template: .image-update/message}", Wording(Person("", "")), files)
     assert caught.value.subject == PATH
@@ -310,20 +310,20 @@ def test_a_template_that_cannot_be_used_is_an_error_of_the_config(
     assert "the owners of the repository" in caught.value.hint
 
 
-def test_an_author_by_rule_writes_the_commit_of_its_applications_alone() -> None:
+def test_the_author_in_a_rule_applies_only_to_commits_of_its_applications() -> None:
     text = "rules: [{match: {projects: [blog]}, commit: {authorName: Blog}}]\ncommit: {authorName: All}"
     subs, wording = under(text, subscriptions())
     assert agreed_wording(wording, subs[4:]).author.name == "Blog"
     assert agreed_wording(wording, subs).author.name == "All"
 
 
-def test_silence_changes_nothing() -> None:
+def test_an_empty_config_changes_nothing() -> None:
     subs = subscriptions()
     assert under("", subs)[0] == subs
     assert subs[0].wishes == Wishes()
 
 
-def test_the_state_of_a_folder_called_config_is_next_to_the_config() -> None:
+def test_the_state_of_a_folder_named_config_is_stored_beside_the_config() -> None:
     (sub, *_) = subscriptions()
     for home in ("config", "config/web"):
         path = state_path(replace(sub, home=home))

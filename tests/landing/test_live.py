@@ -1,4 +1,4 @@
-"""Live Applications, patched by several runs at once, through APIs as atomic as the real ones are."""
+"""Live Applications, patched by several runs at once through APIs that are as atomic as the real ones."""
 
 import random
 import threading
@@ -38,7 +38,7 @@ ROUNDS = 20
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at what was written are as much shorter as the stand-in is faster than Argo CD."""
+    """The run watches its patches for a shorter time, because the stand-in is faster than Argo CD."""
     monkeypatch.setattr(live, "SHORTEST_LOOK", 0.15)
     monkeypatch.setattr(live, "LOOK", 0.01)
 
@@ -80,7 +80,7 @@ def item(*images: str, **annotations: str) -> dict[str, Any]:
 def patched(
     store: LiveApplications, manifest: Mapping[str, Any], image: str, log: list[str] | None = None
 ) -> Decision:
-    """One live run, from the Application as it was found on."""
+    """One live run, starting from a discovered Application."""
     app = parse_application(manifest, PREFIX, "cluster", "argocd")
     scope = Scope(PREFIX, Narrow(), Defaults())
     offered = (parse_image(image),)
@@ -103,7 +103,7 @@ def patched(
 def both(
     stores: Callable[[], LiveApplications], manifest: Mapping[str, Any], *images: str
 ) -> list[Decision]:
-    """Runs for these images at the same time."""
+    """Concurrent runs for these images."""
     begin = threading.Barrier(len(images))
 
     def one(image: str) -> Decision:
@@ -121,7 +121,7 @@ def images_of(server: ArgoCDServer) -> list[str]:
 
 
 def rendering(_changed: Mapping[str, Any]) -> str:
-    """The repository server takes its time."""
+    """A slow repository server."""
     time.sleep(random.uniform(0.005, 0.02))  # noqa: S311 - no secret
     return ""
 
@@ -130,7 +130,7 @@ TWO = {"image_list": "a=reg:5000/a,b=reg:5000/b"}
 
 
 @pytest.mark.slow
-def test_two_runs_for_two_images_through_argo_cd(argocd: ArgoCDServer) -> None:
+def test_two_concurrent_runs_patch_two_images_through_argo_cd(argocd: ArgoCDServer) -> None:
     argocd.render = rendering
     manifest = item("reg:5000/a:1.0.0", "reg:5000/b:1.0.0", **TWO)
     lost = 0
@@ -143,11 +143,13 @@ def test_two_runs_for_two_images_through_argo_cd(argocd: ArgoCDServer) -> None:
         assert [one.verdict for one in decisions] == ["update", "update"]
         assert images_of(argocd) == ["reg:5000/a:2.0.0", "reg:5000/b:3.0.0"]
         lost += len(argocd.asked("PATCH")) > 2
-    assert lost  # else the stand-in is kinder than Argo CD
+    assert lost  # otherwise, the stand-in is more forgiving than Argo CD
 
 
 @pytest.mark.slow
-def test_two_runs_for_one_image_through_argo_cd(argocd: ArgoCDServer) -> None:
+def test_the_newer_of_two_concurrent_runs_for_one_image_wins_through_argo_cd(
+    argocd: ArgoCDServer,
+) -> None:
     argocd.render = rendering
     manifest = item(f"{WEB}:1.0.0")
     for _ in range(ROUNDS):
@@ -159,7 +161,7 @@ def test_two_runs_for_one_image_through_argo_cd(argocd: ArgoCDServer) -> None:
 
 
 @pytest.mark.slow
-def test_ten_runs_through_kubernetes_while_argo_cd_writes_its_status(
+def test_ten_concurrent_runs_patch_through_kubernetes_while_argo_cd_writes_the_status(
     cluster: KubernetesApi,
 ) -> None:
     listed = ",".join(f"i{number}=reg:5000/i{number}" for number in range(10))
@@ -184,7 +186,7 @@ def test_ten_runs_through_kubernetes_while_argo_cd_writes_its_status(
     assert found == [f"reg:5000/i{number}:2.0.{number}" for number in range(10)]
 
 
-def test_a_person_who_overwrites_it_again_and_again_is_reported(argocd: ArgoCDServer) -> None:
+def test_a_person_who_keeps_overwriting_the_patch_is_reported(argocd: ArgoCDServer) -> None:
     argocd.add(item(f"{WEB}:1.0.0"))
     store, lines = through_argocd(argocd), list[str]()
     undone = iter(range(3))
@@ -208,7 +210,7 @@ def test_a_person_who_overwrites_it_again_and_again_is_reported(argocd: ArgoCDSe
     ] * 3
 
 
-def test_a_server_that_goes_away_meanwhile_leaves_the_update(argocd: ArgoCDServer) -> None:
+def test_an_update_is_kept_if_the_server_disappears_after_the_patch(argocd: ArgoCDServer) -> None:
     argocd.add(item(f"{WEB}:1.0.0"))
     store, lines = through_argocd(argocd), list[str]()
 
@@ -221,7 +223,7 @@ def test_a_server_that_goes_away_meanwhile_leaves_the_update(argocd: ArgoCDServe
     assert any("cannot tell whether" in line for line in lines)
 
 
-def test_kubernetes_is_preferred_where_it_has_the_same_object(
+def test_kubernetes_is_preferred_if_it_has_the_same_application(
     argocd: ArgoCDServer, cluster: KubernetesApi
 ) -> None:
     manifest, lines = item(f"{WEB}:1.0.0"), list[str]()
@@ -240,7 +242,7 @@ def test_kubernetes_is_preferred_where_it_has_the_same_object(
 
 
 def another(cluster: KubernetesApi) -> None:
-    """An Application of the same name in another cluster."""
+    """An Application with the same name in another cluster."""
     cluster.add(
         APPLICATIONS, {**item(f"{WEB}:0.9.0"), "metadata": {**item()["metadata"], "uid": "another"}}
     )
@@ -267,7 +269,7 @@ def unknown(cluster: KubernetesApi) -> None:
 
 
 @pytest.mark.parametrize("trouble", [another, read_only, unknown, lambda _cluster: None])
-def test_what_kubernetes_does_not_show_or_allow_is_left_to_argo_cd(
+def test_argo_cd_is_used_if_kubernetes_does_not_show_or_allow_the_patch(
     argocd: ArgoCDServer, cluster: KubernetesApi, trouble: Callable[[KubernetesApi], None]
 ) -> None:
     manifest, lines = item(f"{WEB}:1.0.0"), list[str]()
@@ -286,7 +288,7 @@ def test_what_kubernetes_does_not_show_or_allow_is_left_to_argo_cd(
     assert "through Argo CD's API, not through Kubernetes" in lines[0]
 
 
-def test_a_patch_that_no_api_takes_is_an_error(cluster: KubernetesApi) -> None:
+def test_a_patch_that_fails_permanently_is_an_error(cluster: KubernetesApi) -> None:
     cluster.add(APPLICATIONS, item(f"{WEB}:1.0.0"))
     cluster.faults.append(KubernetesFault(503, times=50))
     decision = patched(through_kubernetes(cluster), item(f"{WEB}:1.0.0"), f"{WEB}:1.1.0")

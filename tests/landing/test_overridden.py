@@ -1,4 +1,4 @@
-"""Two Applications, or two aliases, on one entry with different rules: what one refuses, the commit changes anyway."""
+"""Two Applications or aliases write to the same place: one refuses a version that the other writes."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ POD = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\
 
 
 def two(where: str, other: str = "", **second: str) -> list[dict[str, Any]]:
-    """The Application `a`, which takes ~1.0 only, and `b`, which takes everything, on the files of `a`."""
+    """The Application `a`, which only accepts ~1.0, and `b`, which accepts everything, both on the files of `a`."""
     found = []
     for name, more in (("a", {"image_list": f"web={WEB}:~1.0"}), ("b", second)):
         aim = where if name == "a" else other or where
@@ -56,7 +56,7 @@ def warned(report: Report) -> list[str]:
         ("manifests:/apps/a/pod.yaml", "manifests:/", {"apps/a/pod.yaml": POD}),
     ],
 )
-def test_what_another_application_writes_is_overridden(
+def test_a_refusal_is_overridden_by_another_application_with_the_same_entry(
     where: str, other: str, files: dict[str, str]
 ) -> None:
     report = report_of(two(where, other), files)
@@ -85,26 +85,28 @@ def test_what_another_application_writes_is_overridden(
         ("manifests:/apps/a/pod.yaml", "manifests:/p", {"apps/a/pod.yaml": POD, "p/p.yaml": POD}),
     ],
 )
-def test_places_of_their_own_are_not(where: str, other: str, files: dict[str, str]) -> None:
+def test_separate_entries_do_not_override_each_other(
+    where: str, other: str, files: dict[str, str]
+) -> None:
     report = report_of(two(where, other), files)
     assert set(words(report).values()) == {"skipped", "updated"}
     assert warned(report) == []
 
 
-def test_another_version_is_not() -> None:
+def test_a_refusal_is_not_overridden_by_a_different_version() -> None:
     apps = two("kustomization", image_list=f"web={WEB}:~1.1")
     one = Story(apps[0], Branch({target("a"): KUSTOMIZATION}))
     one.others = [apps[1]]
     images = (parse_image(f"{WEB}:1.1.0"), parse_image(f"{WEB}:9.0.0"))
     report = one.run(Job("run", images, SCOPE, Terms(), WORDING))
-    assert words(report)[f"argocd/a web={WEB}"] == "overridden"  # the first of its refusals
+    assert words(report)[f"argocd/a web={WEB}"] == "overridden"  # its first refusal
     images = (parse_image(f"{WEB}:9.0.0"), parse_image(f"{WEB}:1.1.0"))
     one.branch.commit({target("a"): KUSTOMIZATION})
     report = one.run(Job("run", images, SCOPE, Terms(), WORDING))
     assert words(report)[f"argocd/a web={WEB}"] == "skipped"
 
 
-def test_what_another_alias_writes_is_overridden() -> None:
+def test_a_refusal_is_overridden_by_another_alias_with_the_same_entry() -> None:
     both = f"old={WEB}:~1.0, new={WEB}"
     app = application("a", URL, image_list=both)
     report = report_of([app], {target("a"): KUSTOMIZATION})
@@ -115,7 +117,7 @@ def test_what_another_alias_writes_is_overridden() -> None:
     assert len(warned(report)) == 1
 
 
-def test_a_held_alias_that_another_one_moves_is_overridden() -> None:
+def test_a_held_alias_is_overridden_by_another_alias_that_moves_it() -> None:
     app = application("a", URL, image_list=f"old={WEB}, new={WEB}")
     one = Story(app, Branch({target("a"): KUSTOMIZATION}))
     one.rollback("1.0.0", "old")
@@ -123,7 +125,7 @@ def test_a_held_alias_that_another_one_moves_is_overridden() -> None:
     assert words(report)[f"argocd/a old={WEB}"] == "overridden"
 
 
-def test_what_was_not_pushed_overrides_nothing() -> None:
+def test_an_update_that_was_not_pushed_overrides_nothing() -> None:
     apps = two("kustomization", pin_digest="true")
     report = report_of(apps, {target("a"): KUSTOMIZATION})
     assert words(report) == {f"argocd/a web={WEB}": "skipped", f"argocd/b web={WEB}": "failed"}

@@ -1,4 +1,4 @@
-"""`writes` in a repository's own config: what Applications may not write is never written, by whatever way."""
+"""`writes` in a repository's own config: files that Applications may not write are never written."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ VALUES = "image:\n  tag: 1.0.0\n"
 
 
 class Branches(Branch):
-    """A branch next to the default branch, and links on it."""
+    """Another branch besides the default branch, with links."""
 
     def __init__(
         self, files: Mapping[str, str], default: Mapping[str, str] = {}, links: Iterable[str] = ()
@@ -62,7 +62,7 @@ def report_of(one: Story, tag: str = "1.1.0") -> Report:
 
 
 def changed(one: Story) -> set[str]:
-    """The files that differ from those of the first commit, on the branch and its head branches."""
+    """The files that differ from the first commit, on the branch and its head branches."""
     first = one.branch.commits[0]
     every = [one.branch.files, *(head.files for head in one.branch.proposals.values())]
     return {path for files in every for path, text in files.items() if first.get(path) != text}
@@ -106,7 +106,7 @@ FILES = {
         ("", True),
     ],
 )
-def test_which_files(where: str, allowed: bool) -> None:
+def test_the_config_limits_which_files_an_application_may_write(where: str, allowed: bool) -> None:
     files = FILES | {"apps/b/kustomization.yaml": KUSTOMIZATION}
     one = Story(helm("a", where), Branch(files))
     if allowed:
@@ -117,7 +117,7 @@ def test_which_files(where: str, allowed: bool) -> None:
         assert (changed(one), one.branch.heads) == (set(), {})
 
 
-def test_a_link_is_refused_wherever_it_leads() -> None:
+def test_a_symbolic_link_is_always_refused() -> None:
     branch = Branches(FILES, links=["apps/a/link", "apps/a/values.yaml"])
     assert Story(helm("a", "helmvalues:/apps/a/link/values.yaml"), branch).event("1.1.0") == (
         "error",
@@ -129,7 +129,7 @@ def test_a_link_is_refused_wherever_it_leads() -> None:
     )
 
 
-def test_the_error_says_which_rule_and_who_can_change_it() -> None:
+def test_the_error_names_the_rule_and_who_can_change_it() -> None:
     one = Story(helm("a", "helmvalues:/apps/b/values.yaml"), Branch(FILES))
     (found,) = report_of(one).decisions
     assert (found.rule, report_of(one).exit) == ("not-permitted", 3)
@@ -140,19 +140,19 @@ def test_the_error_says_which_rule_and_who_can_change_it() -> None:
     assert found.hint == "let the repository's owner add it to `writes` in .image-update/config"
 
 
-def test_the_last_rule_is_for_everybody_else() -> None:
+def test_the_last_rule_applies_to_all_other_applications() -> None:
     one = Story(helm("b", "helmvalues:/apps/a/values.yaml"), Branch(FILES))
     assert one.event("1.1.0") == ("error", "not-permitted")
     assert changed(one) == set()
 
 
-def test_without_a_rule_that_names_it_an_application_writes_as_before() -> None:
+def test_an_application_without_a_matching_rule_may_write_anywhere() -> None:
     config = "version: 1\nrules:\n- match: {applications: [other]}\n  writes: {paths: []}\n"
     one = Story(helm("a", "helmvalues:/apps/b/values.yaml"), Branch(FILES | {PATH: config}))
     assert one.event("1.1.0") == ("update", "admitted")
 
 
-def test_the_first_rule_that_has_the_key_decides() -> None:
+def test_the_first_matching_rule_with_the_writes_key_decides() -> None:
     config = (
         "version: 1\nrules:\n- match: {applications: [a]}\n  pinDigest: false\n"
         "- match: {applications: [a]}\n  writes: {paths: [apps/b/*]}\n"
@@ -162,8 +162,8 @@ def test_the_first_rule_that_has_the_key_decides() -> None:
     assert one.event("1.1.0") == ("update", "admitted")
 
 
-def test_a_second_application_on_the_same_file_gets_nothing() -> None:
-    """Not even a record that it wrote what the first one may write."""
+def test_a_second_application_without_permission_for_the_file_writes_nothing() -> None:
+    """Not even a record that it wrote the file that the first one may write."""
     one = Story(helm("a", "helmvalues:/apps/a/values.yaml"), Branch(FILES))
     one.others = [helm("b", "helmvalues:/apps/a/values.yaml")]
     verdicts = {
@@ -174,7 +174,7 @@ def test_a_second_application_on_the_same_file_gets_nothing() -> None:
 
 
 @pytest.mark.parametrize("order", [("web", "api"), ("api", "web")])
-def test_nothing_of_an_application_is_written_in_part(order: tuple[str, str]) -> None:
+def test_an_application_with_one_forbidden_target_writes_no_target(order: tuple[str, str]) -> None:
     api = "ghcr.io/acme/api"
     app = helm("a", "helmvalues:/apps/a/values.yaml,helmvalues:/apps/b/values.yaml")
     one = Story(app, Branch(FILES))
@@ -211,7 +211,9 @@ def test_nothing_of_an_application_is_written_in_part(order: tuple[str, str]) ->
         ("main:{{.AppName}}/x/y", ["a/**"], True),
     ],
 )
-def test_which_branches(annotation: str, branches: list[str], allowed: bool) -> None:
+def test_the_config_limits_which_branches_an_application_may_write(
+    annotation: str, branches: list[str], allowed: bool
+) -> None:
     config = f"version: 1\nwrites: {{branches: {json.dumps(branches)}}}\n"
     one = Story(
         helm("a", "helmvalues:/apps/a/values.yaml", git_branch=annotation),
@@ -222,7 +224,7 @@ def test_which_branches(annotation: str, branches: list[str], allowed: bool) -> 
 
 
 @pytest.mark.parametrize(("branches", "allowed"), [("main", False), ("image-update/**", True)])
-def test_the_branch_of_a_request(branches: str, allowed: bool) -> None:
+def test_the_head_branch_of_a_pull_request_must_be_allowed(branches: str, allowed: bool) -> None:
     config = f"version: 1\nwrites: {{branches: [{branches}]}}\n"
     app = helm("a", "helmvalues:/apps/a/values.yaml", git_branch="main:image-update/web")
     one = Story(app, Branch(FILES | {PATH: config}))
@@ -243,7 +245,7 @@ def test_the_branch_of_a_request(branches: str, allowed: bool) -> None:
         ("pinDigest: true", "", True),
     ],
 )
-def test_the_default_branch_and_the_written_one_must_both_allow_it(
+def test_the_default_branch_and_the_target_branch_must_both_allow_the_write(
     of_default: str, of_branch: str, allowed: bool
 ) -> None:
     def file(text: str) -> Mapping[str, str]:
@@ -257,7 +259,7 @@ def test_the_default_branch_and_the_written_one_must_both_allow_it(
     assert one.event("1.1.0") == (("update", "admitted") if allowed else ("error", "not-permitted"))
 
 
-def test_a_broken_config_on_the_default_branch_stops_every_branch() -> None:
+def test_a_broken_config_on_the_default_branch_blocks_every_branch() -> None:
     written = {"apps/a/values.yaml": VALUES}
     app = helm("a", "helmvalues:/apps/a/values.yaml", git_branch="team")
     one = Story(app, Branches(written, {PATH: "version: 1\nwrite: {}\n"}))
@@ -266,7 +268,7 @@ def test_a_broken_config_on_the_default_branch_stops_every_branch() -> None:
     assert "on the default branch: line 2" in found.because
 
 
-def test_state_and_memory_are_always_allowed() -> None:
+def test_state_files_and_the_memory_branch_may_always_be_written() -> None:
     one = Story(helm("a", "helmvalues:/apps/b/values.yaml"), Branch(FILES))
     one.hold("load test")
     assert {path for path in changed(one) if not is_state_path(path)} == set()
@@ -276,19 +278,19 @@ def test_state_and_memory_are_always_allowed() -> None:
     assert "1.0.0" in one.branch.files["apps/b/values.yaml"]
 
 
-def test_a_state_file_is_not_a_target_even_if_writes_names_it() -> None:
+def test_a_state_file_is_never_a_valid_target() -> None:
     config = 'version: 1\nwrites: {paths: ["**", ".image-update/**"]}\n'
     one = Story(
         helm("a", "helmvalues:/.image-update/apps/b/argocd_b.state"), Branch(FILES | {PATH: config})
     )
-    with pytest.raises(StopIteration):  # a mistake of the annotation: there is no decision
+    with pytest.raises(StopIteration):  # a mistake in the annotation: there is no decision
         one.hold("load test")
     assert report_of(one).decisions[0].rule == "not-permitted"
     assert changed(one) == set()
 
 
 @pytest.mark.parametrize("act", ["rollback", "scan", "release"])
-def test_other_commands_are_checked_as_well(act: str) -> None:
+def test_rollback_scan_and_release_are_checked_as_well(act: str) -> None:
     permitted = {PATH: "version: 1\n"}
     one = Story(
         helm("a", "helmvalues:/apps/b/values.yaml", update_strategy="semver"),
@@ -310,7 +312,7 @@ def test_other_commands_are_checked_as_well(act: str) -> None:
     assert one.branch.files["apps/b/values.yaml"] == before
 
 
-def test_what_waits_is_dropped_once_it_is_not_permitted_any_more() -> None:
+def test_a_waiting_update_is_dropped_once_it_is_no_longer_permitted() -> None:
     api = "ghcr.io/acme/api"
     app = helm(
         "a",
@@ -350,7 +352,7 @@ def test_what_waits_is_dropped_once_it_is_not_permitted_any_more() -> None:
         ((".gitattributes",), ".gitattributes", False),
     ],
 )
-def test_definitions_of_the_ci_only_where_they_are_named(
+def test_ci_definitions_are_written_only_if_they_are_named_explicitly(
     writes: tuple[str, ...], path: str, allowed: bool
 ) -> None:
     (sub,) = subscribe(parse_application(application("a", URL)), Defaults()).subscriptions
@@ -362,7 +364,7 @@ def test_definitions_of_the_ci_only_where_they_are_named(
             refuse_files(sub, [path], "main")
 
 
-def test_paths_of_any_bytes_are_compared_and_never_match_by_accident() -> None:
+def test_unusual_bytes_in_paths_never_match_by_accident() -> None:
     (sub,) = subscribe(parse_application(application("a", URL)), Defaults()).subscriptions
     for path in ("apps/a/\udc80", "apps/a\n/x", "apps/a/../b"):
         with pytest.raises(NotPermittedError):
@@ -371,7 +373,7 @@ def test_paths_of_any_bytes_are_compared_and_never_match_by_accident() -> None:
     refuse_files(replace(sub, writes=(Writes((), ()),)), [], "main")
 
 
-def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fetch(
+def test_a_run_on_another_branch_follows_the_rules_of_the_default_branch(
     tmp_path: Path,
 ) -> None:
     repo = repository(tmp_path, "a", "b")
@@ -419,11 +421,13 @@ def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fe
     }
     assert would == {"argocd/a": "admitted", "argocd/b": "not-permitted"}
     ignored = image_update("run", *given, "--no-repository-config")
-    assert ignored.code == 2  # the owner's rules are lifted by the owner
+    assert ignored.code == 2  # only the owner can lift the owner's rules
     assert "newTag: 1.0.0" in show(repo, "team", target("b"))
 
 
-def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Path) -> None:
+def test_a_repository_without_a_default_branch_is_updated_without_its_config(
+    tmp_path: Path,
+) -> None:
     repo = bare_repo(tmp_path, {target("a"): KUSTOMIZATION})
     git(repo, "symbolic-ref", "HEAD", "refs/heads/none")
     apps = manifest(tmp_path, application("a", repo, git_branch="main"))
@@ -443,10 +447,10 @@ def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Pa
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize("allowed", ["main", "team"])
-def test_an_application_on_two_branches_gets_nothing_if_one_refuses_it(
+def test_an_application_on_two_branches_is_not_written_if_either_branch_refuses(
     tmp_path: Path, allowed: str, command: str
 ) -> None:
-    """The first branch would have its half of the update before the second one is asked."""
+    """Otherwise, the first branch would get half of the update before the second one is checked."""
     values = {f"apps/{name}/values.yaml": VALUES for name in "ab"}
     repo = bare_repo(tmp_path, {**values, "apps/b/Chart.yaml": "name: b\n"})
     config = (

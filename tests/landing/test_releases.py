@@ -1,4 +1,4 @@
-"""A hold ends where it is: on the memory branch at once, on a base with the merge of its release."""
+"""A hold ends where it is: on the memory branch at once, and on a base when its release is merged."""
 
 from dataclasses import replace
 
@@ -7,11 +7,11 @@ from support.history_scenes import FIRST, HEAD, NAMES, Scene, told, verdicts
 from support.runs import target
 
 STATE = ".image-update/apps/a/argocd_a.state"
-HELD = "hold: {reason: broken}"  # a person wrote it, without a time
+HELD = "hold: {reason: broken}"  # written by a person, without a time
 
 
 def held_by_hand(*names: str, scene: Scene | None = None) -> Scene:
-    """Return a scene whose base holds these images, or all of the Application."""
+    """Return a scene with holds on the base for these images, or for the whole Application."""
     scene = scene or Scene()
     images = "".join(f"      {name}:\n        {HELD}\n" for name in names)
     below = f"    images:\n{images}" if names else f"    {HELD}\n"
@@ -23,7 +23,7 @@ def holds(files: dict[str, str]) -> bool:
     return "broken" in files.get(STATE, "")
 
 
-def test_a_hold_without_a_time_counts_until_its_release_is_merged() -> None:
+def test_a_hold_on_the_base_applies_until_its_release_is_merged() -> None:
     scene = held_by_hand("web")
     assert verdicts(scene.event("web:1.1.0")) == ["defer"]
     assert verdicts(scene.event("cron:1.1.0")) == ["update"]
@@ -53,7 +53,7 @@ def test_a_release_without_a_build_waits_on_the_head_branch() -> None:
 
 
 @pytest.mark.parametrize("first", ["web:1.1.0", ""])
-def test_a_newer_event_takes_its_place_in_the_request(first: str) -> None:
+def test_a_newer_event_replaces_the_build_that_waits_with_the_release(first: str) -> None:
     scene = held_by_hand("web")
     if first:
         scene.event(first)
@@ -70,14 +70,14 @@ def test_a_newer_event_takes_its_place_in_the_request(first: str) -> None:
     assert (scene.base["web"], holds(scene.branch.files)) == ("1.2.0", False)
 
 
-def test_the_rest_of_the_application_stays_held() -> None:
+def test_releasing_one_image_keeps_the_other_images_held() -> None:
     scene = held_by_hand(*NAMES)
     scene.by_hand("release", "web")
     assert sorted(verdicts(scene.event("web:1.1.0", "cron:1.1.0"))) == ["defer", "update"]
     assert scene.branch.heads[HEAD].files[STATE].count("broken") == 2
 
 
-def test_the_hold_of_an_application_ends_with_each_of_its_builds() -> None:
+def test_a_release_of_an_application_covers_each_of_its_builds() -> None:
     scene = held_by_hand()
     scene.event("web:1.1.0", "cron:1.1.0")
     scene.by_hand("release")
@@ -90,14 +90,14 @@ def test_the_hold_of_an_application_ends_with_each_of_its_builds() -> None:
     assert scene.branch.lists[HEAD].releases == ()
 
 
-def test_without_its_branch_the_release_is_gone() -> None:
+def test_deleting_the_head_branch_cancels_the_release() -> None:
     scene = held_by_hand("web")
     scene.by_hand("release", "web")
     scene.branch.delete(HEAD)
     assert verdicts(scene.event("web:1.1.0")) == ["defer"]
 
 
-def test_a_hold_after_the_release_takes_its_place() -> None:
+def test_a_new_hold_cancels_the_release() -> None:
     scene = held_by_hand("web")
     scene.event("web:1.1.0")
     scene.by_hand("release", "web")
@@ -110,7 +110,7 @@ def test_a_hold_after_the_release_takes_its_place() -> None:
     assert scene.branch.memory == {}
 
 
-def test_it_ends_no_other_hold() -> None:
+def test_a_release_does_not_end_a_different_hold() -> None:
     scene = held_by_hand("web")
     scene.event("web:1.1.0")
     scene.by_hand("release", "web")
@@ -120,7 +120,7 @@ def test_it_ends_no_other_hold() -> None:
     assert scene.waiting == {"cron": "1.2.0"}
 
 
-def test_what_a_person_releases_by_hand_closes_the_branch() -> None:
+def test_removing_the_hold_by_hand_closes_the_head_branch_of_the_release() -> None:
     scene = held_by_hand("web")
     scene.by_hand("release", "web")
     scene.branch.commit({STATE: ""})
@@ -128,7 +128,7 @@ def test_what_a_person_releases_by_hand_closes_the_branch() -> None:
     assert (HEAD in scene.branch.heads, scene.branch.remembered) == (False, {})
 
 
-def test_a_release_can_drop_what_the_base_has_deferred() -> None:
+def test_a_release_can_discard_the_update_that_the_base_deferred() -> None:
     scene = Scene()
     deferred = f"{HELD}\n        deferred: {{tag: 1.1.0}}"
     text = f"files:\n  {target('a')}:\n    images:\n      web:\n        {deferred}\n"
@@ -139,7 +139,7 @@ def test_a_release_can_drop_what_the_base_has_deferred() -> None:
     assert verdicts(scene.event("web:1.0.5")) == ["update"]
 
 
-def test_what_the_base_defers_after_the_release_is_not_lost() -> None:
+def test_an_update_deferred_by_the_base_after_the_release_is_not_lost() -> None:
     scene = held_by_hand("web")
     scene.event("web:1.1.0")
     scene.by_hand("release", "web")
@@ -151,7 +151,7 @@ def test_what_the_base_defers_after_the_release_is_not_lost() -> None:
     assert (scene.base["web"], scene.branch.files.get(STATE)) == ("1.3.0", None)
 
 
-def test_a_branch_with_commits_of_people_ends_the_hold_as_well() -> None:
+def test_a_release_works_on_a_head_branch_with_commits_by_people() -> None:
     scene = held_by_hand("web")
     scene.branch.commit_on(HEAD, {"people.yaml": "theirs\n"})
     scene.event("web:1.1.0")
@@ -162,7 +162,7 @@ def test_a_branch_with_commits_of_people_ends_the_hold_as_well() -> None:
     assert verdicts(scene.event("web:1.2.0")) == ["update"]
 
 
-def test_an_old_memory_file_ends_no_hold() -> None:
+def test_an_outdated_memory_file_does_not_end_a_hold() -> None:
     scene = held_by_hand("web")
     scene.event("web:1.1.0")
     ended = scene.branch.files[STATE].replace(HELD, "released: 2030-01-01T00:00:00Z")
@@ -177,11 +177,11 @@ def test_an_old_memory_file_ends_no_hold() -> None:
 @pytest.mark.parametrize(
     ("style", "keep"), [("squash", False), ("merge", False), ("merge", True), ("squash", True)]
 )
-def test_a_person_ends_the_hold_of_a_merged_rollback_on_the_base(
+def test_a_person_can_end_the_hold_of_a_merged_rollback_on_the_base(
     style: str, keep: bool, whole_file: bool
 ) -> None:
     if (style, keep, whole_file) == ("squash", True, True):
-        return  # nothing tells that it was merged
+        return  # the merge cannot be detected
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.by_hand("rollback", "web", FIRST)
@@ -194,7 +194,7 @@ def test_a_person_ends_the_hold_of_a_merged_rollback_on_the_base(
     assert scene.branch.memory == {}
 
 
-def test_a_hold_from_before_a_rollback_stays_after_its_merge() -> None:
+def test_a_hold_made_before_a_rollback_remains_after_its_merge() -> None:
     scene = Scene()
     scene.write("web", "1.2.0")
     scene.by_hand("hold")
@@ -203,7 +203,7 @@ def test_a_hold_from_before_a_rollback_stays_after_its_merge() -> None:
     assert verdicts(scene.event("web:1.3.0")) == ["defer"]
 
 
-def test_the_memory_has_no_copy_of_a_hold_that_was_merged() -> None:
+def test_a_merged_hold_is_not_copied_to_the_memory_branch() -> None:
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.by_hand("rollback", "web", FIRST)

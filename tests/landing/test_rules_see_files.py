@@ -1,4 +1,4 @@
-"""Rules by path count for each file that changes, whatever folder an Application names: on a branch in memory."""
+"""Rules by path apply to each changed file, whatever the Application's folder: on a branch in memory."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -32,7 +32,7 @@ def rule(wish: str) -> str:
 
 
 def scene(config: str, where: str) -> Story:
-    """The story of an Application whose manifests are in one folder for each cluster."""
+    """The story of an Application with a folder of manifests for each cluster."""
     given = {"write_back_target": where or "manifests"}
     app = application("a", URL, update_strategy="newest-build", **given)
     source = {"repoURL": URL, "path": "clusters", "targetRevision": "main"}
@@ -64,7 +64,7 @@ def untouched(one: Story) -> bool:
         (FREEZE, "", ("defer", "held")),
     ],
 )
-def test_a_rule_for_one_file_stops_the_whole_entry(
+def test_a_rule_for_one_changed_file_applies_to_the_whole_entry(
     config: str, digest: str, where: str, expected: tuple[str, str]
 ) -> None:
     one = scene(config, where)
@@ -80,7 +80,7 @@ def test_a_rule_for_one_file_stops_the_whole_entry(
 
 
 @pytest.mark.parametrize("where", OPEN)
-def test_a_file_that_must_be_pinned_pins_the_entry(where: str) -> None:
+def test_a_pin_required_for_one_file_pins_the_whole_entry(where: str) -> None:
     one = scene(rule("pinDigest: true"), where)
     assert event(one, DIGEST).verdict == "update"
     for name in ("dev", "prod"):
@@ -98,7 +98,7 @@ def test_a_file_that_must_be_pinned_pins_the_entry(where: str) -> None:
         FREEZE,
     ],
 )
-def test_a_rule_for_files_that_do_not_change_does_not_count(config: str, where: str) -> None:
+def test_a_rule_for_unchanged_files_does_not_apply(config: str, where: str) -> None:
     one = scene(config, where)
     assert event(one).verdict == "update"
     assert one.branch.files["clusters/prod/pod.yaml"] == POD
@@ -106,7 +106,7 @@ def test_a_rule_for_files_that_do_not_change_does_not_count(config: str, where: 
 
 
 @pytest.mark.parametrize("where", OPEN)
-def test_each_file_is_written_by_its_own_rule(where: str) -> None:
+def test_each_file_is_checked_against_its_own_rule(where: str) -> None:
     config = (
         f"rules:\n- {PROD}\n  writes: {{paths: [clusters/prod/pod.yaml]}}\n"
         "- match: {paths: [clusters/dev]}\n  writes: {paths: [clusters/dev/*]}"
@@ -116,7 +116,7 @@ def test_each_file_is_written_by_its_own_rule(where: str) -> None:
     assert not untouched(one)
 
 
-def test_a_minimum_age_of_one_file_is_that_of_the_entry() -> None:
+def test_a_minimum_age_for_one_file_applies_to_the_entry() -> None:
     one = scene(rule("minimumAge: 3d"), "manifests:/")
     one.tags = ("1.1.0",)
     one.answer = Answer(created="2026-11-22T11:00:00Z")
@@ -137,7 +137,7 @@ REVIEW = "pullRequests: {enabled: true, reviewers: [ann], autoMerge: false, draf
 
 
 @pytest.mark.parametrize(("where", "asked"), [*((one, True) for one in OPEN), (NARROW[0], False)])
-def test_a_review_of_one_file_is_a_review_of_all(where: str, asked: bool) -> None:
+def test_a_review_required_for_one_file_applies_to_all_files(where: str, asked: bool) -> None:
     common = "pullRequests: {autoMerge: true, labels: [gitops]}"
     sub = wanted(f"{common}\n{rule(REVIEW)}", where)
     assert sub.pull_request is asked
@@ -146,14 +146,14 @@ def test_a_review_of_one_file_is_a_review_of_all(where: str, asked: bool) -> Non
     assert (sub.wishes.reviewers or ()) == (("ann",) if asked else ())
 
 
-def test_of_several_freezes_the_one_that_ends_last_counts() -> None:
+def test_the_freeze_that_ends_last_applies() -> None:
     longer = "{schedule: 0 0 * * *, duration: 48h, reason: longer, match: {paths: [clusters/dev]}}"
     sub = wanted(f"{FREEZE}\n- {longer}", "manifests:/")
     assert sub.freeze is not None
     assert sub.freeze.reason == "longer"
 
 
-def test_the_file_in_a_folder_of_a_kustomization_is_seen() -> None:
+def test_a_rule_matches_the_file_in_a_kustomization_folder() -> None:
     config = (
         "version: 1\nrules:\n- match: {paths: ['**/kustomization.yaml']}\n  writes: {paths: []}\n"
     )
@@ -172,7 +172,7 @@ def test_the_file_in_a_folder_of_a_kustomization_is_seen() -> None:
         ("manifests:/clusters/dev", ""),
     ],
 )
-def test_lint_names_the_folder(where: str, told: str) -> None:
+def test_lint_names_the_folder_that_contains_a_file_with_a_rule(where: str, told: str) -> None:
     one = scene(rule("minimumAge: 3d"), where)
     (sub,) = subscribe(parse_application(one.app), Defaults()).subscriptions
     snapshot = Snapshot(URL, "main", "tip", shown(one.branch.files))
@@ -180,7 +180,7 @@ def test_lint_names_the_folder(where: str, told: str) -> None:
     assert [message.startswith(told) for message in found] == ([True] if told else [])
 
 
-def test_files_that_change_are_known_before_they_are_edited() -> None:
+def test_changed_files_are_known_before_they_are_edited() -> None:
     one = scene("", "manifests:/")
     (sub,) = subscribe(parse_application(one.app), Defaults()).subscriptions
     snapshot = Snapshot(URL, "main", "tip", shown(one.branch.files))
@@ -190,7 +190,7 @@ def test_files_that_change_are_known_before_they_are_edited() -> None:
     )
 
 
-def test_the_config_of_the_default_branch_sees_files_too() -> None:
+def test_rules_on_the_default_branch_match_changed_files_as_well() -> None:
     class Other(Branch):
         def snapshot(self, *given: object, **more: object) -> Snapshot:
             found = super().snapshot(*given, **more)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The range in the source repository that a request shows."""
+"""The source commit range shown in a request."""
 
 from task.image import parse_image
 from task.landing.pull_request import _ranges
@@ -29,14 +29,14 @@ def ranges(written: Written | None, *, rollback: bool = False) -> list[tuple[str
     return [(each.old.commit, each.new.commit) for each in found]
 
 
-def test_it_is_between_the_builds_that_the_repository_remembers() -> None:
+def test_the_range_spans_the_commits_of_the_recorded_builds() -> None:
     assert ranges(Written("main-1", "", OLD)) == [("a" * 40, "b" * 40)]
 
 
-def test_without_the_commit_of_the_present_version_there_is_no_range() -> None:
+def test_there_is_no_range_without_the_commit_of_the_current_version() -> None:
     assert ranges(None) == []
-    assert ranges(Written("main-0", "", OLD)) == []  # a person has written another one since
+    assert ranges(Written("main-0", "", OLD)) == []  # a person has written another version since
 
 
-def test_a_rollback_has_none() -> None:
+def test_a_rollback_shows_no_range() -> None:
     assert ranges(Written("main-1", "", OLD), rollback=True) == []

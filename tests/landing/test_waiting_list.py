@@ -1,4 +1,4 @@
-"""The record of what waits on a head branch: its form, and what a reader refuses."""
+"""The list of builds waiting on a head branch: its format, and what a reader rejects."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -85,20 +85,20 @@ WHOLE = WaitingList(
 )
 
 
-def test_the_form_stays() -> None:
-    """Lists outlive the run that writes them, and the version of the program."""
+def test_the_format_of_the_list_is_stable() -> None:
+    """Lists outlive the run that writes them, and the program's version."""
     assert write_list(WHOLE) == GOLDEN.read_text(encoding="utf-8")
-    data = yaml.load(write_list(WHOLE), yaml.BaseLoader)  # noqa: S506 - texts only
+    data = yaml.load(write_list(WHOLE), yaml.BaseLoader)  # noqa: S506 - strings only
     jsonschema.validate(data, load("waiting.v1"))
 
 
 @pytest.mark.parametrize("one", [WHOLE, WaitingList("bump"), WaitingList("bump", closing="gone")])
-def test_what_is_written_is_read(one: WaitingList) -> None:
+def test_reading_a_written_list_returns_the_same_list(one: WaitingList) -> None:
     assert read_list(write_list(one)) == one
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
-def test_any_words_are_written(because: str, proof: str) -> None:
+def test_arbitrary_reasons_survive_writing_and_reading(because: str, proof: str) -> None:
     build = ListedBuild("a/b", "", "web", "1", "", target="file", admitted=because, proof=proof)
     (found,) = read_list(write_list(WaitingList("bump", (build,)))).builds
     assert (found.admitted, found.proof) == (because, proof)
@@ -132,7 +132,7 @@ GOOD = write_list(WaitingList("bump", (ListedBuild("a/b", "", "web", "1", "", ta
         ("builds:", "builds: {}\nmore:"),
     ],
 )
-def test_what_is_refused(old: str, new: str) -> None:
+def test_invalid_lists_are_rejected(old: str, new: str) -> None:
     assert old in GOOD
     assert read_list(GOOD).builds
     with pytest.raises(TargetError):
@@ -140,7 +140,7 @@ def test_what_is_refused(old: str, new: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_an_error_or_a_list(text: str) -> None:
+def test_any_text_is_a_list_or_an_error(text: str) -> None:
     with suppress(TargetError):
         read_list(text)
 
@@ -154,6 +154,6 @@ def test_any_text_is_an_error_or_a_list(text: str) -> None:
         ("größe", "gr%C3%B6%C3%9Fe"),
     ],
 )
-def test_where_the_list_of_a_branch_is(head: str, path: str) -> None:
+def test_the_path_of_a_list_is_derived_from_the_head_branch(head: str, path: str) -> None:
     assert list_path(head) == f".image-update/waiting/{path}"
     assert len(list_path("x" * 1000)) < 200

@@ -1,4 +1,4 @@
-"""The law of what annotations may write: nothing outside of it is ever written, whatever the target or links."""
+"""A law: files that annotations may not write are never written, whatever the target or links."""
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -57,7 +57,7 @@ class Linked(Branch):
 
 
 def cased(word: str) -> st.SearchStrategy[str]:
-    """The word in any letters."""
+    """The word in any mix of upper and lower case."""
     return st.lists(st.booleans(), min_size=len(word), max_size=len(word)).map(
         lambda up: "".join(one.upper() if high else one for one, high in zip(word, up, strict=True))
     )
@@ -85,7 +85,7 @@ def forbidden(path: str) -> bool:
     recurse=st.booleans(),
     section=st.sampled_from(("helm", "kustomize", "directory")),
 )
-def test_nothing_else_is_ever_written(
+def test_annotations_never_write_outside_the_permitted_files(
     source: str,
     kind: str,
     where: str,
@@ -128,7 +128,7 @@ def test_nothing_else_is_ever_written(
             files[full] = TEXTS.get(called, TEXTS["pod.yaml"] + TEXTS["values.yaml"])
     story = Story(app, Linked(files, links))
     story.event("1.1.0")
-    with suppress(StopIteration):  # of an Application with a mistake, there is no decision
+    with suppress(StopIteration):  # there is no decision for an Application with a mistake
         story.hold("load test")
     changed = {path for path, text in story.branch.files.items() if files.get(path) != text}
     written = {path for path in changed if not path.startswith(STATES)}
@@ -138,7 +138,7 @@ def test_nothing_else_is_ever_written(
     assert not changed & set(files) & {path for path in files if path.startswith(STATES)}
 
 
-def test_a_folder_of_manifests_with_a_file_of_the_ci_is_left_alone() -> None:
+def test_a_folder_of_manifests_that_contains_a_ci_file_is_not_changed() -> None:
     files = {"apps/a/pod.yaml": TEXTS["pod.yaml"], ".github/pod.yaml": TEXTS["pod.yaml"]}
     story = Story(application("a", URL, write_back_target="manifests:/"), Branch(files))
     assert story.event("1.1.0") == ("error", "not-permitted")

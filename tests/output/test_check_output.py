@@ -66,14 +66,16 @@ MIXED = checked(
         (checked(problems=(Problem(Trouble.warning("x", "x")),)), 0, "unchanged"),
     ],
 )  # fmt: skip
-def test_what_must_not_be_merged_is_never_green(found: Report, code: int, status: str) -> None:
+def test_a_report_with_a_refused_version_never_passes(
+    found: Report, code: int, status: str
+) -> None:
     assert (found.exit, results(found)["status"]) == (code, status)
     stops = any(item.verdict in ("refuse", "defer", "error") for item in found.decisions)
     assert not (stops and code == 0)
     assert any(problem.severity == "error" for problem in found.problems) == (code != 0)
 
 
-def test_the_text_has_a_line_for_each_version_with_its_place() -> None:
+def test_the_text_has_a_line_for_each_version_with_its_location() -> None:
     head = (
         "image-update check ghcr.io/acme/web:1.1.0: 1 refused, 1 held, 1 admitted; exit code 5 (for the"
         " author of the change)"
@@ -86,11 +88,11 @@ def test_the_text_has_a_line_for_each_version_with_its_place() -> None:
     ]
 
 
-def test_nothing_tracked_is_one_line() -> None:
+def test_a_change_without_tracked_versions_is_reported_in_one_line() -> None:
     assert plain(as_json(checked())) == "image-update check: no tracked version has changed\n"
 
 
-def test_the_summary_shows_what_is_refused_and_where() -> None:
+def test_the_summary_shows_refused_versions_with_their_location() -> None:
     text = summary(as_json(MIXED), 10_000)
     assert text.startswith("### Image Update: 1 refused, 1 held, 1 admitted\n")
     assert "`apps/web/values.yaml:7`" in text
@@ -99,7 +101,7 @@ def test_the_summary_shows_what_is_refused_and_where() -> None:
     assert "1.1.0 is older" in text
 
 
-def test_the_report_is_as_its_schema_says() -> None:
+def test_the_check_report_matches_its_schema() -> None:
     data = json.loads(json_text(MIXED))
     Draft7Validator(schemas.load("report.v1")).validate(data)
     assert (data["base"], data["head"]) == (BASE, HEAD)
@@ -122,14 +124,14 @@ def test_a_merge_request_shows_each_version_at_its_line() -> None:
     assert json.loads(code_quality(lost))[0]["location"] == {"path": ".", "lines": {"begin": 1}}
 
 
-def test_hostile_names_are_only_text_to_gitlab() -> None:
+def test_hostile_names_are_made_printable_for_gitlab() -> None:
     bad = replace(version("a\n::error::b", "refuse"), current=Reading(file="x\u202e.yaml"))
     for issue in json.loads(code_quality(checked(bad))):
         assert issue["description"].isprintable()
         assert issue["location"]["path"].isprintable()
 
 
-def test_github_attaches_an_admitted_version_to_its_line() -> None:
+def test_github_shows_an_admitted_version_at_its_line() -> None:
     stream = io.StringIO()
     Log("info", "github", stream).notice("argocd/web", "50 % is\nnewer", "apps/a,b.yaml:7")
     assert stream.getvalue() == (
@@ -140,7 +142,7 @@ def test_github_attaches_an_admitted_version_to_its_line() -> None:
     assert "::" not in stream.getvalue()
 
 
-def test_the_same_version_twice_has_two_places() -> None:
+def test_the_same_version_in_two_files_is_reported_at_both_locations() -> None:
     one = version("web", "refuse", "constraint")
     other = replace(one, current=replace(AT, file="apps/web/other.yaml"), line=0)
     found = checked(one, other)

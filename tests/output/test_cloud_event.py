@@ -52,7 +52,7 @@ def events(
     return cloud_events(report, source, NOW)
 
 
-def test_an_event_is_as_cloudevents_and_cdevents_ask_for() -> None:
+def test_an_event_follows_the_cloudevents_and_cdevents_specifications() -> None:
     (event,) = events(commit(), source="https://ci.example.com/runs/7")
     assert {
         name: event[name]
@@ -76,7 +76,7 @@ def test_an_event_is_as_cloudevents_and_cdevents_ask_for() -> None:
     }
 
 
-def test_the_change_is_reported() -> None:
+def test_the_event_contains_the_change() -> None:
     (event,) = events(commit())
     told = event["data"]["customData"]
     change = {
@@ -98,7 +98,9 @@ def test_the_change_is_reported() -> None:
         (commit(head="update", pull_request=f"{PUBLIC}/pulls/1"), PROPOSED, f"{PUBLIC}/pulls/1"),
     ],
 )
-def test_the_type_says_what_is_known(one: Commit, kind: str, subject: str) -> None:
+def test_the_event_type_depends_on_whether_the_change_is_merged(
+    one: Commit, kind: str, subject: str
+) -> None:
     (event,) = events(one)
     assert (event["type"], event["subject"]) == (kind, subject)
     assert ("description" in event["data"]["subject"]["content"]) is (kind == PROPOSED)
@@ -117,7 +119,7 @@ def test_a_rollback_is_reported_as_a_rollback() -> None:
     ]
 
 
-def test_what_was_only_predicted_is_not_reported() -> None:
+def test_a_predicted_commit_causes_no_event() -> None:
     assert events(commit(commit=None)) == ()
 
 
@@ -137,15 +139,15 @@ def test_the_same_commit_has_the_same_id() -> None:
     assert events(commit())[0]["id"] == events(commit(attempts=2))[0]["id"]
 
 
-def test_a_source_is_never_empty() -> None:
+def test_the_source_of_an_event_is_never_empty() -> None:
     assert events(commit())[0]["source"] == NOBODY
 
 
-def test_no_password_is_reported() -> None:
+def test_no_event_contains_a_password() -> None:
     assert "secret" not in json.dumps(events(commit()))
 
 
-def test_a_large_commit_fits_into_an_event() -> None:
+def test_the_event_for_a_large_commit_stays_within_the_size_limit() -> None:
     many = tuple(f"argocd/application-{number:04}" for number in range(1000))
     (event,) = events(
         commit(applications=many, files=tuple(f"apps/{name}/kustomization.yaml" for name in many)),

@@ -35,7 +35,7 @@ PLAIN, COLOURLESS, COLOURED = None, False, True
         ({"TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": "1"}, True, COLOURLESS),
     ],
 )
-def test_when_there_are_colours(
+def test_colors_depend_on_the_terminal_and_the_environment(
     environ: dict[str, str], terminal: bool, expected: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal() if terminal else StringIO())
@@ -43,7 +43,7 @@ def test_when_there_are_colours(
     assert (console and console.color_system == "standard") is expected
 
 
-def test_colours_that_are_asked_for_are_not_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forced_colors_do_not_apply_to_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", StringIO())
     assert stderr_console({"TERM": "xterm", "FORCE_COLOR": "1"}) is None
 
@@ -68,5 +68,5 @@ def test_a_closed_stream_is_not_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
         ("²", 80),
     ],
 )
-def test_how_wide_it_is(columns: str, expected: int) -> None:
+def test_the_width_follows_the_columns_variable_within_limits(columns: str, expected: int) -> None:
     assert console_of(Terminal(), {"COLUMNS": columns}).width == expected

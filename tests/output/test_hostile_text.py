@@ -87,20 +87,22 @@ def evil(text: str) -> Report:
     return found
 
 
-def test_in_plain_text(evil: Report) -> None:
+def test_plain_text_contains_no_dangerous_sequences(evil: Report) -> None:
     assert dangers(plain(as_json(evil))) == []
     assert dangers(plain(as_json(replace(evil, decisions=(), problems=())))) == []
 
 
 @pytest.mark.parametrize("width", [24, 60, 120])
-def test_in_a_table(evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_table_contains_no_dangerous_sequences(
+    evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     """As it is printed: a line may begin where a longer one was broken."""
     for one in (evil, replace(evil, decisions=())):
         assert write_stdout(table(as_json(one), terminal(width))) is None
     assert dangers(capsysbinary.readouterr().out.decode()) == []
 
 
-def test_in_metrics(text: str) -> None:
+def test_hostile_metric_labels_stay_on_one_line(text: str) -> None:
     """Labels hold words of ours only. If others' texts ever got there, each sample would still be one line."""
     one = decision("update", text)
     shown = generate_latest(
@@ -111,16 +113,16 @@ def test_in_metrics(text: str) -> None:
     assert rules == {text, 'a"} 9\nb\\'}
 
 
-def test_on_a_page(evil: Report) -> None:
+def test_a_page_contains_no_dangerous_sequences(evil: Report) -> None:
     assert dangers(page(as_json(evil))) == []
 
 
-def test_in_a_summary(evil: Report) -> None:
+def test_a_summary_contains_no_dangerous_sequences(evil: Report) -> None:
     for html in (True, False):
         assert dangers(summary(as_json(evil), 60_000, html=html, diffs=True)) == []
 
 
-def test_in_json_which_stays_exact(evil: Report) -> None:
+def test_json_contains_no_dangerous_sequences_and_keeps_its_value(evil: Report) -> None:
     assert json.loads(json_text(evil)) == json.loads(json.dumps(as_json(evil)))
     assert dangers(json_text(evil)) == []
     assert dangers(repositories(evil)) == []
@@ -128,7 +130,7 @@ def test_in_json_which_stays_exact(evil: Report) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "github"])
 @pytest.mark.parametrize("person", [True, False])
-def test_in_a_log(text: str, form: str, person: bool) -> None:
+def test_a_log_contains_no_dangerous_sequences(text: str, form: str, person: bool) -> None:
     stream = io.StringIO()
     log = Log(
         "debug", form, stream, console=console_of(stream, {"NO_COLOR": "1"}) if person else None
@@ -150,14 +152,14 @@ def test_in_a_log(text: str, form: str, person: bool) -> None:
         assert {json.loads(line).get("fix") for line in lines} == {None, text}
 
 
-def test_in_a_traceback(text: str) -> None:
+def test_a_traceback_contains_no_dangerous_sequences(text: str) -> None:
     stream = io.StringIO()
     Log(stream=stream).traceback(ValueError(f"first\n{text}"))
     assert dangers(stream.getvalue()) == []
     assert stream.getvalue().startswith("ValueError: first\n")
 
 
-def test_in_a_finding(text: str) -> None:
+def test_lint_findings_contain_no_dangerous_sequences(text: str) -> None:
     found = [
         (Finding(Trouble(text, text, text, kind), text, text, text, text, text), text, 3)
         for kind in lint_views.SEVERITIES
@@ -177,7 +179,7 @@ def test_in_a_finding(text: str) -> None:
     assert len(root.findall(".//testcase")) == 3
 
 
-def test_in_the_lines_of_a_rollout(text: str) -> None:
+def test_rollout_lines_contain_no_dangerous_sequences(text: str) -> None:
     rows = [RolloutState(text, state, text, text, 1.0) for state in waiting.MARKS]
     told = [*map(waiting.line, rows), waiting.summary(rows), waiting.summary(rows[:1])]
     assert dangers("\n".join(told)) == []
@@ -187,7 +189,9 @@ def test_in_the_lines_of_a_rollout(text: str) -> None:
     assert dangers(drawn.get()) == []
 
 
-def test_in_a_line_of_progress(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_line_contains_no_dangerous_sequences(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     file = io.StringIO()
     console = console_of(file, {"NO_COLOR": "1"})
@@ -198,6 +202,6 @@ def test_in_a_line_of_progress(text: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert dangers(shown) == []
 
 
-def test_in_a_diff(text: str) -> None:
+def test_a_diff_contains_no_dangerous_sequences(text: str) -> None:
     for console in (terminal(), None):
         assert dangers(diff_text(DIFF.format(text), console)) == []

@@ -48,12 +48,14 @@ PATH = "x" * 40
         ]),
     ],
 )  # fmt: skip
-def test_each_form_has_its_lines(form: str, person: bool, expected: list[str]) -> None:
+def test_each_log_format_prints_the_expected_lines(
+    form: str, person: bool, expected: list[str]
+) -> None:
     assert lines(form, person=person) == expected
 
 
 @pytest.mark.parametrize("person", [True, False])
-def test_json_says_when_and_how_bad_it_is(person: bool) -> None:
+def test_json_lines_have_a_time_and_a_level(person: bool) -> None:
     found = [json.loads(line) for line in lines("json", person=person)]
     assert [one["level"] for one in found] == ["debug", "info", "warning", "error"]
     assert found[3]["msg"] == f"argocd/web: the path '{PATH}' is missing"
@@ -64,11 +66,11 @@ def test_json_says_when_and_how_bad_it_is(person: bool) -> None:
 @pytest.mark.parametrize(
     ("level", "number"), [("debug", 5), ("info", 4), ("warning", 3), ("error", 2)]
 )
-def test_less_may_be_asked_for(level: str, number: int) -> None:
+def test_the_log_level_limits_the_number_of_lines(level: str, number: int) -> None:
     assert len(lines("text", level)) == number
 
 
-def test_libraries_do_not_write_to_it() -> None:
+def test_libraries_do_not_write_to_the_log() -> None:
     stream = io.StringIO()
     Log("debug", stream=stream)
     logging.getLogger("urllib3").error("x")
@@ -77,7 +79,7 @@ def test_libraries_do_not_write_to_it() -> None:
 
 
 @pytest.mark.parametrize("person", [True, False])
-def test_a_log_that_cannot_be_written_stops_no_run(person: bool, tmp_path: Path) -> None:
+def test_an_unwritable_log_does_not_stop_the_run(person: bool, tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from task.output.console import console_of

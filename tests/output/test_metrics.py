@@ -50,7 +50,7 @@ def values(text: str) -> dict[str, float]:
     }
 
 
-def test_every_line_is_as_prometheus_reads_it() -> None:
+def test_every_line_is_valid_prometheus_text() -> None:
     text = text_of(DONE, seconds=1.25, now=1795247164.5)
     assert text.endswith("\n")
     for line in text.splitlines():
@@ -86,11 +86,11 @@ def test_every_line_is_as_prometheus_reads_it() -> None:
         ("last_run_rollbacks", 1),
     ],
 )
-def test_what_a_run_says(series: str, value: float) -> None:
+def test_a_run_is_counted_in_the_expected_series(series: str, value: float) -> None:
     assert values(text_of(DONE, seconds=1.25, now=100))[PREFIX + series] == value
 
 
-def test_counters_continue_and_gauges_do_not() -> None:
+def test_counters_continue_and_gauges_are_replaced() -> None:
     first = text_of(DONE, seconds=1, now=100)
     found = values(text_of(report(code=75), seconds=2, now=200, before=first))
     assert found[f'{PREFIX}runs_total{{command="run",status="updated"}}'] == 1
@@ -124,16 +124,16 @@ def test_counters_continue_and_gauges_do_not() -> None:
         "\x00\n{} 1\n",
     ],
 )
-def test_what_is_not_ours_is_ignored(before: str) -> None:
+def test_invalid_lines_of_the_previous_file_are_ignored(before: str) -> None:
     assert text_of(DONE, seconds=1, now=1, before=before) == text_of(DONE, seconds=1, now=1)
 
 
 @given(st.text(st.sampled_from('{}=",\\# 1e.\t_seritymax')))
-def test_no_line_of_the_file_stops_a_run(rest: str) -> None:
+def test_no_line_of_the_previous_file_stops_a_run(rest: str) -> None:
     assert text_of(DONE, seconds=1, now=1, before=f"image_update_problems_total{rest}")
 
 
-def test_counters_of_0_1_continue() -> None:
+def test_counters_from_version_0_1_continue() -> None:
     before = (
         'image_update_run_seconds_total 2.250\nimage_update_problems_total{severity="error"} 7\n'
     )
@@ -142,7 +142,7 @@ def test_counters_of_0_1_continue() -> None:
     assert found[f'{PREFIX}problems_total{{severity="error"}}'] == 8
 
 
-def test_there_is_no_series_that_is_not_documented() -> None:
+def test_every_written_series_is_in_the_list_of_families() -> None:
     names = {
         line.partition("{")[0].partition(" ")[0]
         for line in text_of(DONE, seconds=1, now=1).splitlines()

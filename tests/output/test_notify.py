@@ -93,19 +93,19 @@ def test_an_event_is_sent_for_each_commit(receiver: Receiver) -> None:
     assert "authorization" not in headers
 
 
-def test_a_token_goes_in_a_header(receiver: Receiver) -> None:
+def test_the_token_is_sent_in_a_header(receiver: Receiver) -> None:
     told(receiver.url, {TOKEN: " s3cret\n"})
     assert receiver.got[0][0]["authorization"] == "Bearer s3cret"
 
 
-def test_a_busy_receiver_is_asked_again_with_the_same_id(receiver: Receiver) -> None:
+def test_an_event_is_sent_again_with_the_same_id_to_a_busy_receiver(receiver: Receiver) -> None:
     receiver.answers = [503]
     assert told(receiver.url) == []
     assert receiver.got[0][1]["id"] == receiver.got[1][1]["id"]
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 500])
-def test_a_refusal_is_a_warning(receiver: Receiver, status: int) -> None:
+def test_a_rejected_event_is_a_warning_without_secrets(receiver: Receiver, status: int) -> None:
     receiver.answers = [status] * 3
     (line,) = told(f"{receiver.url}?key=s3cret", {TOKEN: "t0ken"})
     assert str(status) in line
@@ -113,18 +113,18 @@ def test_a_refusal_is_a_warning(receiver: Receiver, status: int) -> None:
     assert "t0ken" not in line
 
 
-def test_nobody_there_is_a_warning() -> None:
+def test_an_unreachable_receiver_is_a_warning_without_secrets() -> None:
     (line,) = told("http://127.0.0.1:1/x?key=s3cret")
     assert "could not be reached" in line
     assert "s3cret" not in line
 
 
-def test_without_a_commit_nothing_is_sent(receiver: Receiver) -> None:
+def test_no_event_is_sent_without_a_commit(receiver: Receiver) -> None:
     assert told(receiver.url, report=replace(REPORT, commits=())) == []
     assert receiver.got == []
 
 
-def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
+def test_an_unreadable_ca_file_is_a_warning(tmp_path: Path) -> None:
     (line,) = told("https://127.0.0.1:1/", ca_file=str(tmp_path / "none"))
     assert "--cloudevent-url" in line
 
@@ -141,7 +141,7 @@ def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
         ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
     ],
 )
-def test_a_receiver_that_makes_no_sense_is_reported_at_once(
+def test_an_invalid_receiver_url_is_rejected_at_once(
     url: str, environ: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UsageError) as wrong:
@@ -161,12 +161,12 @@ def test_a_receiver_that_makes_no_sense_is_reported_at_once(
         "http://127.0.0.1",
     ],
 )
-def test_a_receiver_that_makes_sense_is_taken(url: str) -> None:
+def test_a_valid_receiver_url_is_accepted(url: str) -> None:
     token = {TOKEN: "t"} if "broker" not in url else {}
     check_url(url, token)
 
 
-def test_metrics_are_written_at_once_for_all_to_read(tmp_path: Path) -> None:
+def test_the_metrics_file_is_replaced_atomically_and_readable_for_all(tmp_path: Path) -> None:
     path = tmp_path / "new" / "x.prom"
     assert counted(str(path)) == []
     assert "image_update_last_run_duration_seconds 1.5\n" in path.read_text()
@@ -180,14 +180,14 @@ def umask() -> int:
     return mask
 
 
-def test_counters_continue(tmp_path: Path) -> None:
+def test_counters_in_the_metrics_file_continue(tmp_path: Path) -> None:
     path = tmp_path / "x.prom"
     counted(str(path))
     counted(str(path))
     assert "image_update_commits_total 2.0\n" in path.read_text()
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_symbolic_link_to_the_metrics_file_is_kept(tmp_path: Path) -> None:
     link = tmp_path / "link.prom"
     link.symlink_to(tmp_path / "real.prom")
     counted(str(link))
@@ -195,18 +195,18 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "real.prom").is_file()
 
 
-def test_a_device_stays_one() -> None:
+def test_a_device_as_the_metrics_file_is_kept() -> None:
     assert counted("/dev/null") == []
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
-def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+def test_an_unwritable_metrics_file_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (line,) = counted(str(tmp_path / "file" / "x.prom"))
     assert line.startswith("--metrics-file: cannot write")
 
 
-def test_a_run_notifies_about_itself(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_run_writes_metrics_and_sends_an_event(tmp_path: Path, receiver: Receiver) -> None:
     apps = manifest(tmp_path, application("shop", repository(tmp_path, "shop")))
     more = ("--metrics-file", tmp_path / "x.prom", "--cloudevent-url", receiver.url)
     done = image_update(
@@ -219,7 +219,7 @@ def test_a_run_notifies_about_itself(tmp_path: Path, receiver: Receiver) -> None
     assert 'runs_total{command="run",status="updated"} 1' in (tmp_path / "x.prom").read_text()
 
 
-def test_no_run_fails_for_it(tmp_path: Path) -> None:
+def test_failing_notifications_do_not_fail_the_run(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("shop", repository(tmp_path, "shop")))
     done = image_update(
         *arguments(apps, "--metrics-file", "/dev/null/x", "--cloudevent-url", "http://127.0.0.1:1/")
@@ -228,7 +228,7 @@ def test_no_run_fails_for_it(tmp_path: Path) -> None:
     assert done.stderr.count("warning: ") == 2
 
 
-def test_a_run_that_could_not_begin_counts_too(tmp_path: Path) -> None:
+def test_a_run_that_could_not_start_is_counted(tmp_path: Path) -> None:
     done = image_update("run", "--metrics-file", tmp_path / "x.prom")
     assert done.code == 2
     assert 'runs_total{command="run",status="failed"} 1' in (tmp_path / "x.prom").read_text()

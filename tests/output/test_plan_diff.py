@@ -15,7 +15,7 @@ NAMES = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_git_takes_the_diff_of_every_name(tmp_path: Path, name: str) -> None:
+def test_git_apply_accepts_a_diff_with_any_file_name(tmp_path: Path, name: str) -> None:
     git(tmp_path, "init", "-q")
     changed, new, gone = (tmp_path / folder / name for folder in ("old", "new", "gone"))
     for path in (changed, gone):

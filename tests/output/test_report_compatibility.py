@@ -34,14 +34,14 @@ def as_0_1(report: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def test_what_0_1_promised_is_still_there_and_nothing_more_is_asked_of_a_report() -> None:
+def test_the_required_fields_of_a_report_match_version_0_1() -> None:
     schema = load("report.v1")
     for part, names in REQUIRED.items():
         of = schema["properties"][part] if part else schema
         assert of.get("items", of)["required"] == names.split()
 
 
-def test_a_report_of_0_1_is_read_and_shown() -> None:
+def test_a_report_of_version_0_1_is_read_and_shown() -> None:
     job = Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=NOW), WORDING)
     old = report_of(json.dumps(as_0_1(as_json(story("semver").run(job)))))
     assert "rollback" not in old["commits"][0]

@@ -24,14 +24,14 @@ ERRORS = sorted(
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
-def test_every_error_of_a_decision_counts(error: type[TaskError]) -> None:
+def test_every_error_in_a_decision_sets_its_exit_code(error: type[TaskError]) -> None:
     wrong = failed(decision(), error("so"))
     assert wrong.judged == Verdict.of(error("so").trouble)
     assert exit_of([wrong.judged.trouble]) == error.exit != Exit.OK
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
-def test_every_error_that_follows_a_push_counts(error: type[TaskError]) -> None:
+def test_every_error_after_a_push_sets_its_exit_code(error: type[TaskError]) -> None:
     trouble = error("so").trouble
     assert exit_of([Problem(trouble)]) == error.exit
     assert exit_of([Problem(replace(trouble, severity="warning"))]) == Exit.OK
@@ -43,12 +43,12 @@ ORDER = [1, 2, 75, 4, 3, 6, 5]
 @pytest.mark.parametrize(
     ("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)]
 )
-def test_of_several_exit_codes_the_most_urgent_one_counts(first: int, later: list[int]) -> None:
+def test_the_most_urgent_exit_code_wins(first: int, later: list[int]) -> None:
     troubles = [Trouble("x", "so", exit=Exit(code)) for code in (*reversed(later), first)]
     assert exit_of(troubles) == first
     assert exit_of(troubles[:-1], first) == first
 
 
-def test_an_error_without_a_code_of_its_own_is_not_a_success() -> None:
+def test_an_error_without_an_exit_code_is_a_configuration_error() -> None:
     nameless = replace(decision(), judged=Verdict("error", "annotation", "so"))
     assert exit_of([nameless.judged.trouble]) == Exit.CONFIGURATION

@@ -10,7 +10,7 @@ from support import ROOT
 from task.output import report_page
 
 
-def test_the_wheel_holds_every_file_that_a_run_reads(tmp_path: Path) -> None:
+def test_the_wheel_contains_every_file_that_a_run_reads(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
         cwd=ROOT, check=True, capture_output=True,
@@ -22,6 +22,6 @@ def test_the_wheel_holds_every_file_that_a_run_reads(tmp_path: Path) -> None:
     assert {str(path.relative_to(ROOT)) for path in files} <= set(ZipFile(wheel).namelist())
 
 
-def test_the_template_comes_from_the_package() -> None:
+def test_the_page_template_is_loaded_from_the_package() -> None:
     found = report_page.ENVIRONMENT.get_template("report.html.j2")
     assert found.filename == str(Path(report_page.__file__).parent / "report.html.j2")

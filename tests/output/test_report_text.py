@@ -75,7 +75,7 @@ ROLLOUT = {
         (report(decision(verdict="unchanged"), images=[], command="release"), f"{RELEASE}: 1 current, committed"),
     ],
 )  # fmt: skip
-def test_the_line_that_says_everything(of: dict[str, Any], line: str) -> None:
+def test_the_headline_summarizes_the_report(of: dict[str, Any], line: str) -> None:
     assert headline(of) == line
 
 
@@ -101,14 +101,14 @@ def test_no_line_is_wider_than_the_terminal(width: int, colour: bool) -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_nothing_is_lost_on_a_narrow_terminal(width: int) -> None:
+def test_a_narrow_terminal_shows_all_information(width: int) -> None:
     shown = re.sub(r"\s", "", table(MANY, console(width)))
     told = ["doesnotsatisfy~1.0", "fix:checkspec.source.path", "byann", "0" * 64, "apps/shop/kustomization.yaml",
             "https://git.example.com/gitops/pulls/1", "3attempts,becauseotherspushedfirst", "1updated"]  # fmt: skip
     assert [word for word in told if word not in shown] == []
 
 
-def test_every_application_is_named_once() -> None:
+def test_each_application_is_named_once() -> None:
     assert table(MANY, console(100)).count("argocd/z") == 1
 
 
@@ -123,11 +123,11 @@ def test_every_application_is_named_once() -> None:
         (40, "  ✓ updated"),
     ],
 )
-def test_what_is_next_to_each_other(width: int, line: str) -> None:
+def test_wide_terminals_show_more_columns_on_one_line(width: int, line: str) -> None:
     assert line in table(report(decision()), console(width)).splitlines()
 
 
-def test_the_whole_table() -> None:
+def test_the_table_is_printed_as_expected() -> None:
     shown = table(
         report(decision(), decision(verdict="unchanged", rule="same"), commits=[commit()]),
         plain_console(),
@@ -149,9 +149,7 @@ commit aaaaaaaaaaaa on main of https://git.example.com/gitops.git
 
 
 @pytest.mark.parametrize(("decisions", "times"), [(1, 1), (10, 1), (11, 2)])
-def test_the_first_line_is_the_last_one_again_only_below_a_long_report(
-    decisions: int, times: int
-) -> None:
+def test_the_headline_is_repeated_only_below_a_long_report(decisions: int, times: int) -> None:
     found = report(*[decision()] * decisions)
     text = plain(found)
     head = text.splitlines()[0]
@@ -161,7 +159,7 @@ def test_the_first_line_is_the_last_one_again_only_below_a_long_report(
     assert far.endswith("30 updated\n")
 
 
-def test_a_run_that_never_began_says_one_thing() -> None:
+def test_a_run_that_never_started_is_reported_in_one_line() -> None:
     counts = dict.fromkeys(COUNTS, 0)
     ended = report(status="failed", images=[], counts=counts, exit_code=2)
     assert (
@@ -170,20 +168,20 @@ def test_a_run_that_never_began_says_one_thing() -> None:
     )
 
 
-def test_no_application_is_reported() -> None:
+def test_an_untracked_image_is_reported() -> None:
     assert "no Application tracks it (1 read)" in table(report(status="unchanged"), console())
 
 
-def test_without_colours_there_is_no_escape() -> None:
+def test_output_without_colors_contains_no_escape_sequences() -> None:
     assert "\x1b" not in table(MANY, console())
 
 
 @pytest.mark.parametrize("plain", [console(encoding="latin-1"), plain_console()])
-def test_where_letters_are_few_the_table_itself_is_ascii(plain: Console) -> None:
+def test_the_table_is_ascii_if_the_encoding_is_limited(plain: Console) -> None:
     assert table(report(decision(), commits=[commit()]), plain).isascii()
 
 
-def test_colours_change_no_letter() -> None:
+def test_colors_do_not_change_the_text() -> None:
     coloured = ESCAPE.sub("", table(MANY, console(colour=True)))
     assert [line.rstrip() for line in coloured.splitlines()] == table(MANY, console()).splitlines()
 
@@ -191,7 +189,7 @@ def test_colours_change_no_letter() -> None:
 @pytest.mark.parametrize(
     "field", ["application", "alias", "image", "current", "candidate", "because", "file"]
 )
-def test_a_terminal_obeys_nothing_that_others_named(field: str) -> None:
+def test_escape_sequences_in_names_are_neutralized(field: str) -> None:
     shown = table(report(decision(**{field: "x\x1b]0;y\x07\x9b2J\u202ez"})), console(100))
     assert not set(shown) & set("\x1b\x07\x9b\u202e")
     assert "^[" in shown
@@ -200,12 +198,12 @@ def test_a_terminal_obeys_nothing_that_others_named(field: str) -> None:
 @pytest.mark.parametrize(
     "field", ["application", "alias", "image", "current", "candidate", "because", "file"]
 )
-def test_names_of_others_are_not_markup(field: str) -> None:
+def test_names_are_not_interpreted_as_markup(field: str) -> None:
     text = "[bold]x[/bold][link=https://evil.example.com]y[/link]:boom:[@click=z]"
     assert text in table(report(decision(**{field: text})), console(160, colour=True))
 
 
-def test_a_diff_is_shown_and_not_sent() -> None:
+def test_control_characters_in_a_diff_are_made_visible() -> None:
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\x1b[2J\n+[b]b  \r\n"
     shown = diff_text(diff, console(colour=True)).splitlines()
     assert shown[0].startswith("\x1b[1m")
@@ -233,7 +231,7 @@ def test_a_line_of_dashes_in_a_diff_is_not_a_header() -> None:
         ("update", "2.0.0", "kustomization", "(none) → 2.0.0"),
     ],
 )
-def test_a_version_that_was_not_read_is_not_called_none(
+def test_an_unread_version_is_not_shown_as_none(
     verdict: str, candidate: str, target: str | None, version: str
 ) -> None:
     one = decision(verdict=verdict, candidate=candidate, current=None, target=target)
@@ -241,7 +239,7 @@ def test_a_version_that_was_not_read_is_not_called_none(
     assert f"  {version}  " in plain(several)
 
 
-def test_failures_come_first_and_their_messages_are_in_the_log() -> None:
+def test_failures_are_listed_first_and_without_their_messages() -> None:
     lines = plain(MANY).splitlines()
     assert [line.split("  ")[0] for line in lines[1:6]] == [
         "failed",

@@ -56,7 +56,7 @@ EMPTY = replace(ImageStatus(row().subscription), kind="live")
 @pytest.mark.parametrize(
     "one", [row(), EMPTY, row(hold=Hold("x"), deferred_at="", scope="application")]
 )
-def test_the_json_is_that_of_its_schema(one: ImageStatus) -> None:
+def test_the_json_matches_its_schema(one: ImageStatus) -> None:
     problems = (
         Problem(Trouble("target", "broken", "correct it"), application="argocd/a"),
         Problem(Trouble.warning("x", "y")),
@@ -66,7 +66,7 @@ def test_the_json_is_that_of_its_schema(one: ImageStatus) -> None:
     assert found["images"][0]["application"] == "argocd/a"
 
 
-def test_the_whole_of_an_image_in_json() -> None:
+def test_the_json_contains_every_fact_about_an_image() -> None:
     found = json.loads("".join(json_lines(status(row()))))["images"][0]
     version = {"tag": "1.1.0", "digest": None}
     assert found["current"] == {"tag": "1.0.0", "digest": DIGEST}
@@ -103,7 +103,7 @@ def test_the_whole_of_an_image_in_json() -> None:
     assert found["builds"] == [{**build, **told}]
 
 
-def test_every_fact_is_in_the_text_and_on_the_page() -> None:
+def test_the_text_and_the_page_contain_every_fact() -> None:
     found = status(
         row(),
         problems=(
@@ -151,7 +151,9 @@ FREE = row(hold=None, deferred=None, request=None, newest=None, live=(), would=N
         (replace(FREE, in_git=Reading()), "ok", "(none)"),
     ],
 )
-def test_what_is_unknown_is_not_called_ok(one: ImageStatus, word: str, version: str) -> None:
+def test_an_image_with_unknown_state_is_not_shown_as_ok(
+    one: ImageStatus, word: str, version: str
+) -> None:
     found = status(one)
     for text in (plain(found), table(found, plain_console()), page(found)):
         assert word in text
@@ -174,14 +176,14 @@ def test_what_is_unknown_is_not_called_ok(one: ImageStatus, word: str, version: 
         (Verdict("error", "target", "broken"), "an error: target: broken"),
     ],
 )
-def test_what_would_become_of_a_build(verdict: Verdict, text: str) -> None:
+def test_the_predicted_decision_for_a_build_is_shown(verdict: Verdict, text: str) -> None:
     shown = plain(status(replace(FREE, would=verdict)))
     assert f"      would be {text}\n" in shown
     many = plain(status(replace(FREE, would=verdict), FREE))
     assert f"  would be {text}\n" in many  # never as if it had happened
 
 
-def test_an_empty_status() -> None:
+def test_an_empty_status_is_printed() -> None:
     assert plain(status()) == "0 images of 0 Applications\n"
     assert "0 Applications read" in page(status())
 
@@ -189,7 +191,7 @@ def test_an_empty_status() -> None:
 EVIL = "\x1b[31m<script>alert(1)</script>\u202e\n::set-output name=x::y ##vso[task]"
 
 
-def test_nothing_that_others_named_is_obeyed() -> None:
+def test_hostile_names_are_neutralized_in_every_format() -> None:
     one = row(
         hold=Hold(EVIL, EVIL, NOW),
         request=OpenRequest(f"javascript:{EVIL}", "7", EVIL, EVIL),
@@ -221,13 +223,13 @@ def test_the_table_is_no_wider_than_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 100, 201])
-def test_the_json_is_that_of_the_whole_written_at_once(rows: int) -> None:
+def test_json_written_in_parts_equals_json_written_at_once(rows: int) -> None:
     """It is made in parts, because the data of thousands would take much memory."""
     found = status(*(row() for _ in range(rows)))
     assert "".join(json_lines(found)) == json.dumps(as_json(found), indent=2) + "\n"
 
 
-def test_a_refusal_that_another_application_overrides_is_not_skipped() -> None:
+def test_a_refusal_overridden_by_another_application_is_not_shown_as_skipped() -> None:
     refused = Verdict("refuse", "constraint", "1.1.0 does not satisfy ~1.0")
     plain_row = row(hold=None, deferred=None, request=None, would=refused)
     one = replace(plain_row, overridden_by="argocd/b (web)")

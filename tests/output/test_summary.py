@@ -14,13 +14,13 @@ from task.errors import Trouble
 from task.model import (
     Commit,
     Decision,
+    HeadBuildRow,
     Image,
     Problem,
     Reading,
     Report,
     Verdict,
     VerdictName,
-    Waited,
 )
 from task.output.markdown import summary
 from task.output.report_json import as_json
@@ -40,7 +40,7 @@ def judged(
     return replace(decision(name=name), judged=Verdict(verdict, rule, because, **more))
 
 
-def test_numbers_come_first_then_failures_and_changes_and_the_rest_is_folded() -> None:
+def test_counts_failures_and_changes_come_first_and_the_rest_is_folded() -> None:
     skipped = judged("refuse", "constraint", "1.1.0 is outside ~2", "a")
     failed = judged("error", "source", "no such path", "d", hint="check it")
     plan = replace(
@@ -79,16 +79,16 @@ Pipeline run: [`runs/7`](https://ci.example.com/runs/7) · nothing was written
     assert "**1 skipped, 1 current**\n\n| Decision |" in shown(plan, html=False)
 
 
-def test_a_dry_run_without_a_commit_updates_nothing() -> None:
+def test_a_dry_run_of_a_live_update_is_reported_as_would_update() -> None:
     assert "| would update |" in shown(replace(report(decision(kind="live")), dry=True))
 
 
-def test_nobody_takes_it() -> None:
+def test_an_untracked_image_is_reported_in_the_headline() -> None:
     assert shown(report()).startswith("### Image Update: no Application tracks it (1 read)\n")
     assert "(7 read)" in shown(replace(report(), considered=7))
 
 
-def test_only_what_changes_nothing_is_not_folded() -> None:
+def test_unchanged_rows_are_not_folded_if_there_are_no_others() -> None:
     assert "<details>" not in shown(report(decision("refuse", "constraint")))
 
 
@@ -123,7 +123,9 @@ MISSING = judged("error", "target", "no such file", hint="name another", exit=3)
         (MISSING, "failed", "`1.0.0`", "target: no such file"),
     ],
 )
-def test_a_row_says_what_git_says_and_why(one: Decision, word: str, version: str, why: str) -> None:
+def test_a_row_shows_the_decision_the_versions_and_the_reason(
+    one: Decision, word: str, version: str, why: str
+) -> None:
     row = f"| {word} | `argocd/web` | `web=ghcr.io/acme/web` | {version} | `{why}` |"
     assert (
         row
@@ -133,7 +135,7 @@ def test_a_row_says_what_git_says_and_why(one: Decision, word: str, version: str
     )
 
 
-def test_of_several_images_each_row_names_its_version() -> None:
+def test_each_row_names_its_version_if_there_are_several_images() -> None:
     both = report(
         decision("refuse", "x"), images=(Image("a", "", "a", "1"), Image("b", "", "b", "2"))
     )
@@ -150,18 +152,18 @@ def test_of_several_images_each_row_names_its_version() -> None:
         (commit(pull_request="javascript:alert(1)"), "- request `javascript:alert(1)`"),
     ],
 )  # fmt: skip
-def test_what_is_on_the_git_host_is_a_link(one: Commit, line: str) -> None:
+def test_commits_and_pull_requests_on_the_git_host_are_links(one: Commit, line: str) -> None:
     assert line in shown(report(decision(), commits=(replace(one, through="git"),)))
 
 
-def test_the_commit_of_another_run_is_only_a_request() -> None:
+def test_only_the_pull_request_is_shown_for_a_commit_of_another_run() -> None:
     lines = shown(report(decision(), commits=(commit(through=None, pull_request=PAGE),)))
     assert "- commit" not in lines
     assert "- request" in lines
 
 
-def test_what_waits_is_there() -> None:
-    waited = Waited(
+def test_waiting_updates_are_shown() -> None:
+    waited = HeadBuildRow(
         "argocd/web", "web", "1.6.0", "", "image-update/web", "waits", "it is newer", PAGE
     )
     assert f"- waits: `argocd/web web 1.6.0 on {PAGE}: it is newer`" in shown(
@@ -178,21 +180,21 @@ def planned(diff: str) -> Report:
     )
 
 
-def test_a_diff_is_folded_and_only_for_who_may_see_the_repository() -> None:
+def test_a_diff_is_folded_and_shown_only_on_request() -> None:
     where = "<details><summary>1 file on the branch</summary>\n\n`main` of `https://git.example.com/acme/gitops.git`"
     assert f"{where}\n\n```diff\n{DIFF}```\n\n</details>" in shown(planned(DIFF), diffs=True)
     assert "diff" not in shown(planned(DIFF))
 
 
 @pytest.mark.parametrize("text", ["```", "````\n# heading", "~~~", *ATTACKS])
-def test_nothing_in_a_diff_ends_its_block(text: str) -> None:
+def test_no_text_in_a_diff_can_close_its_code_block(text: str) -> None:
     found = shown(planned(f"-a\n+{text}\n"), diffs=True)
     fence = re.findall(r"^(`+)diff$", found, re.MULTILINE)[0]
     assert found.count(fence) == 2
     assert dangers(found) == []
 
 
-def test_a_diff_that_is_too_long_is_in_the_log() -> None:
+def test_a_diff_that_is_too_long_is_replaced_with_a_reference_to_the_log() -> None:
     found = shown(planned("+x\n" * 400_000), diffs=True)
     assert len(found) < LONGEST
     assert "the diff is in the log" in found
@@ -219,7 +221,7 @@ MARKDOWN = (
 
 
 @pytest.mark.parametrize("text", [*MARKDOWN, *ATTACKS])
-def test_what_others_name_is_code(text: str) -> None:
+def test_names_are_shown_as_code(text: str) -> None:
     found = shown(evil(text))
     plain = re.sub(r"\]\(https?://[^ )]*\)", "", re.sub(r"`[^`\n]*`", "CODE", found))
     assert not set(plain) & set("<>@`!$*~\\"), plain
@@ -235,7 +237,9 @@ def test_what_others_name_is_code(text: str) -> None:
     st.sampled_from([4_000, 32_768, 65_536]),
     st.booleans(),
 )
-def test_it_is_never_too_long(text: str, many: int, longest: int, html: bool) -> None:
+def test_a_summary_never_exceeds_the_length_limit(
+    text: str, many: int, longest: int, html: bool
+) -> None:
     one = evil(text)
     two = replace(judged("refuse", "x", text, text), candidate=one.images[0])
     several = replace(
@@ -246,13 +250,13 @@ def test_it_is_never_too_long(text: str, many: int, longest: int, html: bool) ->
     assert found.count("<details>") == found.count("</details>")
 
 
-def test_a_login_in_a_url_is_not_shown() -> None:
+def test_logins_in_urls_are_removed() -> None:
     url = "https://jane:secret@git.example.com/x"
     one = judged("error", "source", f"see {url}", hint=url)
     assert "secret" not in shown(report(one, problems=(Problem(Trouble("source", url, url)),)))
 
 
-def test_the_time_of_a_forged_report_is_text() -> None:
+def test_the_time_in_a_forged_report_is_shown_as_code() -> None:
     forged = as_json(report(decision()))
     forged["timings"] = {"started": "now](https://evil.example) <img src=x> \u202e@acme/all"}
     told = summary(forged, LONGEST)

@@ -72,7 +72,7 @@ def scene(tmp_path: Path) -> tuple[Path, list[str]]:
 
 
 @pytest.mark.measured
-def test_plan_shows_a_table_and_a_coloured_diff(scene: tuple[Path, list[str]]) -> None:
+def test_plan_shows_a_table_and_a_colored_diff(scene: tuple[Path, list[str]]) -> None:
     code, shown = at_terminal("plan", *scene[1])
     assert code == 3
     assert "\x1b[1;34margocd/shop\x1b[0m" in shown
@@ -91,7 +91,9 @@ def test_an_error_is_reported_once(scene: tuple[Path, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 72, 120])
-def test_it_is_as_wide_as_the_terminal(scene: tuple[Path, list[str]], columns: int) -> None:
+def test_the_output_fits_the_width_of_the_terminal(
+    scene: tuple[Path, list[str]], columns: int
+) -> None:
     _, shown = at_terminal("run", *scene[1], columns=columns)
     lines = ESCAPE.sub("", shown).splitlines()
     assert max(map(len, lines)) <= columns
@@ -99,13 +101,15 @@ def test_it_is_as_wide_as_the_terminal(scene: tuple[Path, list[str]], columns: i
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"CLICOLOR": "0"}])
-def test_without_colours(scene: tuple[Path, list[str]], env: dict[str, str]) -> None:
+def test_colors_can_be_disabled_by_the_environment(
+    scene: tuple[Path, list[str]], env: dict[str, str]
+) -> None:
     _, shown = at_terminal("plan", *scene[1], env=env)
     assert "\x1b" not in shown
     assert "→" in shown
 
 
-def test_mistakes_have_the_same_shape(scene: tuple[Path, list[str]]) -> None:
+def test_usage_errors_all_have_the_same_format(scene: tuple[Path, list[str]]) -> None:
     for args in (
         ("run", "--imag", "x"),
         ("nonsense",),
@@ -119,7 +123,7 @@ def test_mistakes_have_the_same_shape(scene: tuple[Path, list[str]]) -> None:
 
 
 @pytest.mark.measured
-def test_what_takes_long_is_shown_and_goes_away(scene: tuple[Path, list[str]]) -> None:
+def test_progress_of_slow_steps_is_shown_and_then_erased(scene: tuple[Path, list[str]]) -> None:
     repo, args = scene
     hook(repo, "pre-receive", "sleep 1.8")
     _, shown = at_terminal("run", *args, only="stderr")
@@ -128,7 +132,7 @@ def test_what_takes_long_is_shown_and_goes_away(scene: tuple[Path, list[str]]) -
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0
 
 
-def test_a_signal_leaves_the_terminal_as_it_was(scene: tuple[Path, list[str]]) -> None:
+def test_a_signal_restores_the_cursor_of_the_terminal(scene: tuple[Path, list[str]]) -> None:
     repo, args = scene
     hook(repo, "pre-receive", "sleep 600")
     code, shown = at_terminal("run", *args, only="stderr", until=b"pushing to")
@@ -136,20 +140,20 @@ def test_a_signal_leaves_the_terminal_as_it_was(scene: tuple[Path, list[str]]) -
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0
 
 
-def test_what_is_quick_is_not_shown(scene: tuple[Path, list[str]]) -> None:
+def test_quick_steps_show_no_progress(scene: tuple[Path, list[str]]) -> None:
     _, shown = at_terminal("run", *scene[1], only="stderr")
     assert "\x1b[?25l" not in shown or "0:00:01" in shown  # a machine that is busy may be slow
 
 
 @pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}])
-def test_logs_show_nothing_that_moves(scene: tuple[Path, list[str]], env: dict[str, str]) -> None:
+def test_logs_show_no_animated_progress(scene: tuple[Path, list[str]], env: dict[str, str]) -> None:
     repo, args = scene
     hook(repo, "pre-receive", "sleep 1.5")
     _, shown = at_terminal("run", *args, only="stderr", env=env)
     assert "pushing" not in shown
 
 
-def test_help_is_as_wide_as_the_terminal() -> None:
+def test_help_fits_the_width_of_the_terminal() -> None:
     _, shown = at_terminal("run", "--help", columns=60)
     wide = [line for line in shown.splitlines() if len(line) > 60]
     assert [line.split()[0] for line in wide] == [
@@ -159,7 +163,7 @@ def test_help_is_as_wide_as_the_terminal() -> None:
     assert "--image REF" in shown
 
 
-def test_colours_may_be_asked_for_where_no_terminal_is(scene: tuple[Path, list[str]]) -> None:
+def test_colors_can_be_forced_without_a_terminal(scene: tuple[Path, list[str]]) -> None:
     done = image_update("plan", *scene[1], env={"FORCE_COLOR": "1", "COLUMNS": "90"})
     assert "\x1b[1;34margocd/shop" in done.stdout
     assert "\x1b" not in done.stderr

@@ -1,4 +1,4 @@
-"""The loop of one branch, with a repository and a world made of a few lines."""
+"""The loop for one branch, with a minimal repository and world."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -29,7 +29,7 @@ def says(tag: str) -> str:
 
 
 class Repository(Branch):
-    """Somebody else is faster on these head branches once, and then leaves these files."""
+    """On these head branches, somebody else is faster once, and leaves these files."""
 
     def __init__(self, outpaced: Collection[str], then: dict[str, str]) -> None:
         super().__init__({f"apps/{name}/kustomization.yaml": says("1.0.0") for name in "ab"})
@@ -71,7 +71,7 @@ JOB = Job(
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_what_has_landed_is_reported_whatever_comes_after(atomic: bool) -> None:
+def test_landed_commits_are_reported_even_if_a_later_commit_fails(atomic: bool) -> None:
     repository = Repository(["head-b"], {"apps/b/kustomization.yaml": "images: [unfinished\n"})
     outcome = deliver(batch(repository), replace(JOB, atomic=atomic), world())
     assert repository.landed == ["head-a"]
@@ -80,7 +80,7 @@ def test_what_has_landed_is_reported_whatever_comes_after(atomic: bool) -> None:
     assert verdicts == {"a": "update", "b": "error"}
 
 
-def test_the_one_that_was_outpaced_is_decided_again() -> None:
+def test_only_the_application_that_lost_the_race_is_decided_again() -> None:
     repository = Repository(["head-b"], {"apps/b/kustomization.yaml": says("1.2.0")})
     outcome = deliver(batch(repository), JOB, world())
     assert repository.landed == ["head-a"]
@@ -88,7 +88,7 @@ def test_the_one_that_was_outpaced_is_decided_again() -> None:
     assert rules == {"a": "admitted", "b": "not-newer"}
 
 
-def test_of_two_entries_of_one_image_the_stale_one_is_not_current() -> None:
+def test_a_stale_second_entry_of_an_image_does_not_count_as_current() -> None:
     told = story("semver")
     named = (
         f"images:\n- name: web\n  newName: {WEB}\n  newTag: 1.0.0\n- name: {WEB}\n  newTag: 2.0.0\n"
@@ -102,7 +102,7 @@ def test_of_two_entries_of_one_image_the_stale_one_is_not_current() -> None:
     )
 
 
-def test_what_differs_in_an_override_file_is_reported_even_if_the_push_fails(
+def test_differences_in_an_override_file_are_reported_even_if_the_push_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Refusing(Repository):

@@ -1,4 +1,4 @@
-"""The first look at an Application, by its metadata: is it worth reading whole?"""
+"""The first check of an Application, by its metadata: is it worth reading completely?"""
 
 from typing import Any
 
@@ -33,12 +33,12 @@ LOOKS = [
 @pytest.mark.parametrize(
     ("listed", "images", "expected"), [row[1:] for row in LOOKS], ids=[row[0] for row in LOOKS]
 )
-def test_whole_names_are_compared(listed: str, images: str, expected: bool) -> None:
+def test_image_names_are_compared_as_a_whole(listed: str, images: str, expected: bool) -> None:
     item: dict[str, Any] = {"metadata": {"annotations": {f"{PREFIX}image-list": listed}}}
     assert concerns(parse_images([images] if images else []), PREFIX)(item) is expected
 
 
-def test_of_2_000_applications_one_is_read() -> None:
+def test_only_one_of_2_000_applications_is_read() -> None:
     items = [
         {
             "metadata": {
@@ -57,11 +57,17 @@ def test_of_2_000_applications_one_is_read() -> None:
     [
         ("https://git.example/prod.git", "", 1),
         ("https://git.example/staging.git", "", 0),  # the same, found twice
-        ("https://git.example/prod.git", "argocd/set", 0),  # the manifest itself says more
+        (
+            "https://git.example/prod.git",
+            "argocd/set",
+            0,
+        ),  # the Application's own manifest is more precise
     ],
 )
-def test_two_applications_of_one_name(other: str, generated_by: str, told: int) -> None:
-    """Those of two clusters, whose manifests are in one folder: only one of them would be updated, without a word."""
+def test_two_applications_with_the_same_name_are_reported(
+    other: str, generated_by: str, told: int
+) -> None:
+    """For two clusters with their manifests in one folder, only one Application would be updated, without a warning."""
     staging = application("web", "https://git.example/staging.git")
     found = [
         Found(staging, "staging.yaml:1"),
@@ -69,5 +75,5 @@ def test_two_applications_of_one_name(other: str, generated_by: str, told: int) 
     ]
     result = discovered(found, SCOPE, lambda _origin: None)
     assert [one.origin for one in result.applications] == ["staging.yaml:1"]
-    message = "two Applications have the same name, and only the first one counts: argocd/web (staging.yaml:1 and prod.yaml:1)"
+    message = "two Applications have the same name, and only the first one is used: argocd/web (staging.yaml:1 and prod.yaml:1)"
     assert [(one.message, one.severity) for one in result.problems] == [(message, "warning")] * told

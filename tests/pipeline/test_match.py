@@ -1,4 +1,4 @@
-"""Which Applications a run writes together: one group for each repository, and none with two logins."""
+"""Which Applications a run writes together: one group per repository, never with two logins."""
 
 import pytest
 from support.fake_world import fake_world
@@ -23,7 +23,7 @@ JOB = Job(
 
 
 def matched(*rows: tuple[str, str, str, str]) -> Matched:
-    """One Application for each row of its name, namespace, project and write-back method."""
+    """One Application for each row: name, namespace, project, and write-back method."""
     subscribed = []
     for name, namespace, project, method in rows:
         item = application(name, URL, write_back_method=method)
@@ -43,7 +43,7 @@ def matched(*rows: tuple[str, str, str, str]) -> Matched:
         ("https://git.example/other", 0),
     ],
 )
-def test_a_login_in_a_url_is_not_a_part_of_the_repository(only: str, found: int) -> None:
+def test_a_login_in_a_url_is_not_part_of_the_repository(only: str, found: int) -> None:
     app = parse_application(application("a", "https://ci:s3cret@git.example/gitops.git"), PREFIX)
     job = Job(
         "run",
@@ -69,7 +69,7 @@ def test_a_login_in_a_url_is_not_a_part_of_the_repository(only: str, found: int)
         ),
     ],
 )
-def test_two_applications_share_no_login(
+def test_applications_with_different_logins_are_not_written_together(
     second: tuple[str, str, str, str], groups: list[str]
 ) -> None:
     def login(sub: Subscription) -> str:
@@ -81,7 +81,7 @@ def test_two_applications_share_no_login(
 
 
 def test_a_secret_belongs_to_the_namespace_of_its_application() -> None:
-    """The same annotation names the secret of somebody else in another namespace, which may not be readable there."""
+    """In another namespace, the same annotation refers to somebody else's secret, which may not be readable."""
     secret = "git:secret:argocd/x"
     found = by_repository(
         matched(("a", "argocd", "default", secret), ("b", "team", "default", secret)), JOB

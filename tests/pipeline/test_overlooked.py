@@ -21,7 +21,7 @@ def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Ap
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
-    """As a source of manifests gives them: all are read; or as a cluster does, some by their metadata alone."""
+    """As a source of manifests returns them (all are read), or as a cluster does (some only by their metadata)."""
     subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
     return Seen(subscribed, apps, skipped)
 
@@ -37,16 +37,16 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
         ([annotated("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
         ([annotated("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
-        # an error of the run, whose decision tells of it
+        # an error of the run, reported by the decision
         ([annotated("a", web__allow_tag="any")], []),
-        # of an image that is not this event's, in an Application that takes it
+        # for another image, in an Application that uses this event's image
         ([annotated("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
          [("argocd/a", "unknown annotation 'api.allow-tag'")]),
-        # without an image-list, or nearly with one
+        # without an image-list, or with a misspelled one
         ([annotated("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         ([annotated("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
         ([annotated("a", image_list="", write_back_method="git")], []),
-        # Applications that the event is not about, in one line
+        # Applications that the event does not concern, in one line
         ([annotated("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
         ([annotated("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
         ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
@@ -55,7 +55,7 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated(f"a{n}", **OTHER) for n in range(9)], []),
     ],
 )  # fmt: skip
-def test_annotations_that_are_not_read(
+def test_annotations_without_effect_are_reported(
     apps: list[Application], told: list[tuple[str, str]]
 ) -> None:
     problems = unread_keys(seen(*apps), [WEB])
@@ -66,7 +66,7 @@ def test_annotations_that_are_not_read(
         assert one.hint
 
 
-def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
+def test_only_five_other_applications_are_named_and_the_rest_is_counted() -> None:
     read = [annotated(f"a{number}", **OTHER, colour="blue") for number in range(4)]
     passed = tuple(annotated(f"b{number}", **OTHER, colour="blue") for number in range(300))
     (problem,) = unread_keys(seen(*read, skipped=passed), [WEB])
@@ -74,7 +74,7 @@ def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
     assert "image-update lint" in problem.hint
 
 
-def test_a_scan_is_about_all_of_them() -> None:
+def test_a_scan_reports_mistakes_in_all_applications() -> None:
     problems = unread_keys(
         seen(
             annotated("a", **OTHER, colour="blue"),
@@ -98,20 +98,18 @@ OLD = {**OTHER, "api__update_strategy": "latest", "api__tag_match": "any"}
 BROKEN = {**OTHER, "api__allow_tags": "regexp:(", "api__ignore_tags": "["}
 
 
-def test_old_names_of_other_applications_share_one_line() -> None:
+def test_deprecated_names_in_other_applications_share_one_line() -> None:
     mine = annotated("web", web__update_strategy="latest")
     (own, others) = warned(mine, *(annotated(f"a{number}", **OLD) for number in range(200)))
     assert own[:2] == ("argocd/web", "web.update-strategy")
     assert others[0] == ""
     assert others[2].startswith(
-        "200 other Applications have annotations that work, but that lint warns about: argocd/a0 ("
+        "200 other Applications have annotations that work but that lint warns about: argocd/a0 ("
     )
     assert others[2].endswith("argocd/a101 (api.update-strategy) and 195 more")
 
 
-def test_mistakes_of_a_few_other_applications_are_reported_in_full_and_the_rest_is_counted() -> (
-    None
-):
+def test_mistakes_in_five_other_applications_are_shown_and_the_rest_is_counted() -> None:
     found = warned(*(annotated(f"a{number}", **BROKEN) for number in range(8)))
     assert [(name, key) for name, key, _ in found[:-1]] == [
         (f"argocd/a{number}", key)
@@ -119,7 +117,7 @@ def test_mistakes_of_a_few_other_applications_are_reported_in_full_and_the_rest_
         for key in ("api.allow-tags", "api.ignore-tags")
     ]
     assert found[-1][2] == (
-        "3 other Applications have annotations that are wrong, so their images are not updated: "
+        "3 other Applications have invalid annotations, so their images are not updated: "
         "argocd/a5 (api.allow-tags), argocd/a6 (api.allow-tags), argocd/a7 (api.allow-tags)"
     )
 
@@ -150,7 +148,7 @@ TRACKED = annotated(
     ],
 )
 @pytest.mark.parametrize("read", [True, False], ids=["read", "passed over"])
-def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None:
+def test_an_untracked_image_gets_a_suggestion(given: str, words: str, read: bool) -> None:
     found = seen(TRACKED) if read else seen(skipped=(TRACKED,))
     left = untracked(found, [image(given)])
     assert left == (image(given),)
@@ -160,13 +158,13 @@ def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None
     assert (problem.rule, problem.severity) == ("untracked", "warning")
 
 
-def test_several_that_are_near_are_all_named() -> None:
+def test_all_similar_images_are_suggested() -> None:
     found = seen(annotated("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
     (problem,) = untracked_problems(found, [image("quay.io/web")], whole=True, required=False)
     assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
 
 
-def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
+def test_untracked_images_are_not_counted_if_not_all_applications_were_read() -> None:
     (problem,) = untracked_problems(seen(TRACKED), [image("nginx")], whole=False, required=False)
     assert "other image" not in problem.hint
     (nothing,) = untracked_problems(seen(), [image("nginx")], whole=True, required=False)
@@ -184,12 +182,14 @@ def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
             {"image_list": "ghcr.io/acme/web:>=1.0"},
             "ghcr.io/acme/web",
             True,
-        ),  # cannot be read, and may be it
+        ),  # unreadable, so it may match
         ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/api", False),
         ({}, "ghcr.io/acme/api", False),
     ],
 )
-def test_what_counts_as_tracked(annotations: dict[str, str], given: str, tracked: bool) -> None:
+def test_an_image_counts_as_tracked_even_if_its_entry_is_broken(
+    annotations: dict[str, str], given: str, tracked: bool
+) -> None:
     assert untracked(seen(annotated("a", **annotations)), [image(given)]) == (
         () if tracked else (image(given),)
     )
@@ -208,13 +208,15 @@ HERE = (annotated("web"), annotated("shop", "team"))
         ("shpo", "error", "did you mean shop?"),
         ("argocd/wep", "error", "did you mean argocd/web?"),
         ("argocd/shop", "error", "did you mean team/shop?"),
-        ("nothing-like-it", "error", "name an Application that --applications contains"),
-        ("far", "error", "widen --namespace, --project or --selector: it leaves out"),
+        ("nothing-like-it", "error", "use an Application that is in --applications"),
+        ("far", "error", "check --namespace, --project or --selector: an Application with that"),
         ("fra", "error", "did you mean far?"),
-        ("x*", "warning", "name an Application that --applications contains"),
+        ("x*", "warning", "use an Application that is in --applications"),
     ],
 )
-def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
+def test_an_unknown_application_name_gets_a_suggestion(
+    name: str, severity: str, words: str
+) -> None:
     problems = unknown_names((name,), HERE, (annotated("far"),))
     assert [one.severity for one in problems] == ([severity] if severity else [])
     assert all(words in one.hint and repr(name) in one.message for one in problems)

@@ -51,7 +51,9 @@ FOLLOW = Policy(strategy="digest", constraints=("main",))
         ("dev", Policy(strategy="newest-build", allow="^v"), "", "refuse", "allow-tags"),
     ],
 )
-def test_verdicts(tag: str, policy: Policy, current: str, verdict: str, rule: str) -> None:
+def test_each_tag_gets_the_verdict_of_its_policy(
+    tag: str, policy: Policy, current: str, verdict: str, rule: str
+) -> None:
     answer = judge(image(tag), policy, Reading(tag=current))
     assert (answer.verdict, answer.rule) == (verdict, rule)
     assert answer.because
@@ -71,15 +73,17 @@ def test_verdicts(tag: str, policy: Policy, current: str, verdict: str, rule: st
         (image("main", DIGEST), Reading(digest=DIGEST, sound=False), "admitted"),
     ],
 )
-def test_digests_tell_builds_of_one_tag_apart(new: Image, current: Reading, rule: str) -> None:
+def test_digests_distinguish_builds_with_the_same_tag(
+    new: Image, current: Reading, rule: str
+) -> None:
     assert judge(new, FOLLOW, current).rule == rule
 
 
-def test_the_same_tag_without_a_digest_is_the_same() -> None:
+def test_the_same_tag_without_a_digest_is_unchanged() -> None:
     assert judge(image("1.0"), SEMVER, Reading(tag="1.0", digest=DIGEST)).rule == "same"
 
 
-def test_the_same_tag_of_another_repository_is_another_image() -> None:
+def test_the_same_tag_in_another_repository_is_an_update() -> None:
     assert judge(image("1.0"), SEMVER, Reading("ghcr.io/acme/web", "1.0")).verdict == "update"
     assert judge(image("1.0"), SEMVER, Reading("docker.io/acme/web", "1.0")).rule == "same"
 
@@ -88,7 +92,7 @@ def test_a_tag_that_yaml_reads_as_a_number_is_rewritten() -> None:
     assert judge(image("1.10"), SEMVER, Reading(tag="1.10", sound=False)).verdict == "update"
 
 
-def test_a_downgrade_only_with_permission() -> None:
+def test_a_downgrade_needs_permission() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).rule == "not-newer"
     assert (
         judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict
@@ -96,7 +100,7 @@ def test_a_downgrade_only_with_permission() -> None:
     )
 
 
-def test_no_other_entry_of_the_image_goes_back_either() -> None:
+def test_a_newer_version_in_another_entry_prevents_the_update() -> None:
     reading = Reading(tag="2.0.0", sound=False, also=("1.0.0", "3.0.0", "latest"))
     assert (
         judge(image("2.5.0"), SEMVER, reading).because
@@ -128,7 +132,7 @@ OURS = {
     [c for c in CASES["cases"] if c["input"]["op"] == "platform" and c["id"] not in OURS],
     ids=lambda case: case["id"],
 )
-def test_platforms_as_image_updater_matches_them(case: dict[str, Any]) -> None:
+def test_platforms_match_as_in_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     said = given["platforms"]
     wanted = (
@@ -162,14 +166,16 @@ def test_platforms_as_image_updater_matches_them(case: dict[str, Any]) -> None:
         ("a/b/c/d", "a/b/c", False),
     ],
 )
-def test_a_platform_takes_its_own_images(wanted: str, image: str, expected: bool) -> None:
+def test_images_are_matched_with_the_wanted_platforms(
+    wanted: str, image: str, expected: bool
+) -> None:
     assert suits(platforms(Setting("web.platforms", wanted)), [image]) is expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("linux/amd64", True), ("linux", False), ("/amd64", False), ("", False)]
 )
-def test_what_is_a_platform(text: str, expected: bool) -> None:
+def test_a_platform_has_an_operating_system_and_an_architecture(text: str, expected: bool) -> None:
     assert is_platform(text) is expected
 
 
@@ -194,12 +200,14 @@ DAY = 86_400
         ("2026-10-24T12:00:00+02:00", 2 * DAY, "2026-10-26T11:00:00+01:00", ""),
     ],
 )
-def test_until_when_it_is_too_young(since: str, seconds: int, now: str, until: str) -> None:
+def test_the_end_of_the_minimum_age_is_computed(
+    since: str, seconds: int, now: str, until: str
+) -> None:
     found = young_until(since, seconds, now)
     assert found.replace(".000Z", "Z") == until
 
 
-def test_the_refusal_says_the_time_or_that_it_is_missing() -> None:
+def test_the_refusal_of_a_young_build_states_when_it_can_be_written() -> None:
     young = too_young("1.2.0", 3 * 86_400, "2026-11-23T12:00:00Z")
     assert young.because == (
         "1.2.0 is younger than 3 days; it can be written from 2026-11-23 12:00 UTC (minimumAge)"

@@ -35,7 +35,7 @@ def date(seconds: int) -> str:
     [case for case in rows("strategies") if case["input"]["op"] == "pick"],
     ids=lambda case: case["id"],
 )
-def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
+def test_the_same_tag_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     policy = Policy(
         cast("Strategy", given["strategy"]), (given["constraint"],) if given["constraint"] else ()
@@ -49,7 +49,7 @@ def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
     [case for case in rows("update-flow") if "registry_tags" in case["input"]],
     ids=lambda case: case["id"],
 )
-def test_the_tags_of_whole_updates(case: dict[str, Any]) -> None:
+def test_complete_updates_pick_the_tag_that_image_updater_wrote(case: dict[str, Any]) -> None:
     """What Image Updater wrote is what is picked, where it wrote a tag of the registry at all."""
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
@@ -92,7 +92,7 @@ SEMVER = ["0.1", "0.5.1", "0.9", "1.0", "1.0.1", "1.1.2", "2.0.3", "2.1.0-rc1", 
         (Policy("alphabetical"), [f"sha256-{'a' * 64}", f"sha256-{'a' * 64}.sig", "1"], "1"),
     ],
 )
-def test_picks(policy: Policy, tags: list[str], expected: str) -> None:
+def test_the_newest_admitted_tag_is_picked(policy: Policy, tags: list[str], expected: str) -> None:
     assert pick(tags, policy) == expected
     assert pick([*reversed(tags), *tags], policy) == expected
     assert dates_needed(tags, policy) == ()
@@ -107,7 +107,7 @@ BUILDS = {
 
 
 @pytest.mark.parametrize("tags", list(permutations(BUILDS)))
-def test_the_newest_build_and_the_greatest_text_of_two(tags: tuple[str, ...]) -> None:
+def test_builds_are_ranked_by_date_and_then_by_name(tags: tuple[str, ...]) -> None:
     assert ranked(tags, Policy("newest-build"), BUILDS) == ("c", "b", "a", "d")
 
 
@@ -121,7 +121,7 @@ def test_the_newest_build_and_the_greatest_text_of_two(tags: tuple[str, ...]) ->
         ("", "1970-01-01T00:00:00Z"),
     ],
 )
-def test_dates_to_the_nanosecond(older: str, newer: str) -> None:
+def test_dates_are_compared_to_the_nanosecond(older: str, newer: str) -> None:
     assert pick(["new", "old"], Policy("newest-build"), {"old": older, "new": newer}) == "new"
     assert pick(["a", "z"], Policy("newest-build"), {"z": older, "a": newer}) == "a"
 
@@ -138,7 +138,7 @@ def test_dates_to_the_nanosecond(older: str, newer: str) -> None:
         (Policy("digest", ("rc-1",)), ()),
     ],
 )
-def test_dates_are_asked_for_where_they_decide(policy: Policy, expected: tuple[str, ...]) -> None:
+def test_dates_are_requested_only_if_they_decide(policy: Policy, expected: tuple[str, ...]) -> None:
     tags = ("main-1", "main-2", "rc-1", f"sha256-{'0' * 64}.sig")
     assert dates_needed(tags, policy) == expected
 
@@ -147,6 +147,6 @@ def test_admitted_tags_keep_their_order() -> None:
     assert admitted(["2.0", "x", "1.0", "2.0"], Policy()) == ("2.0", "1.0")
 
 
-def test_two_thousand_tags_are_quick() -> None:
+def test_the_newest_of_two_thousand_tags_is_picked() -> None:
     tags = [f"1.{minor}.{patch}" for minor in range(20) for patch in range(100)]
     assert pick(tags, Policy(constraints=("~1.7",))) == "1.7.99"

@@ -48,7 +48,7 @@ def pick(policy: Policy, tags: list[str]) -> str | None:
 
 
 @pytest.mark.parametrize("case", rows("name"))
-def test_names_as_image_updater_reads_them(case: dict[str, Any]) -> None:
+def test_strategy_names_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
     if case["id"] in UNKNOWN:
         with pytest.raises(Faulty) as refused:
             named(case["input"]["value"])
@@ -58,7 +58,7 @@ def test_names_as_image_updater_reads_them(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", rows("pick"))
-def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
+def test_the_same_tag_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     constraints = (given["constraint"],) if given["constraint"] else ()
     policy = Policy(cast("Strategy", given["strategy"]), constraints)
@@ -67,7 +67,9 @@ def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", rows("traits"))
-def test_traits_as_image_updater_states_them(case: dict[str, Any]) -> None:
+def test_each_strategy_has_the_same_constraint_rules_as_in_image_updater(
+    case: dict[str, Any],
+) -> None:
     name, expected = case["input"]["strategy"], case["expect"]
     told = settings({"update-strategy": {"": name}}, ())
     bare = EntryReader(Entry("w", image(""), "", "w=acme/w"), told, Defaults()).read()
@@ -97,7 +99,7 @@ def test_traits_as_image_updater_states_them(case: dict[str, Any]) -> None:
         ("digest:main", None),
     ],
 )
-def test_names(text: str, canonical: str | None) -> None:
+def test_strategy_names_and_their_aliases_are_read(text: str, canonical: str | None) -> None:
     if canonical is None:
         with pytest.raises(Faulty):
             named(text)
@@ -132,7 +134,9 @@ def test_names(text: str, canonical: str | None) -> None:
         (Policy("digest", ("latest",)), ["main"], None),
     ],
 )
-def test_picks(policy: Policy, tags: list[str], expected: str | None) -> None:
+def test_each_strategy_picks_its_newest_tag(
+    policy: Policy, tags: list[str], expected: str | None
+) -> None:
     assert pick(policy, tags) == expected
 
 
@@ -159,7 +163,7 @@ def test_picks(policy: Policy, tags: list[str], expected: str | None) -> None:
         (image("", DIGEST), Reading(tag="1.0"), False),
     ],
 )
-def test_equality(new: Image, current: Reading, expected: bool) -> None:
+def test_equal_versions_are_recognized(new: Image, current: Reading, expected: bool) -> None:
     assert same(new, current) is expected
 
 
@@ -169,17 +173,17 @@ def test_an_older_build_replaces_a_tag_that_the_rules_do_not_admit() -> None:
     assert judge(image("1.0.5"), policy, Reading(tag="stable")).verdict == "update"
 
 
-def test_the_setting_of_the_image_comes_before_that_of_the_application() -> None:
+def test_an_image_setting_takes_precedence_over_an_application_setting() -> None:
     index = {"update-strategy": {"": "latest", "w": "name"}}
     assert settings(index, ("w",))["update-strategy"].value == "name"
     assert settings(index, ("x",))["update-strategy"].value == "latest"
 
 
-def test_every_name_has_its_rules() -> None:
+def test_every_strategy_name_has_rules() -> None:
     assert list(STRATEGIES) == list(get_args(Strategy))
 
 
-def test_the_schemas_know_every_strategy() -> None:
+def test_the_schemas_list_every_strategy() -> None:
     for schema in ("report.v1", "status.v1"):
         enums = re.findall(r'"enum": (\[[^\]]*"semver"[^\]]*\])', json.dumps(load(schema)))
         assert enums
@@ -194,7 +198,7 @@ TAGS = st.sampled_from(
 
 @pytest.mark.parametrize("name", list(STRATEGIES))
 @given(one=TAGS, other=TAGS)
-def test_the_order_of_every_strategy_is_strict_and_a_refusal_has_a_reason(
+def test_every_strategy_has_a_strict_order_and_gives_reasons(
     name: Strategy, one: str, other: str
 ) -> None:
     rules, policy = (

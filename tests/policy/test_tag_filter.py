@@ -38,7 +38,7 @@ def ignore_globs(value: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES["cases"]])
-def test_takes_the_tags_that_image_updater_takes(case: dict[str, Any]) -> None:
+def test_the_same_tags_are_allowed_as_by_image_updater(case: dict[str, Any]) -> None:
     given_ = case["input"]
     try:
         pattern = allow_pattern(given_.get("allow", ""))
@@ -67,7 +67,7 @@ def test_takes_the_tags_that_image_updater_takes(case: dict[str, Any]) -> None:
         ("regexp:any", "any"),
     ],
 )
-def test_reads_an_allow_value(value: str, pattern: str | None) -> None:
+def test_allow_tags_values_are_parsed(value: str, pattern: str | None) -> None:
     assert allow_pattern(value) == pattern
 
 
@@ -91,7 +91,7 @@ def test_reads_an_allow_value(value: str, pattern: str | None) -> None:
         ("glob:v*", "globs are for ignore-tags; here write regexp:^v.*$"),
     ],
 )
-def test_shows_what_an_allow_value_must_look_like(value: str, hint: str) -> None:
+def test_an_invalid_allow_tags_value_is_rejected_with_a_suggestion(value: str, hint: str) -> None:
     with pytest.raises(Malformed, match="neither 'any' nor 'regexp:") as caught:
         allow_pattern(value)
     assert hint in caught.value.hint
@@ -109,7 +109,7 @@ def test_shows_what_an_allow_value_must_look_like(value: str, hint: str) -> None
         ("[", False),
     ],
 )
-def test_what_re2_lacks_is_named_only_for_a_pattern_that_wants_it(
+def test_unsupported_regexp_features_are_explained_only_if_used(
     pattern: str, lacking: bool
 ) -> None:
     with pytest.raises(Malformed) as caught:
@@ -146,7 +146,7 @@ def test_what_re2_lacks_is_named_only_for_a_pattern_that_wants_it(
         ("\\pL{1000}" * 9, "too large"),
     ],
 )
-def test_quotes_what_re2_has_against_a_pattern(pattern: str, says: str) -> None:
+def test_invalid_regexp_patterns_are_rejected_with_the_re2_error(pattern: str, says: str) -> None:
     with pytest.raises(Malformed, match=says) as caught:
         allow_pattern(f"regexp:{pattern}")
     assert repr(pattern[:20])[1:-1] in caught.value.message
@@ -187,7 +187,7 @@ def test_quotes_what_re2_has_against_a_pattern(pattern: str, says: str) -> None:
         ("(?U)^a+$", "aaa", True),
     ],
 )
-def test_searches_as_go_does(pattern: str, tag: str, taken: bool) -> None:
+def test_regexp_patterns_match_as_in_go(pattern: str, tag: str, taken: bool) -> None:
     read = allow_pattern(f"regexp:{pattern}")
     assert read == pattern
     assert allowed(read, tag) is taken
@@ -215,14 +215,14 @@ def test_a_pattern_has_at_most_4096_characters(read: Callable[[str], object]) ->
     ],
     ids=lambda pattern: pattern[:12],
 )
-def test_no_pattern_takes_long(pattern: str) -> None:
+def test_complex_regexp_patterns_are_compiled_and_matched_quickly(pattern: str) -> None:
     with costs_at_most(seconds=5), suppress(Malformed):
         read = allow_pattern(f"regexp:{pattern}")
         for number in range(2000):
             allowed(read, f"v1.2.3-{'a' * 100}{number}")
 
 
-def test_takes_every_tag_where_no_pattern_is_given() -> None:
+def test_every_tag_is_allowed_without_a_pattern() -> None:
     assert allowed(None, "anything at all")
 
 
@@ -237,7 +237,7 @@ def test_takes_every_tag_where_no_pattern_is_given() -> None:
         ("[z-a],[!a],[^a],\\*", ("[z-a]", "[!a]", "[^a]", "\\*")),
     ],
 )
-def test_reads_an_ignore_value(value: str, globs: tuple[str, ...]) -> None:
+def test_ignore_tags_values_are_parsed(value: str, globs: tuple[str, ...]) -> None:
     assert ignore_globs(value) == globs
 
 
@@ -262,7 +262,7 @@ def test_reads_an_ignore_value(value: str, globs: tuple[str, ...]) -> None:
         "[a-\\",
     ],
 )
-def test_refuses_a_malformed_glob_and_matches_nothing_with_it(glob: str) -> None:
+def test_malformed_globs_are_rejected(glob: str) -> None:
     with pytest.raises(Malformed, match="is not a glob") as caught:
         ignore_globs(f"ok,{glob}")
     assert caught.value.hint
@@ -318,11 +318,11 @@ def test_refuses_a_malformed_glob_and_matches_nothing_with_it(glob: str) -> None
         ("sha-???????", "sha-0a1b2c3", True),
     ],
 )
-def test_matches_globs_as_go_does(glob: str, tag: str, matches: bool) -> None:
+def test_globs_match_as_in_go(glob: str, tag: str, matches: bool) -> None:
     assert glob_match(glob, tag) is matches
 
 
-def test_names_the_glob_that_ignores_a_tag() -> None:
+def test_the_glob_that_ignores_a_tag_is_named() -> None:
     assert ignored(("x", "v*", "*"), "v1") == "v*"
     assert ignored(("x", "y"), "v1") == ""
 
@@ -330,13 +330,13 @@ def test_names_the_glob_that_ignores_a_tag() -> None:
 @pytest.mark.parametrize(
     "pattern", ["(a+)+$", "(a|aa)*$", "(?:a?){500}a{500}$", "(.*)(.*)(.*)(.*)[^a]$"]
 )
-def test_no_pattern_is_slow(pattern: str) -> None:
+def test_backtracking_regexp_patterns_are_matched_quickly(pattern: str) -> None:
     start = time.process_time()
     allowed(allow_pattern(f"regexp:{pattern}"), "a" * 10_000 + "!")
     assert time.process_time() - start < 5
 
 
-def test_no_glob_is_slow() -> None:
+def test_a_glob_with_many_stars_is_matched_quickly() -> None:
     start = time.process_time()
     assert not glob_match("*a" * 500 + "b", "a" * 10_000)
     assert time.process_time() - start < 5
@@ -353,19 +353,19 @@ def slow_glob(glob: str, tag: str) -> bool:
 
 
 @given(st.text("ab*?", max_size=8), st.text("ab", max_size=8))
-def test_a_glob_means_what_trying_everything_finds(glob: str, tag: str) -> None:
+def test_glob_matching_agrees_with_a_brute_force_search(glob: str, tag: str) -> None:
     assert glob_match(glob, tag) is slow_glob(glob, tag)
 
 
 @given(st.text(max_size=20))
-def test_an_escaped_text_is_a_glob_for_itself_alone(text: str) -> None:
+def test_an_escaped_text_matches_only_itself(text: str) -> None:
     glob = "".join(f"\\{letter}" for letter in text)
     assert glob_match(glob, text)
     assert not glob_match(glob, f"{text}x")
 
 
 @given(st.text("ab1.*+?()[]{}|^$\\-_/é", max_size=12), st.text(max_size=12))
-def test_a_filter_once_read_has_an_answer_for_every_tag(text: str, tag: str) -> None:
+def test_a_valid_filter_decides_about_every_tag(text: str, tag: str) -> None:
     try:
         pattern, globs = allow_pattern(f"regexp:{text}"), ignore_globs(text)
     except Malformed:

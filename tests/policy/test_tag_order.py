@@ -75,7 +75,7 @@ def policy(order: str, strategy: Strategy = "alphabetical", *constraints: str) -
         ("semver", OF_A_BUILD, ["1.2.3-build.9", "1.2.3-build.10", "1.2.10-build.1"]),
     ],
 )
-def test_tags_in_order(strategy: Strategy, order: str, tags: list[str]) -> None:
+def test_tags_are_ranked_by_the_tag_order(strategy: Strategy, order: str, tags: list[str]) -> None:
     rules = policy(order, strategy)
     assert ranked(sorted(tags), rules) == tuple(reversed(tags))
     for older, newer in pairwise(tags):
@@ -85,7 +85,7 @@ def test_tags_in_order(strategy: Strategy, order: str, tags: list[str]) -> None:
         assert (refused.verdict, refused.rule) == ("refuse", "not-newer")
 
 
-def test_the_table_of_the_guide_is_true() -> None:
+def test_the_examples_in_the_ordering_guide_are_correct() -> None:
     page = (Path(__file__).parents[2] / "docs" / "ordering.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| (`.+) \| (`P/.+|none.*) \|$", page.partition("## What is remembered")[0], re.MULTILINE
@@ -119,7 +119,7 @@ def test_the_table_of_the_guide_is_true() -> None:
         (r"Regexp:(?P<n>\d+)", "not a tag order"),
     ],
 )
-def test_what_is_not_an_order(text: str, words: str) -> None:
+def test_invalid_tag_orders_are_rejected_with_a_hint(text: str, words: str) -> None:
     with pytest.raises(Malformed) as refused:
         parse_tag_order(text)
     assert words in str(refused.value)
@@ -170,7 +170,7 @@ def test_what_is_not_an_order(text: str, words: str) -> None:
         (BUILD, "semver", (), "1.2.3", "annotation", "has no group for the version"),
     ],
 )
-def test_a_tag_without_a_place_is_refused(
+def test_a_tag_outside_of_the_order_is_refused(
     order: str, strategy: Strategy, constraints: tuple[str, ...], tag: str, rule: str, words: str
 ) -> None:
     found = objection(tag, policy(order, strategy, *constraints))
@@ -192,7 +192,7 @@ def test_a_tag_without_a_place_is_refused(
         ("semver", "1.2.3", "1.10.0", False),
     ],
 )
-def test_the_reason_names_the_way_out_only_where_numbers_say_otherwise(
+def test_a_tag_order_is_suggested_only_if_numbers_disagree_with_the_text(
     strategy: Strategy, tag: str, current: str, advised: bool
 ) -> None:
     why = rules_of(Policy(strategy, (">=0-0",))).older(tag, current)
@@ -200,7 +200,7 @@ def test_the_reason_names_the_way_out_only_where_numbers_say_otherwise(
     assert ("tag-order" in why) is advised
 
 
-def test_an_order_has_no_effect_where_tags_have_none() -> None:
+def test_a_tag_order_has_no_effect_on_unordered_strategies() -> None:
     for strategy in ("newest-build", "digest"):
         assert rules_of(policy("numeric", strategy)) is rules_of(Policy(strategy))
 
@@ -228,7 +228,7 @@ def test_the_order_is_total_and_transitive(order: str, one: str, other: str, thi
 
 
 @given(st.sampled_from(ORDERS), st.lists(TAGS, min_size=2, max_size=6), st.randoms())
-def test_the_order_of_arrival_does_not_matter(
+def test_the_final_tag_does_not_depend_on_the_order_of_events(
     order: str, tags: list[str], shuffled: random.Random
 ) -> None:
     rules = policy(order)
@@ -257,7 +257,7 @@ def test_the_order_of_arrival_does_not_matter(
 @pytest.mark.parametrize(
     "tag", ["a" * 128, "1" * 128, "1a" * 64, "a" * 127 + "b", "9" * 100 + "-" + "a" * 27]
 )
-def test_hostile_patterns_and_tags_cost_little(order: str, tag: str) -> None:
+def test_hostile_patterns_and_tags_are_processed_quickly(order: str, tag: str) -> None:
     began = time.process_time()
     rules = policy(order)
     for number in range(20):
@@ -322,7 +322,7 @@ FLUX: dict[str, tuple[str, str, Strategy, Callable[[random.Random], str]]] = {
 
 
 @pytest.mark.slow
-def test_flux_picks_the_same_of_ten_thousand_pairs() -> None:
+def test_flux_picks_the_same_tag_from_ten_thousand_pairs() -> None:
     chance = random.Random(33)  # noqa: S311 - no secret
     compared = 0
     while compared < 10_000:
@@ -342,7 +342,7 @@ def test_flux_picks_the_same_of_ten_thousand_pairs() -> None:
         compared += 1
 
 
-def test_versions_are_those_of_the_strategy() -> None:
+def test_version_groups_accept_the_same_versions_as_semver() -> None:
     rules = policy(RELEASE, "semver", ">=1.0.0-0")
     for text in ("1", "v1.2", "1.2.3-alpha.1", "01.2.3"):
         assert parse_version(text)
@@ -360,7 +360,7 @@ def test_versions_are_those_of_the_strategy() -> None:
         (r"(?P<a>x)\Q(?P<a>y)\E", False),
     ],
 )
-def test_each_group_has_a_name_of_its_own(pattern: str, twice: bool) -> None:
+def test_duplicate_group_names_are_rejected(pattern: str, twice: bool) -> None:
     if twice:
         with pytest.raises(Malformed, match="two groups of the pattern are called 'a'"):
             parse_tag_order(f"regexp:{pattern}")

@@ -39,7 +39,7 @@ def satisfies(constraint: str, text: str) -> bool | dict[str, str]:
 
 
 @pytest.mark.parametrize("case", rows("satisfies"))
-def test_satisfies_as_the_library_of_image_updater(case: dict[str, Any]) -> None:
+def test_ranges_admit_the_same_versions_as_in_image_updater(case: dict[str, Any]) -> None:
     assert satisfies(case["input"]["constraint"], case["input"]["version"]) == case.get(
         "expect_v1", case["expect"]
     )
@@ -53,7 +53,7 @@ def pick(constraint: str | None, tags: list[str]) -> str | None:
 
 
 @pytest.mark.parametrize("case", rows("pick"))
-def test_picks_as_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_version_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
     expect = case.get("expect_v1", case["expect"])
     if "error" in expect:
         with pytest.raises(Malformed):
@@ -78,7 +78,7 @@ def test_picks_as_image_updater(case: dict[str, Any]) -> None:
         ("18446744073709551615", (2**64 - 1, 0, 0, None, None)),
     ],
 )
-def test_reads_a_version(tag: str, parts: tuple[int, int, int, str | None, str | None]) -> None:
+def test_versions_are_parsed(tag: str, parts: tuple[int, int, int, str | None, str | None]) -> None:
     assert version(tag).to_tuple() == parts
 
 
@@ -117,7 +117,7 @@ def test_reads_a_version(tag: str, parts: tuple[int, int, int, str | None, str |
         *("18446744073709551616", "1.18446744073709551616", "9" * 5000, "1.0.0-" + "9" * 5000),
     ],
 )
-def test_refuses_what_is_not_a_version(tag: str) -> None:
+def test_invalid_versions_are_rejected(tag: str) -> None:
     assert parse_version(tag) is None
 
 
@@ -134,13 +134,13 @@ def test_refuses_what_is_not_a_version(tag: str) -> None:
         ("1.0.0-rc.1", "1"),
     ],
 )
-def test_orders_versions(smaller: str, greater: str) -> None:
+def test_versions_are_compared(smaller: str, greater: str) -> None:
     assert version(smaller).compare(version(greater)) == -1
     assert version(greater).compare(version(smaller)) == 1
 
 
 @pytest.mark.parametrize("other", ["1", "v1.0", "01.00.000", "1.0.0+a", "v1.0.0+b.c"])
-def test_equal_versions_in_other_letters(other: str) -> None:
+def test_different_spellings_of_a_version_are_equal(other: str) -> None:
     assert version("1.0.0").compare(version(other)) == 0
 
 
@@ -216,7 +216,9 @@ def test_equal_versions_in_other_letters(other: str) -> None:
         (">=1.0.0+b", "1.0.0 1.0.0+a", "1.0.0-rc"),
     ],
 )
-def test_which_versions_are_in_a_range(constraint: str, inside: str, outside: str) -> None:
+def test_ranges_admit_exactly_the_right_versions(
+    constraint: str, inside: str, outside: str
+) -> None:
     wanted = parse_range(constraint)
     assert [text for text in inside.split() if not wanted.admits(version(text))] == []
     assert [text for text in outside.split() if wanted.admits(version(text))] == []
@@ -270,7 +272,7 @@ def test_which_versions_are_in_a_range(constraint: str, inside: str, outside: st
         *("1" * 300, "1 " * 5000, "sha256:abc", "1.2.3@x", "v", "^", "*.1.z"),
     ],
 )
-def test_refuses_a_malformed_constraint_and_quotes_it(constraint: str) -> None:
+def test_malformed_constraints_are_rejected_and_quoted(constraint: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_range(constraint)
     assert (
@@ -280,7 +282,7 @@ def test_refuses_a_malformed_constraint_and_quotes_it(constraint: str) -> None:
     assert "^1.2" in caught.value.hint
 
 
-def test_shows_which_part_cannot_be_read() -> None:
+def test_the_unreadable_part_of_a_constraint_is_shown() -> None:
     with pytest.raises(Malformed, match="'latest' cannot be read"):
         parse_range("^1 || latest")
 
@@ -288,14 +290,14 @@ def test_shows_which_part_cannot_be_read() -> None:
 @pytest.mark.parametrize(
     "text", ["1  " * 1300 + "!", " " * 4000 + "!", "1" * 4000 + " -", "1-" + "a." * 2000 + "!"]
 )
-def test_no_constraint_is_slow(text: str) -> None:
+def test_long_invalid_constraints_are_rejected_quickly(text: str) -> None:
     start = time.process_time()
     with pytest.raises(Malformed):
         parse_range(text)
     assert time.process_time() - start < 2
 
 
-def test_version_and_range_are_read_once() -> None:
+def test_parsed_versions_and_ranges_are_cached() -> None:
     assert parse_range("^1.2.3-cached") is parse_range("^1.2.3-cached")
     assert parse_version("1.2.3-cached") is parse_version("1.2.3-cached")
 
@@ -342,7 +344,7 @@ def written(term: tuple[str, tuple[int, ...]], wildcard: str) -> str:
 
 
 @given(GROUPS, st.sampled_from([" ", ", ", ","]), st.sampled_from(["", ".x", ".*", ".X"]))
-def test_a_range_holds_the_releases_that_its_terms_describe(
+def test_a_range_admits_exactly_the_releases_of_its_terms(
     groups: list[list[tuple[str, tuple[int, ...]]]], conjunction: str, wildcard: str
 ) -> None:
     text = " || ".join(
@@ -366,7 +368,9 @@ def test_no_range_of_releases_admits_a_pre_release(
 @given(
     st.sampled_from(WORLD), st.sampled_from(["", "-rc.1", "-0", "+b"]), st.sampled_from(["", "v"])
 )
-def test_a_version_is_in_the_range_of_itself(core: tuple[int, ...], rest: str, prefix: str) -> None:
+def test_a_range_made_from_a_version_admits_that_version(
+    core: tuple[int, ...], rest: str, prefix: str
+) -> None:
     text = prefix + ".".join(map(str, core)) + rest
     for operator in ("", "=", ">=", "<=", "~", "^"):
         assert parse_range(operator + text).admits(version(text))
@@ -374,5 +378,5 @@ def test_a_version_is_in_the_range_of_itself(core: tuple[int, ...], rest: str, p
 
 
 @given(st.text("0123x*v.-|<>=~^!, abrc+", max_size=25))
-def test_any_text_is_a_range_or_malformed(text: str) -> None:
+def test_any_text_is_either_a_range_or_malformed(text: str) -> None:
     assert satisfies(text, "1.0.0") in (True, False, {"error": "constraint"})

@@ -18,7 +18,7 @@ def environ(server: GitHub, request: int = 1) -> dict[str, str]:
     }
 
 
-def test_one_comment_for_each_set_of_images(scene: Scene, server: GitHub) -> None:
+def test_each_set_of_images_gets_one_comment(scene: Scene, server: GitHub) -> None:
     scene.flags = ("--comment",)
     server.add(base="main", head="feature", title="t", body="b")
     env = environ(server)
@@ -28,7 +28,7 @@ def test_one_comment_for_each_set_of_images(scene: Scene, server: GitHub) -> Non
             result.stderr
         )
         assert (
-            "the plan is in a comment: https://github.example.com/acme/deploy/pull/1#issuecomment-"
+            "posted the plan as a comment: https://github.example.com/acme/deploy/pull/1#issuecomment-"
             in result.stderr
         )
     (note,) = server.notes
@@ -44,7 +44,7 @@ def test_one_comment_for_each_set_of_images(scene: Scene, server: GitHub) -> Non
     assert list(server.branches) == ["main"]
 
 
-def test_a_comment_that_is_refused_leaves_the_plan_as_it_is(scene: Scene, server: GitHub) -> None:
+def test_a_refused_comment_does_not_change_the_plan(scene: Scene, server: GitHub) -> None:
     scene.flags = ("--comment",)
     server.add(base="main", head="feature", title="t", body="b")
     server.fail(server.refusal("forbidden"), "POST", "/comments")
@@ -55,7 +55,9 @@ def test_a_comment_that_is_refused_leaves_the_plan_as_it_is(scene: Scene, server
     assert "pull-requests: write" in warning["hint"]
 
 
-def test_a_plan_of_events_knows_its_request(scene: Scene, server: GitHub, tmp_path: Path) -> None:
+def test_a_plan_of_events_finds_its_pull_request(
+    scene: Scene, server: GitHub, tmp_path: Path
+) -> None:
     """The job has built nothing, but it runs for a request."""
     events = tmp_path / "events.jsonl"
     events.write_text(json.dumps({"image": f"{WEB}:1.2.0"}))
@@ -65,7 +67,7 @@ def test_a_plan_of_events_knows_its_request(scene: Scene, server: GitHub, tmp_pa
     assert (result.code, len(server.notes)) == (0, 1), result.stderr
 
 
-def test_check_writes_one_comment_for_each_request(scene: Scene, server: GitHub) -> None:
+def test_check_writes_one_comment_for_each_pull_request(scene: Scene, server: GitHub) -> None:
     """What the request changes has a comment of its own, which is edited after each push."""
     scene.flags = ("--comment", "--repository", scene.url, "--base", "main", "--head", "change")
     server.add(base="main", head="change", title="t", body="b")
@@ -73,7 +75,7 @@ def test_check_writes_one_comment_for_each_request(scene: Scene, server: GitHub)
     for tag, code, word in (("1.2.0", 0, "admitted"), ("latest", 5, "refused")):
         commit(scene.repo, {target("a"): KUSTOMIZATION.replace("1.0.0", tag)}, "change")
         result = scene.call("check", env=environ(server))
-        assert (result.code, "the result is in a comment: https://" in result.stderr) == (
+        assert (result.code, "posted the result as a comment: https://" in result.stderr) == (
             code,
             True,
         ), result.stderr
@@ -83,7 +85,7 @@ def test_check_writes_one_comment_for_each_request(scene: Scene, server: GitHub)
     assert sorted(server.branches) == ["change", "main"]
 
 
-def test_where_it_makes_no_sense(scene: Scene, server: GitHub) -> None:
+def test_the_comment_option_needs_a_plan_and_a_pull_request(scene: Scene, server: GitHub) -> None:
     scene.flags = ("--comment",)
     wrote = scene.call("run", "--image", f"{WEB}:1.1.0", env=environ(server))
     assert (wrote.code, "--dry-run" in wrote.stderr) == (2, True)

@@ -11,7 +11,7 @@ from support.runs import WEB, application, manifest, target
 CONFIG = ".image-update/config"
 
 
-def test_a_rule_asks_for_a_pull_request(server: GitHub, tmp_path: Path) -> None:
+def test_a_rule_in_the_config_can_request_a_pull_request(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
     scene.flags = ()
     config = (
@@ -41,7 +41,9 @@ def test_a_rule_asks_for_a_pull_request(server: GitHub, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("group", "requests"), [("application", 2), ("image", 2), ("project", 1)])
-def test_requests_by_group(server: GitHub, tmp_path: Path, group: str, requests: int) -> None:
+def test_the_group_setting_decides_the_number_of_pull_requests(
+    server: GitHub, tmp_path: Path, group: str, requests: int
+) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
     scene.flags = ()
     commit(scene.repo, {CONFIG: f"version: 1\npullRequests: {{enabled: true, group: {group}}}\n"})
@@ -68,7 +70,7 @@ def test_requests_by_group(server: GitHub, tmp_path: Path, group: str, requests:
     assert len(server.pulls) == requests
 
 
-def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub) -> None:
+def test_a_freeze_defers_updates_that_would_be_proposed(scene: Scene, server: GitHub) -> None:
     scene.event(f"{API}:2.0.0")
     scene.flags = ("--pull-request", "--auto-merge")
     freezes = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]'
@@ -87,7 +89,7 @@ def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub
     assert len(server.pulls) == 1
 
 
-def test_a_template_leaves_what_a_person_asked_for_in_the_title(
+def test_a_template_in_the_config_does_not_replace_the_title_of_a_rollback(
     server: GitHub, tmp_path: Path
 ) -> None:
     scene = Scene(tmp_path, server, update_strategy="newest-build")

@@ -108,7 +108,9 @@ def merged_between_push_and_text(scene: Scene) -> None:
 
 @pytest.mark.parametrize("scene", KINDS, indirect=True)
 @pytest.mark.parametrize("play", [story, a_reviewers_week], ids=lambda play: play.__name__)
-def test_story(play: Callable[[Scene], None], scene: Scene) -> None:
+def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(
+    play: Callable[[Scene], None], scene: Scene
+) -> None:
     play(scene)
 
 
@@ -120,12 +122,14 @@ def test_story(play: Callable[[Scene], None], scene: Scene) -> None:
     [closed, closed_and_branch_deleted, branch_deleted, merged_between_push_and_text],
     ids=lambda play: play.__name__,
 )
-def test_play(play: Callable[[Scene], None], scene: Scene) -> None:
+def test_closed_and_merged_pull_requests_are_handled_on_github_and_gitea(
+    play: Callable[[Scene], None], scene: Scene
+) -> None:
     play(scene)
 
 
 @pytest.mark.parametrize("scene", ["gitea"], indirect=True)
-def test_a_renamed_repository(scene: Scene) -> None:
+def test_a_renamed_repository_gets_its_pull_request_at_the_new_address(scene: Scene) -> None:
     """Git follows the redirect when it pushes; so do we when we propose, and say the address to write."""
     assert isinstance(scene.server, Gitea)
     scene.server.old_names = {"old"}
@@ -141,7 +145,7 @@ def test_a_renamed_repository(scene: Scene) -> None:
 
 @pytest.mark.parametrize("scene", ["gitea"], indirect=True)
 @pytest.mark.parametrize("secret", ["s3cret", TOKEN])
-def test_gits_own_login_serves_for_gitea(scene: Scene, secret: str) -> None:
+def test_the_git_login_is_used_for_the_gitea_api(scene: Scene, secret: str) -> None:
     assert isinstance(scene.server, Gitea)
     scene.server.passwords["ci"] = "s3cret"
     prefix = ("--git-credentials-url", f"{scene.server.url}/", "--git-username", "ci")
@@ -151,7 +155,7 @@ def test_gits_own_login_serves_for_gitea(scene: Scene, secret: str) -> None:
 
 
 @pytest.mark.parametrize("scene", ["gitea"], indirect=True)
-def test_a_gitea_that_shows_nothing_to_strangers_is_recognised(scene: Scene) -> None:
+def test_a_gitea_server_that_requires_sign_in_is_recognized(scene: Scene) -> None:
     assert isinstance(scene.server, Gitea)
     scene.server.sign_in_required = True
     credentials = ("--git-credentials-url", f"{scene.server.url}/")
@@ -174,7 +178,9 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("scene", "refusal", "method", "code", "rule"), FAULTS, indirect=["scene"])
-def test_nothing_is_lost(refusal: str, method: str, code: int, rule: str, scene: Scene) -> None:
+def test_the_next_run_completes_a_pull_request_after_a_forge_failure(
+    refusal: str, method: str, code: int, rule: str, scene: Scene
+) -> None:
     reply = scene.server.refusal(refusal)
     limited = refusal == "limited"
     reply = replace(reply, headers=(("Retry-After", "3600"),)) if limited else reply

@@ -34,7 +34,9 @@ ROWS = [("gitea", "main", 7, 9), ("azure", "main", 7, 10), ("gitea", "HEAD", 9, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "branch", "first", "newer"), ROWS)
-def test_requests_of_a_run(tmp_path: Path, kind: str, branch: str, first: int, newer: int) -> None:
+def test_each_run_with_a_pull_request_makes_the_expected_number_of_requests(
+    tmp_path: Path, kind: str, branch: str, first: int, newer: int
+) -> None:
     with serving(KINDS[kind].fake()) as forge, git_server(tmp_path) as server:
         scene = HttpScene(tmp_path, forge, kind)
         scene.apps.write_text(

@@ -17,7 +17,9 @@ from support.serving import serving
 STATE = ".image-update/apps/a/argocd_a.state"
 
 
-def test_a_hold_counts_at_once_and_opens_no_request(scene: Scene, server: GitHub) -> None:
+def test_a_hold_takes_effect_at_once_and_opens_no_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{API}:2.0.0")
     assert scene.call("hold", "a", "--image", "web", "--reason", "freeze").code == 0
     assert "freeze" in scene.memory
@@ -34,7 +36,9 @@ def test_a_hold_counts_at_once_and_opens_no_request(scene: Scene, server: GitHub
     )
 
 
-def test_a_hold_takes_what_waits_out_of_its_request(scene: Scene, server: GitHub) -> None:
+def test_a_hold_removes_the_waiting_update_from_its_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{WEB}:1.1.0 {API}:2.0.0")
     report = scene.call("hold", "a", "--image", "web", "--reason", "freeze").json
     assert [(one["alias"], one["outcome"]) for one in report["waiting"]] == [
@@ -57,7 +61,7 @@ def test_a_hold_takes_what_waits_out_of_its_request(scene: Scene, server: GitHub
     assert "newTag: 1.1.0" in scene.text()
 
 
-def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
+def test_a_rollback_is_proposed_as_a_pull_request(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     assert scene.call("rollback", "a", "--image", "web", "--to", "previous").code == 0
     (pull,) = server.open
@@ -69,7 +73,9 @@ def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
     assert verdict(scene.event(f"{WEB}:1.7.0")) == ("defer", "held")
 
 
-def test_a_rollbacks_request_keeps_its_title_and_reason(server: GitHub, tmp_path: Path) -> None:
+def test_the_pull_request_of_a_rollback_keeps_its_title_and_reason(
+    server: GitHub, tmp_path: Path
+) -> None:
     """Builds that arrive while it is open change what waits next to it."""
     scene = Scene(tmp_path, server, group="application", update_strategy="newest-build")
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
@@ -90,7 +96,9 @@ def test_a_rollbacks_request_keeps_its_title_and_reason(server: GitHub, tmp_path
     assert "5xx since noon" in message
 
 
-def test_plan_asks_no_forge_and_needs_no_token(scene: Scene, server: GitHub) -> None:
+def test_plan_needs_no_token_and_sends_no_requests_to_the_forge(
+    scene: Scene, server: GitHub
+) -> None:
     given = ("plan", "--image", f"{WEB}:1.1.0")
     scene.env = {}
     before = scene.call(*given)
@@ -107,7 +115,7 @@ def test_plan_asks_no_forge_and_needs_no_token(scene: Scene, server: GitHub) -> 
     assert done["decisions"] == before.json["decisions"]
 
 
-def test_no_token(scene: Scene, server: GitHub) -> None:
+def test_a_missing_token_is_an_error_before_any_push(scene: Scene, server: GitHub) -> None:
     scene.env = {}
     report = scene.event(f"{WEB}:1.1.0", code=4)
     assert verdict(report) == ("error", "credentials")
@@ -115,7 +123,7 @@ def test_no_token(scene: Scene, server: GitHub) -> None:
     assert (list(server.branches), server.seen) == (["main"], [])
 
 
-def test_a_token_goes_to_no_host_that_an_annotation_chose(
+def test_the_token_is_never_sent_to_a_host_named_by_an_annotation(
     scene: Scene, server: GitHub, tmp_path: Path
 ) -> None:
     with serving(GitHub()) as other:
@@ -130,7 +138,7 @@ def test_a_token_goes_to_no_host_that_an_annotation_chose(
         assert not [one for one in other.seen if "authorization" in one.headers]
 
 
-def test_merged_at_once(scene: Scene, server: GitHub) -> None:
+def test_an_immediate_merge_is_reported_as_the_landed_commit(scene: Scene, server: GitHub) -> None:
     """Nothing has to pass: the merge is what the run tells of, and what Argo CD will see."""
     server.auto_merge = "clean"
     report = scene.event(f"{WEB}:1.1.0", "--auto-merge")
@@ -141,7 +149,7 @@ def test_merged_at_once(scene: Scene, server: GitHub) -> None:
     assert told["pull_request"].endswith("/1")
 
 
-def test_auto_merge_waits_for_checks(scene: Scene, server: GitHub) -> None:
+def test_auto_merge_waits_for_the_checks(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0", "--auto-merge")
     (pull,) = server.open
     assert pull.auto is not None
@@ -160,7 +168,9 @@ class Boasting(GitHub):
 @pytest.mark.parametrize(
     "page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"]
 )
-def test_implausible_answers_of_a_forge_fill_no_result(tmp_path: Path, page: str) -> None:
+def test_implausible_answers_of_a_forge_are_not_written_to_results(
+    tmp_path: Path, page: str
+) -> None:
     with serving(Boasting()) as server:
         server.page = page
         scene, results = Scene(tmp_path, server), tmp_path / "results"
@@ -180,7 +190,7 @@ def test_implausible_answers_of_a_forge_fill_no_result(tmp_path: Path, page: str
         assert dangers(done.stdout + done.stderr + again.stdout + summary.read_text()) == []
 
 
-def test_ten_events_at_once_are_one_request(server: GitHub, tmp_path: Path) -> None:
+def test_ten_simultaneous_events_make_one_pull_request(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, update_strategy="newest-build")
     events = [
         ("--image", f"{WEB}:1.{number}.0", "--sequence", str(number)) for number in range(1, 11)
@@ -201,7 +211,9 @@ def test_ten_events_at_once_are_one_request(server: GitHub, tmp_path: Path) -> N
     assert scene.on_top() == 1
 
 
-def test_events_of_two_images_at_once_are_one_request(scene: Scene, server: GitHub) -> None:
+def test_simultaneous_events_for_two_images_make_one_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     events = [
         ("--image", f"{image}:1.{number}.0") for number in range(1, 4) for image in (WEB, API)
     ]
@@ -218,7 +230,9 @@ def test_events_of_two_images_at_once_are_one_request(scene: Scene, server: GitH
     assert scene.text().count("newTag: 1.3.0") == 2
 
 
-def test_plan_says_what_run_says_of_a_repository_on_no_host(tmp_path: Path) -> None:
+def test_plan_and_run_report_the_same_error_for_a_repository_without_a_forge(
+    tmp_path: Path,
+) -> None:
     app = application("a", repository(tmp_path, "a"), **{"pull-request": "true"})
     given = (
         "--applications",
@@ -236,7 +250,7 @@ def test_plan_says_what_run_says_of_a_repository_on_no_host(tmp_path: Path) -> N
     assert planned.json["errors"] == done.json["errors"]
 
 
-def test_a_declined_rollback_holds_nothing(scene: Scene) -> None:
+def test_a_declined_rollback_ends_its_hold(scene: Scene) -> None:
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "1.0.0")
     assert scene.event(f"{WEB}:1.6.0")["decisions"][0]["rule"] == "held"
@@ -249,7 +263,7 @@ def test_a_declined_rollback_holds_nothing(scene: Scene) -> None:
     assert "newTag: 1.6.0" in scene.text()  # it was deferred, and is newer
 
 
-def test_a_hold_after_a_rollback_is_not_of_its_request(scene: Scene) -> None:
+def test_a_hold_made_after_a_rollback_survives_the_declined_pull_request(scene: Scene) -> None:
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "1.0.0")
     scene.call("hold", "a", "--image", "web", "--reason", "for another reason")
@@ -257,7 +271,9 @@ def test_a_hold_after_a_rollback_is_not_of_its_request(scene: Scene) -> None:
     assert scene.event(f"{WEB}:1.6.0")["decisions"][0]["rule"] == "held"
 
 
-def test_a_released_rollback_stays_without_its_hold(scene: Scene, server: GitHub) -> None:
+def test_releasing_a_proposed_rollback_keeps_the_rollback_without_its_hold(
+    scene: Scene, server: GitHub
+) -> None:
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--to", "1.0.0")
     before = server.open[0].body

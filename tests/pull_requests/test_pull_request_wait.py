@@ -65,7 +65,9 @@ def rolled_out(scene: Scene, argo: ArgoCDServer, revision: str) -> None:
         argo.add(before, shown(scene, revision, operated(revision=revision), compared=13))
 
 
-def test_merged_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+def test_a_run_waits_for_the_merge_and_the_rollout(
+    scene: Scene, forge: GitHub, argo: ArgoCDServer
+) -> None:
     run = scene.started("--image", f"{WEB}:1.1.0")
     wait_until(lambda: forge.open)
     assert run.poll() is None
@@ -77,7 +79,9 @@ def test_merged_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCDServer) 
     assert json.loads(out)["status"] == "updated"
 
 
-def test_a_repeated_event_waits_as_well(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+def test_a_repeated_event_waits_for_the_merge_as_well(
+    scene: Scene, forge: GitHub, argo: ArgoCDServer
+) -> None:
     flags, scene.flags = scene.flags, ("--pull-request",)
     scene.event(f"{WEB}:1.1.0")
     scene.flags = flags
@@ -91,7 +95,7 @@ def test_a_repeated_event_waits_as_well(scene: Scene, forge: GitHub, argo: ArgoC
     assert json.loads(out)["status"] == "unchanged"
 
 
-def test_closed(scene: Scene, forge: GitHub) -> None:
+def test_closing_the_pull_request_fails_the_wait(scene: Scene, forge: GitHub) -> None:
     run = scene.started("--image", f"{WEB}:1.1.0")
     wait_until(lambda: forge.open)
     scene.decline()
@@ -104,13 +108,15 @@ def test_closed(scene: Scene, forge: GitHub) -> None:
 
 
 @pytest.mark.measured
-def test_not_merged_in_time(scene: Scene) -> None:
+def test_a_pull_request_that_is_not_merged_in_time_fails_the_wait(scene: Scene) -> None:
     scene.flags = (*scene.flags, "--wait-timeout", "1")
     report = scene.event(f"{WEB}:1.1.0", code=6)
     assert "not merged yet" in report["errors"][0]["message"]
 
 
-def test_merged_and_the_rollout_fails(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+def test_a_failed_rollout_after_the_merge_fails_the_wait(
+    scene: Scene, forge: GitHub, argo: ArgoCDServer
+) -> None:
     run = scene.started("--image", f"{WEB}:1.1.0")
     wait_until(lambda: forge.open)
     pull = scene.merge()
@@ -122,7 +128,9 @@ def test_merged_and_the_rollout_fails(scene: Scene, forge: GitHub, argo: ArgoCDS
     assert "no rights" in json.loads(out)["errors"][0]["message"]
 
 
-def test_a_forge_that_is_down_for_a_moment(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+def test_a_short_outage_of_the_forge_does_not_end_the_wait(
+    scene: Scene, forge: GitHub, argo: ArgoCDServer
+) -> None:
     run = scene.started("--image", f"{WEB}:1.1.0")
     wait_until(lambda: forge.open)
     with forge.lock:
@@ -133,7 +141,9 @@ def test_a_forge_that_is_down_for_a_moment(scene: Scene, forge: GitHub, argo: Ar
     assert run.returncode == 0, err.decode()
 
 
-def test_merged_at_once_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+def test_a_run_waits_for_the_rollout_after_an_immediate_merge(
+    scene: Scene, forge: GitHub, argo: ArgoCDServer
+) -> None:
     forge.auto_merge = "clean"
     run = scene.started("--image", f"{WEB}:1.1.0", "--auto-merge")
     wait_until(lambda: forge.pulls and forge.pulls[0].state == "merged")
@@ -143,7 +153,7 @@ def test_merged_at_once_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCD
     assert json.loads(out)["errors"] == []
 
 
-def test_what_was_merged_goes_back_by_a_request(
+def test_a_failed_rollout_of_a_merged_update_opens_a_rollback_pull_request(
     scene: Scene, forge: GitHub, argo: ArgoCDServer
 ) -> None:
     run = scene.started("--image", f"{WEB}:1.1.0", "--auto-merge", "--on-failure", "rollback")

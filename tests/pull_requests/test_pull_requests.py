@@ -24,7 +24,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
         ("false", True, False),
     ],
 )
-def test_who_wants_a_request(
+def test_the_annotation_and_the_option_decide_whether_to_open_a_pull_request(
     annotation: str, flag: bool, wanted: bool, server: GitHub, tmp_path: Path
 ) -> None:
     given: dict[str, Any] = {"pull_request": annotation} if annotation else {}
@@ -36,9 +36,7 @@ def test_who_wants_a_request(
     assert ("newTag: 1.1.0" in scene.text("main")) is not wanted
 
 
-def test_what_an_argo_cd_proposes_stays_when_another_one_proposes_more(
-    server: GitHub, tmp_path: Path
-) -> None:
+def test_updates_proposed_by_another_argo_cd_are_kept(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
     staging, production = (
         application(name, scene.url, image_list=f"web={WEB}") for name in ("a", "b")
@@ -52,7 +50,9 @@ def test_what_an_argo_cd_proposes_stays_when_another_one_proposes_more(
     assert "newTag: 1.2.0" in show(scene.repo, pull.head, target("b"))
 
 
-def test_what_is_carried_over_is_listed_and_declined(server: GitHub, tmp_path: Path) -> None:
+def test_updates_carried_over_are_listed_and_can_be_declined(
+    server: GitHub, tmp_path: Path
+) -> None:
     """Each run reads one of two Applications with one request."""
     scene = Scene(tmp_path, server, names=("a", "b"), group="repository")
     apps = {
@@ -83,7 +83,9 @@ def test_what_is_carried_over_is_listed_and_declined(server: GitHub, tmp_path: P
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
 
 
-def test_a_resource_of_image_updater_wants_one(server: GitHub, tmp_path: Path) -> None:
+def test_an_image_updater_resource_can_request_a_pull_request(
+    server: GitHub, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path, server)
     scene.flags = ()
     app = application("a", scene.url)
@@ -113,7 +115,7 @@ def test_a_resource_of_image_updater_wants_one(server: GitHub, tmp_path: Path) -
     assert "newTag: 1.0.0" in scene.text("main")
 
 
-def test_the_branch_that_an_annotation_names(server: GitHub, tmp_path: Path) -> None:
+def test_the_head_branch_can_be_named_by_an_annotation(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, git_branch="main:updates/{{.AppName}}")
     scene.event(f"{WEB}:1.1.0")
     scene.event(f"{WEB}:1.2.0")
@@ -121,7 +123,7 @@ def test_the_branch_that_an_annotation_names(server: GitHub, tmp_path: Path) -> 
     assert "newTag: 1.2.0" in scene.text("updates/a")
 
 
-def test_a_branch_of_64_hexadecimal_digits(server: GitHub, tmp_path: Path) -> None:
+def test_a_head_branch_name_of_64_hexadecimal_digits_works(server: GitHub, tmp_path: Path) -> None:
     """As Image Updater's own example makes it; each version is a request of its own."""
     scene = Scene(tmp_path, server, git_branch="main:{{.SHA256}}")
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
@@ -132,7 +134,7 @@ def test_a_branch_of_64_hexadecimal_digits(server: GitHub, tmp_path: Path) -> No
     assert [len(one.head) for one in server.open] == [64, 64]
 
 
-def test_a_branch_cannot_be_merged_into_itself(server: GitHub, tmp_path: Path) -> None:
+def test_a_head_branch_equal_to_its_base_is_an_error(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, git_branch="main:main")
     report = scene.event(f"{WEB}:1.1.0", code=3)
     assert verdict(report) == ("error", "annotation")
@@ -140,7 +142,7 @@ def test_a_branch_cannot_be_merged_into_itself(server: GitHub, tmp_path: Path) -
     assert "newTag: 1.0.0" in scene.text("main")
 
 
-def test_all_that_a_request_may_have(scene: Scene, server: GitHub) -> None:
+def test_labels_reviewers_assignees_and_draft_are_set(scene: Scene, server: GitHub) -> None:
     more = (
         "--pull-request-label",
         "deploy",
@@ -160,7 +162,9 @@ def test_all_that_a_request_may_have(scene: Scene, server: GitHub) -> None:
     )
 
 
-def test_labels_of_a_resource_and_of_the_command_line(scene: Scene, server: GitHub) -> None:
+def test_labels_from_an_image_updater_resource_and_the_command_line_are_combined(
+    scene: Scene, server: GitHub
+) -> None:
     """An ImageUpdater names labels for its own Applications."""
     request = {"github": {}, "labels": ["team-a", "deploy"]}
     resource = {
@@ -182,7 +186,7 @@ def test_labels_of_a_resource_and_of_the_command_line(scene: Scene, server: GitH
     assert server.pulls[0].labels == ["deploy", "ci", "team-a"]
 
 
-def test_labels_and_people_may_have_spaces(scene: Scene, server: GitHub) -> None:
+def test_labels_and_user_names_may_contain_spaces(scene: Scene, server: GitHub) -> None:
     """On the command line one value is one; a variable holds one on each line."""
     server.people["Ann Smith"] = ""
     more = ("--pull-request-label", "needs review", "--pull-request-reviewer", "Ann Smith")
@@ -201,7 +205,7 @@ def test_labels_and_people_may_have_spaces(scene: Scene, server: GitHub) -> None
     )
 
 
-def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
+def test_the_pull_request_describes_the_change_and_its_source(scene: Scene, server: GitHub) -> None:
     commit_id = "c" * 40
     source = ("--source-commit", commit_id, "--source-repository", "https://github.com/acme/web")
     scene.event(f"{WEB}:1.1.0", *source, "--pipeline-run", "https://ci.example.com/runs/7")
@@ -213,7 +217,9 @@ def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
     assert f"{server.url}/acme/deploy/compare/main...{scene.head}" in pull.body
 
 
-def test_an_own_template_is_title_and_body(scene: Scene, server: GitHub, tmp_path: Path) -> None:
+def test_a_custom_template_sets_the_title_and_the_body(
+    scene: Scene, server: GitHub, tmp_path: Path
+) -> None:
     template = tmp_path / "template"
     template.write_text(
         "Deploy {{.AppName}}: {{range .AppChanges}}{{.NewTag}}{{end}}\n\nAsk @ops before you merge.\n"
@@ -226,7 +232,7 @@ def test_an_own_template_is_title_and_body(scene: Scene, server: GitHub, tmp_pat
 
 
 @pytest.mark.measured
-def test_results_and_summary(scene: Scene, tmp_path: Path) -> None:
+def test_results_and_the_summary_name_the_pull_request(scene: Scene, tmp_path: Path) -> None:
     summary, results = tmp_path / "summary.md", tmp_path / "results"
     results.mkdir()
     given = ("run", "--image", f"{WEB}:1.1.0", "--results-dir", str(results))
@@ -244,7 +250,9 @@ def test_results_and_summary(scene: Scene, tmp_path: Path) -> None:
     assert said() == ("unchanged", "false", url, tip, scene.head)
 
 
-def test_another_image_goes_into_the_same_request(scene: Scene, server: GitHub) -> None:
+def test_an_update_of_another_image_joins_the_same_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{WEB}:1.1.0")
     assert verdict(scene.event(f"{API}:2.0.0")) == ("update", "admitted")
     (pull,) = server.pulls
@@ -257,7 +265,7 @@ def test_another_image_goes_into_the_same_request(scene: Scene, server: GitHub) 
     assert scene.tips() == tips
 
 
-def test_several_applications_are_one_request(server: GitHub, tmp_path: Path) -> None:
+def test_several_applications_share_one_pull_request(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, names=("a", "b", "c"))
     report = scene.event(f"{WEB}:1.1.0")
     assert [one["verdict"] for one in report["decisions"]] == ["update"] * 3
@@ -269,7 +277,7 @@ def test_several_applications_are_one_request(server: GitHub, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "other", ["ssh://git@git.example.com:22/acme/deploy", "git@git.example.com:/acme/deploy.git"]
 )
-def test_two_spellings_of_one_repository_are_one_request(
+def test_two_spellings_of_a_repository_share_one_pull_request(
     server: GitHub, tmp_path: Path, other: str
 ) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
@@ -286,7 +294,7 @@ def test_two_spellings_of_one_repository_are_one_request(
     assert pull.head.startswith("image-update/web-")
 
 
-def test_what_is_left_of_a_closed_request_is_not_carried_along(
+def test_updates_of_a_closed_pull_request_are_not_carried_over(
     scene: Scene, server: GitHub
 ) -> None:
     scene.event(f"{WEB}:1.1.0")
@@ -298,7 +306,7 @@ def test_what_is_left_of_a_closed_request_is_not_carried_along(
     assert "newTag: 2.0.0" in scene.text()
 
 
-def test_a_part_of_what_was_closed_is_not_opened_again(scene: Scene, server: GitHub) -> None:
+def test_no_part_of_a_closed_pull_request_is_proposed_again(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.event(f"{API}:2.0.0")
     scene.decline()
@@ -314,7 +322,7 @@ def test_a_part_of_what_was_closed_is_not_opened_again(scene: Scene, server: Git
 
 @pytest.mark.parametrize("delete", [False, True])
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
-def test_a_build_older_than_what_was_closed(
+def test_a_build_older_than_a_closed_update_is_refused(
     server: GitHub, strategy: str, delete: bool, tmp_path: Path
 ) -> None:
     scene = Scene(tmp_path, server, update_strategy=strategy)
@@ -328,7 +336,9 @@ def test_a_build_older_than_what_was_closed(
     assert len(server.open) == 1
 
 
-def test_what_was_closed_stays_closed_next_to_other_requests(scene: Scene, server: GitHub) -> None:
+def test_a_closed_update_stays_closed_next_to_other_pull_requests(
+    scene: Scene, server: GitHub
+) -> None:
     """The newest request tells of it, whatever it proposes and whatever became of it."""
     scene.event(f"{WEB}:1.2.0")
     scene.decline()
@@ -343,7 +353,9 @@ def test_what_was_closed_stays_closed_next_to_other_requests(scene: Scene, serve
     assert verdict(scene.event(f"{WEB}:1.3.0")) == ("update", "admitted")
 
 
-def test_closed_and_its_branch_deleted(scene: Scene, server: GitHub) -> None:
+def test_a_closed_update_stays_closed_after_its_branch_is_deleted(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     scene.delete()
@@ -353,7 +365,9 @@ def test_closed_and_its_branch_deleted(scene: Scene, server: GitHub) -> None:
 
 
 @pytest.mark.parametrize("delete", [False, True])
-def test_the_next_one_starts_from_the_new_base(scene: Scene, server: GitHub, delete: bool) -> None:
+def test_the_next_pull_request_starts_from_the_new_base(
+    scene: Scene, server: GitHub, delete: bool
+) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.merge(delete=delete)
     scene.person()
@@ -365,7 +379,9 @@ def test_the_next_one_starts_from_the_new_base(scene: Scene, server: GitHub, del
     assert "1.1.0" not in server.open[0].body
 
 
-def test_a_merge_just_before_the_push(scene: Scene, server: GitHub) -> None:
+def test_a_merge_just_before_the_push_leads_to_a_new_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     """What is left is decided and proposed on the new tip: what was merged would conflict with it otherwise."""
     scene.event(f"{WEB}:1.1.0")
     first = server.branches[scene.head]
@@ -383,7 +399,7 @@ def test_a_merge_just_before_the_push(scene: Scene, server: GitHub) -> None:
     assert (scene.on_top(), git(scene.repo, "rev-parse", f"{scene.head}^")) == (1, first)
 
 
-def test_a_conflict_is_resolved_by_the_same_event(scene: Scene, server: GitHub) -> None:
+def test_a_repeated_event_resolves_a_merge_conflict(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0")
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.0.5")})
     server.conflicts = True
@@ -393,7 +409,9 @@ def test_a_conflict_is_resolved_by_the_same_event(scene: Scene, server: GitHub) 
     assert len(server.pulls) == 1
 
 
-def test_an_older_build_changes_nothing_whatever_the_base_did(scene: Scene, server: GitHub) -> None:
+def test_an_older_build_changes_nothing_even_if_the_base_has_moved(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{WEB}:1.2.0")
     scene.person()
     tips, body = scene.tips(), server.pulls[0].body
@@ -401,7 +419,9 @@ def test_an_older_build_changes_nothing_whatever_the_base_did(scene: Scene, serv
     assert (scene.tips(), server.pulls[0].body) == (tips, body)
 
 
-def test_what_a_person_pushed_to_the_branch_stays(scene: Scene, server: GitHub) -> None:
+def test_commits_that_a_person_pushed_to_the_head_branch_are_kept(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{WEB}:1.1.0")
     theirs = commit(scene.repo, {"README.md": "mine\n"}, scene.head)
     assert verdict(scene.event(f"{WEB}:1.1.0"))[0] == "unchanged"
@@ -412,7 +432,7 @@ def test_what_a_person_pushed_to_the_branch_stays(scene: Scene, server: GitHub) 
     assert server.branches[scene.head] in server.open[0].body
 
 
-def test_a_request_on_a_persons_commit_is_about_all_that_its_merge_changes(
+def test_a_pull_request_on_top_of_a_commit_by_a_person_lists_all_changes(
     scene: Scene, server: GitHub
 ) -> None:
     scene.event(f"{WEB}:1.1.0")
@@ -431,7 +451,7 @@ def test_a_request_on_a_persons_commit_is_about_all_that_its_merge_changes(
 
 @pytest.mark.measured
 @pytest.mark.parametrize("after_a_closed_one", [False, True])
-def test_a_lost_answer_does_not_matter_to_what_waits(
+def test_an_update_is_carried_over_after_the_forge_was_down(
     scene: Scene, server: GitHub, after_a_closed_one: bool
 ) -> None:
     """The forge was down when the branch was pushed: the next event of another image carries it along."""
@@ -446,7 +466,9 @@ def test_a_lost_answer_does_not_matter_to_what_waits(
     assert all(words in pull.body for words in ("`1.2.0`", "`2.0.0`"))
 
 
-def test_annotations_of_both_kinds_in_one_event(server: GitHub, tmp_path: Path) -> None:
+def test_one_event_can_push_one_application_and_propose_another(
+    server: GitHub, tmp_path: Path
+) -> None:
     """Of two Applications one wants a request: the other is pushed, and its commit does not disturb the request."""
     scene = Scene(tmp_path, server, names=("a", "b"))
     scene.flags = ()

@@ -16,10 +16,10 @@ def said(scene: Scene, *command: str) -> str:
     return image_update(*given, env=scene.env).stdout
 
 
-def test_a_release_of_the_bases_hold_is_proposed(scene: Scene, server: GitHub) -> None:
+def test_releasing_a_hold_of_the_base_opens_a_pull_request(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {STATE: HELD})
     text = said(scene, "release", "a", "--alias", "web")
-    assert f"main holds it until {scene.head} is merged" in text
+    assert f"the hold on main ends when {scene.head} is merged" in text
     (pull,) = server.open
     assert pull.title == "release a"
     assert "**Holds that end with the merge**\n\n- `argocd/a (web): held: broken`" in pull.body
@@ -35,7 +35,7 @@ def test_a_release_of_the_bases_hold_is_proposed(scene: Scene, server: GitHub) -
     assert pull.title == "a: ghcr.io/acme/web 1.0.0 → 1.1.0"
 
 
-def test_a_closed_release_ends_nothing(scene: Scene, server: GitHub) -> None:
+def test_closing_the_pull_request_of_a_release_keeps_the_hold(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {STATE: HELD})
     scene.call("release", "a", "--alias", "web")
     scene.decline()
@@ -47,21 +47,23 @@ def test_a_closed_release_ends_nothing(scene: Scene, server: GitHub) -> None:
     assert "hold:" not in pull.body
 
 
-def test_the_title_of_a_release_says_its_build_once(scene: Scene, server: GitHub) -> None:
+def test_the_title_of_a_release_names_its_build_once(scene: Scene, server: GitHub) -> None:
     commit(scene.repo, {STATE: HELD})
     scene.event(f"{WEB}:1.1.0")
     scene.call("release", "a", "--alias", "web")
     assert server.open[0].title == "release a: ghcr.io/acme/web 1.0.0 → 1.1.0"
 
 
-def test_a_release_says_what_it_did_with_the_memory(scene: Scene) -> None:
+def test_a_release_reports_that_the_memory_branch_is_empty(scene: Scene) -> None:
     said(scene, "hold", "a", "--alias", "web", "--reason", "broken")
     text = said(scene, "release", "a", "--alias", "web")
     assert "would commit" not in text
     assert "\nnothing left on image-update-memory/" in text
 
 
-def test_a_declined_build_names_the_closed_request(scene: Scene, server: GitHub) -> None:
+def test_the_refusal_of_a_declined_build_names_the_closed_pull_request(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     scene.event(f"{API}:2.0.0")
@@ -70,13 +72,13 @@ def test_a_declined_build_names_the_closed_request(scene: Scene, server: GitHub)
     assert decision["because"].partition(": ")[0].endswith("/pull/1")
 
 
-def test_a_request_says_which_builds_left_it_and_why(scene: Scene, server: GitHub) -> None:
+def test_a_pull_request_lists_removed_builds_with_the_reason(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0 {API}:2.0.0")
     scene.event(f"{WEB}:1.2.0")
     (pull,) = server.open
     assert "**No longer in this request**" in pull.body
-    assert "- `argocd/a (web) 1.1.0: 1.2.0 takes its place`" in pull.body
+    assert "- `argocd/a (web) 1.1.0: replaced by 1.2.0`" in pull.body
     scene.call("hold", "a", "--alias", "api", "--reason", "INC-42")
     (pull,) = server.open
     assert "- `argocd/a (api) 2.0.0: held " in pull.body
-    assert "takes its place" not in pull.body
+    assert "replaced by" not in pull.body

@@ -38,7 +38,7 @@ def renamed(scene: Scene, base: str = "trunk") -> None:
 @pytest.mark.parametrize(
     ("image", "waits"), [("1.2.0", "1.2.0"), ("1.1.0", "1.1.0"), ("1.0.5", "1.1.0")]
 )
-def test_the_new_request_takes_the_place_of_the_old_one(
+def test_the_new_pull_request_replaces_the_old_pull_request(
     image: str, waits: str, scene: Scene
 ) -> None:
     """With all that waited: also if the event is older than that."""
@@ -50,15 +50,15 @@ def test_the_new_request_takes_the_place_of_the_old_one(
     assert (new.base, new.head != old.head, old.state) == ("trunk", True, "closed")
     assert f"newTag: {waits}" in show(scene.repo, new.head, target("a"))
     assert old.head not in scene.server.branches
-    assert "so Image Update closed this request. `its base is now called trunk. http" in old.body
-    assert f"/{new.number} proposes what waits`" in old.body
+    assert "so Image Update closed this request. `its base is now named trunk. http" in old.body
+    assert f"/{new.number} proposes the waiting builds`" in old.body
     tips = scene.tips()
     assert verdict(scene.event(f"{WEB}:{waits}")) == ("unchanged", "same")
     assert verdict(scene.event(f"{WEB}:1.3.0")) == ("update", "admitted")
     assert (scene.server.open, scene.tips() != tips) == ([new], True)
 
 
-def test_nothing_waits_on_the_old_one_any_more(scene: Scene) -> None:
+def test_the_old_pull_request_is_closed_if_its_updates_have_been_merged(scene: Scene) -> None:
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
     renamed(scene)
@@ -67,7 +67,7 @@ def test_nothing_waits_on_the_old_one_any_more(scene: Scene) -> None:
     assert (old.state, list(scene.server.branches)) == ("closed", ["trunk"])
 
 
-def test_what_could_not_be_closed_is_closed_by_the_next_run(scene: Scene) -> None:
+def test_the_next_run_closes_an_old_pull_request_that_could_not_be_closed(scene: Scene) -> None:
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
     renamed(scene)
@@ -79,7 +79,7 @@ def test_what_could_not_be_closed_is_closed_by_the_next_run(scene: Scene) -> Non
         else None
     )
     result = scene.call("run", "--image", f"{WEB}:1.2.0")
-    assert "is obsolete, and was not closed" in result.stderr
+    assert "is obsolete but could not be closed" in result.stderr
     assert len(scene.server.open) == 2
     scene.server.before = lambda _request: None
     scene.server.faults.clear()
@@ -87,7 +87,7 @@ def test_what_could_not_be_closed_is_closed_by_the_next_run(scene: Scene) -> Non
     assert (old.state, len(scene.server.open)) == ("closed", 1)
 
 
-def test_staging_stays_next_to_production(scene: Scene) -> None:
+def test_pull_requests_for_staging_and_production_stay_open(scene: Scene) -> None:
     git(scene.repo, "branch", "staging")
     apps = [application("a", scene.url, image_list=f"web={WEB}") for _ in range(2)]
     apps[1]["metadata"]["name"] = "s"
@@ -99,7 +99,7 @@ def test_staging_stays_next_to_production(scene: Scene) -> None:
     assert [pull.state for pull in scene.server.pulls] == ["open", "open"]
 
 
-def test_another_image_of_the_same_short_name_stays(scene: Scene) -> None:
+def test_a_pull_request_for_another_image_with_the_same_short_name_stays_open(scene: Scene) -> None:
     other = "quay.io/other/web"
     scene.apps = manifest(
         scene.folder, application("a", scene.url, image_list=f"web={WEB},other={other}")
@@ -110,7 +110,7 @@ def test_another_image_of_the_same_short_name_stays(scene: Scene) -> None:
     assert [pull.state for pull in scene.server.pulls] == ["open", "open"]
 
 
-def test_a_branch_that_a_person_pushed_to_stays(scene: Scene) -> None:
+def test_a_head_branch_with_a_commit_by_a_person_stays_open(scene: Scene) -> None:
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
     tree = git(scene.repo, "rev-parse", f"{old.head}^{{tree}}")
@@ -122,7 +122,7 @@ def test_a_branch_that_a_person_pushed_to_stays(scene: Scene) -> None:
     assert scene.server.branches[old.head] == made
 
 
-def test_a_group_of_the_config(tmp_path: Path) -> None:
+def test_the_group_in_the_config_applies_after_a_rename(tmp_path: Path) -> None:
     with serving(GitHub()) as server:
         scene = Scene(tmp_path, server, group="application")
         scene.event(f"{WEB}:1.1.0")
@@ -133,7 +133,7 @@ def test_a_group_of_the_config(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["a run has seen it", "no run has seen it"])
-def test_what_a_person_has_closed_stays_closed(seen: bool, scene: Scene) -> None:
+def test_an_update_closed_by_a_person_stays_closed_after_a_rename(seen: bool, scene: Scene) -> None:
     """A Git host retargets open requests only: a closed one keeps the base's old name."""
     scene.event(f"{WEB}:1.1.0")
     old = scene.decline()
@@ -143,14 +143,15 @@ def test_what_a_person_has_closed_stays_closed(seen: bool, scene: Scene) -> None
     report = scene.event(f"{WEB}:1.1.0")
     assert verdict(report) == ("refuse", "superseded")
     assert (
-        f"/{old.number}: exactly this was closed by a person" in report["decisions"][0]["because"]
+        f"/{old.number}: a person closed the request for this build"
+        in report["decisions"][0]["because"]
     )
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("refuse", "superseded")
     assert scene.server.open == []
     assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
 
 
-def test_a_base_that_is_not_a_default_branch_leaves_its_memory_and_the_run_says_so(
+def test_a_renamed_branch_that_is_not_the_default_loses_its_holds_with_a_warning(
     tmp_path: Path,
 ) -> None:
     with serving(GitHub()) as server:
@@ -162,14 +163,14 @@ def test_a_base_that_is_not_a_default_branch_leaves_its_memory_and_the_run_says_
         git(scene.repo, "branch", "-m", "staging", "stage")
         scene.apps.write_text(text.replace('"main"', '"stage"'))
         status = scene.call("status", "a")
-        assert "of staging, which no longer exists: they do not count for stage" in status.stderr
+        assert "for staging, which no longer exists: they do not apply to stage" in status.stderr
         result = scene.call("run", "--image", f"{WEB}:1.1.0")
         assert verdict(result.json) == ("update", "admitted")
         assert "image-update-memory/" in result.stderr
-        assert "of staging, which no longer exists: they do not count for stage" in result.stderr
+        assert "for staging, which no longer exists: they do not apply to stage" in result.stderr
 
 
-def test_a_hold_and_what_it_defers_follow_a_renamed_default_branch(tmp_path: Path) -> None:
+def test_a_hold_and_its_deferred_update_follow_a_renamed_default_branch(tmp_path: Path) -> None:
     with serving(GitHub()) as server:
         scene = Scene(tmp_path, server)
         scene.call("hold", "a", "--reason", "INC-42")
@@ -185,7 +186,7 @@ def test_a_hold_and_what_it_defers_follow_a_renamed_default_branch(tmp_path: Pat
         assert "newTag: 1.1.0" in scene.text(server.open[0].head)
 
 
-def test_a_hold_ends_if_its_release_is_the_first_command_after_a_rename(scene: Scene) -> None:
+def test_a_release_right_after_a_rename_ends_the_hold(scene: Scene) -> None:
     """Nothing is left to remember, so there is no new memory branch: the old one goes all the same."""
     scene.call("hold", "a", "--reason", "INC-42")
     renamed(scene)

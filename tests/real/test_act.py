@@ -124,7 +124,7 @@ def author(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_an_update_and_what_the_next_step_gets(docker: str, tmp_path: Path) -> None:
+def test_an_update_passes_its_results_to_the_next_step(docker: str, tmp_path: Path) -> None:
     project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
     ran = project.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -137,7 +137,7 @@ def test_an_update_and_what_the_next_step_gets(docker: str, tmp_path: Path) -> N
     assert "### Image Update: 1 updated" in ran.stdout  # the summary
 
 
-def test_a_step_that_fails_stops_the_job(docker: str, tmp_path: Path) -> None:
+def test_a_failing_step_stops_the_job(docker: str, tmp_path: Path) -> None:
     project = Project(
         tmp_path, docker, image="ghcr.io/acme/other:1.1.0", **{"require-match": "true"}
     )
@@ -147,7 +147,7 @@ def test_a_step_that_fails_stops_the_job(docker: str, tmp_path: Path) -> None:
     assert not (project.folder / "passed").exists()
 
 
-def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
+def test_each_command_of_the_manual_workflow_works(docker: str, tmp_path: Path) -> None:
     """The ready file for a person's click, with what people type in the form."""
     project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
     other = repository(project.folder, "other", name="other.git")
@@ -264,7 +264,7 @@ def of_queue(scene: Scene, docker: str, head: str) -> "subprocess.CompletedProce
 
 
 @pytest.mark.parametrize("event", [of_request, of_queue])
-def test_the_ready_check_judges_what_a_request_or_a_queue_merges(
+def test_the_ready_made_check_covers_pull_requests_and_merge_queues(
     docker: str, gitops: Scene, event: Any
 ) -> None:
     agreed = event(gitops, docker, gitops.change(AGREED))

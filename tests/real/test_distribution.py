@@ -118,7 +118,7 @@ def verdict(result: Result) -> str:
     return str(result.json["decisions"][0]["verdict"])
 
 
-def test_the_newest_of_many_pages_of_tags(registry: str, tmp_path: Path) -> None:
+def test_a_scan_finds_the_newest_of_many_pages_of_tags(registry: str, tmp_path: Path) -> None:
     url, content = f"http://{registry}", image()
     push(url, "acme/many", "1.0.0", content)
     (kind, body), session = content.manifests[content.digest], requests.Session()
@@ -135,7 +135,7 @@ def test_the_newest_of_many_pages_of_tags(registry: str, tmp_path: Path) -> None
     assert f"newTag: 1.0.{TAGS - 1}" in scene.text()
 
 
-def test_its_notification_of_a_push_becomes_a_commit(tmp_path: Path) -> None:
+def test_a_push_notification_becomes_a_commit(tmp_path: Path) -> None:
     """Each body starts a run, as a trigger does it: the layers, the manifests, and last the index."""
     folder = tmp_path / "registry"
     folder.mkdir()
@@ -159,7 +159,7 @@ def test_its_notification_of_a_push_becomes_a_commit(tmp_path: Path) -> None:
     assert sum(report["images_passed_over"] for report in reports) >= 4
 
 
-def test_the_newest_build_of_several(registry: str, tmp_path: Path) -> None:
+def test_a_scan_finds_the_newest_of_several_builds(registry: str, tmp_path: Path) -> None:
     url = f"http://{registry}"
     for tag, created in (
         ("b", "2026-01-03T00:00:00Z"),
@@ -172,7 +172,7 @@ def test_the_newest_build_of_several(registry: str, tmp_path: Path) -> None:
     assert "newTag: b" in scene.text()
 
 
-def test_a_tag_that_is_absent(registry: str, tmp_path: Path) -> None:
+def test_a_missing_tag_is_not_written(registry: str, tmp_path: Path) -> None:
     push(f"http://{registry}", "acme/web", "1.0.0", image())
     scene = Scene(tmp_path, f"{registry}/acme/web")
     result = scene.call(
@@ -183,7 +183,7 @@ def test_a_tag_that_is_absent(registry: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["a bundle", "as cosign 2"])
-def test_what_cosign_signed(registry: str, tmp_path: Path, old: bool) -> None:
+def test_signatures_made_by_cosign_are_verified(registry: str, tmp_path: Path, old: bool) -> None:
     named, content = f"{registry}/acme/{'old' if old else 'new'}", image(seed=str(old))
     push(f"http://{registry}", named.partition("/")[2], "1.1.0", content)
     (tmp_path / "other").mkdir()
@@ -218,7 +218,7 @@ PREDICATES: Mapping[bool, Mapping[str, Any]] = {
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["a bundle", "as cosign 2"])
-def test_what_cosign_attested(registry: str, tmp_path: Path, old: bool) -> None:
+def test_attestations_made_by_cosign_are_verified(registry: str, tmp_path: Path, old: bool) -> None:
     named, content = (
         f"{registry}/acme/{'attested2' if old else 'attested3'}",
         image(seed=f"attested {old}"),

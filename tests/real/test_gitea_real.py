@@ -133,14 +133,14 @@ def scene(gitea: GiteaServer, tmp_path: Path) -> Scene:
     return Scene(gitea, tmp_path, "web")
 
 
-def test_an_update(scene: Scene) -> None:
+def test_an_update_is_pushed_to_gitea(scene: Scene) -> None:
     assert scene.run().json["status"] == "updated"
     assert "newTag: 1.1.0" in scene.main()
     assert scene.run().json["status"] == "unchanged"
     assert git(scene.repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_protected_branch_and_the_way_out(scene: Scene) -> None:
+def test_an_update_of_a_protected_branch_needs_a_pull_request(scene: Scene) -> None:
     scene.person("POST", "branch_protections", {"rule_name": "main", "enable_push": False})
     refused = scene.run(code=4)
     assert "--pull-request" in refused.stderr
@@ -149,14 +149,14 @@ def test_a_protected_branch_and_the_way_out(scene: Scene) -> None:
     assert "newTag: 1.1.0" in scene.head()
 
 
-def test_a_branch_that_wants_signatures(scene: Scene) -> None:
+def test_a_branch_that_requires_signed_commits_refuses_an_unsigned_commit(scene: Scene) -> None:
     rule = {"rule_name": "main", "enable_push": True, "require_signed_commits": True}
     scene.person("POST", "branch_protections", rule)
     refused = scene.run(code=4)
     assert "--signing-key" in refused.stderr
 
 
-def test_wrong_logins(scene: Scene) -> None:
+def test_wrong_logins_are_access_errors(scene: Scene) -> None:
     given = scene.given(image=f"{WEB}:1.1.0")
     wrong = image_update(*given, env={**scene.env, "IMAGE_UPDATE_GIT_TOKEN": "not-a-token"})
     assert (wrong.code, "not-a-token" in wrong.stderr) == (4, False), wrong.stderr
@@ -165,7 +165,7 @@ def test_wrong_logins(scene: Scene) -> None:
     assert scene.name in stranger.stderr
 
 
-def test_runs_at_the_same_time_all_land(gitea: GiteaServer, tmp_path: Path) -> None:
+def test_concurrent_runs_all_land(gitea: GiteaServer, tmp_path: Path) -> None:
     names = [f"app{number}" for number in range(5)]
     scene = Scene(gitea, tmp_path, *names)
     running = [start(scene.given(image=f"{image_of(name)}:1.1.0"), env=scene.env) for name in names]
@@ -175,7 +175,7 @@ def test_runs_at_the_same_time_all_land(gitea: GiteaServer, tmp_path: Path) -> N
     assert all("1.1.0" in scene.main(name) for name in names)
 
 
-def test_a_request_gets_newer_builds(scene: Scene) -> None:
+def test_a_pull_request_is_updated_with_newer_builds(scene: Scene) -> None:
     scene.proposed("1.1.0", "--pull-request-label", "deploy", "--pull-request-reviewer", "person")
     (first,) = scene.pulls()
     assert [one["login"] for one in first["requested_reviewers"]] == ["person"]
@@ -189,7 +189,7 @@ def test_a_request_gets_newer_builds(scene: Scene) -> None:
     assert scene.proposed("1.2.0").json["status"] == "unchanged"
 
 
-def test_what_failed_is_set_later_and_what_a_person_changes_stays(
+def test_failed_settings_are_set_later_and_changes_by_a_person_are_kept(
     scene: Scene, gitea: GiteaServer
 ) -> None:
     wanted = ("--pull-request-label", "deploy", "--pull-request-reviewer", "person")
@@ -236,7 +236,7 @@ def test_auto_merge_that_a_person_cancels_stays_off(scene: Scene) -> None:
     assert [one["number"] for one in scene.pulls()] == [pull["number"]]
 
 
-def test_a_request_on_which_nothing_waits_is_closed(scene: Scene) -> None:
+def test_a_pull_request_without_waiting_updates_is_closed(scene: Scene) -> None:
     scene.proposed("1.1.0")
     (pull,) = scene.pulls()
     there = scene.person("GET", f"contents/{target('web')}")
@@ -254,7 +254,7 @@ def test_a_request_on_which_nothing_waits_is_closed(scene: Scene) -> None:
     assert "newTag: 1.2.0" in scene.head()
 
 
-def test_a_base_that_moves(scene: Scene) -> None:
+def test_a_pull_request_is_rebuilt_when_its_base_moves(scene: Scene) -> None:
     scene.proposed("1.1.0")
     other = {"content": "eA==", "branch": "main", "message": "Something else"}
     scene.person("POST", "contents/other.txt", other)
@@ -265,7 +265,7 @@ def test_a_base_that_moves(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_what_a_person_closed_is_not_proposed_again(scene: Scene, deleted: bool) -> None:
+def test_an_update_closed_by_a_person_is_not_proposed_again(scene: Scene, deleted: bool) -> None:
     scene.proposed("1.1.0")
     (pull,) = scene.pulls()
     scene.person("PATCH", f"pulls/{pull['number']}", {"state": "closed"})
@@ -278,13 +278,13 @@ def test_what_a_person_closed_is_not_proposed_again(scene: Scene, deleted: bool)
     assert newer["number"] != pull["number"]
 
 
-def test_a_draft(scene: Scene) -> None:
+def test_a_pull_request_can_be_a_draft(scene: Scene) -> None:
     scene.proposed("1.1.0", "--pull-request-draft")
     (pull,) = scene.pulls()
     assert pull["draft"] is True
 
 
-def test_a_request_merges_on_its_own(scene: Scene) -> None:
+def test_auto_merge_merges_an_approved_pull_request(scene: Scene) -> None:
     rule = {"rule_name": "main", "enable_push": False, "required_approvals": 1}
     scene.person("POST", "branch_protections", rule)
     scene.proposed("1.1.0", "--auto-merge")
@@ -293,7 +293,7 @@ def test_a_request_merges_on_its_own(scene: Scene) -> None:
     wait_until(lambda: "newTag: 1.1.0" in scene.main())
 
 
-def test_a_required_check_decides_at_the_merge(scene: Scene) -> None:
+def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
     """The status is what a workflow makes of the exit code. A hold arrives while a person's request waits."""
     rule = {"rule_name": "main", "enable_push": True, "enable_status_check": True}
     scene.person("POST", "branch_protections", {**rule, "status_check_contexts": ["check"]})
@@ -312,7 +312,7 @@ def test_a_required_check_decides_at_the_merge(scene: Scene) -> None:
     assert "newTag: 1.1.0" in scene.main()
 
 
-def test_a_week_of_a_reviewer(scene: Scene) -> None:
+def test_declining_or_releasing_a_proposed_rollback_ends_its_hold(scene: Scene) -> None:
     """A rollback waits with its hold. Declined, it holds nothing; released, it stays. What is held leaves a request."""
     scene.run(image=f"{WEB}:1.5.0")
     scene.by_hand("rollback", "--to", "1.0.0")

@@ -57,7 +57,9 @@ class Scene:
         return image_update("run", "--images-from", "-", *given, *more, stdin=body, env=env)
 
 
-def test_a_push_becomes_a_commit(gitea: GiteaServer, listener: Listener, tmp_path: Path) -> None:
+def test_a_push_to_the_package_registry_becomes_a_commit(
+    gitea: GiteaServer, listener: Listener, tmp_path: Path
+) -> None:
     """Each body starts a run, as a trigger does it: the manifests of the platforms, and last the index."""
     scene = Scene(gitea, tmp_path)
     parts = [image("linux/amd64"), image("linux/arm64/v8")]
@@ -72,7 +74,9 @@ def test_a_push_becomes_a_commit(gitea: GiteaServer, listener: Listener, tmp_pat
     assert [report["images_passed_over"] for report in reports] == [1, 1, 1, 0]
 
 
-def test_what_else_it_sends(gitea: GiteaServer, listener: Listener, tmp_path: Path) -> None:
+def test_tag_moves_are_updates_and_other_webhook_events_are_skipped(
+    gitea: GiteaServer, listener: Listener, tmp_path: Path
+) -> None:
     scene = Scene(gitea, tmp_path)
     scene.push("2.0.0", image(seed="first"))
     first = listener.bodies.get(timeout=30)

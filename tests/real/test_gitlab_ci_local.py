@@ -83,7 +83,7 @@ def author(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("author")
-def test_an_update_and_what_the_next_job_gets(tmp_path: Path) -> None:
+def test_an_update_passes_its_results_to_the_next_job(tmp_path: Path) -> None:
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
     ran = project.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -96,7 +96,7 @@ def test_an_update_and_what_the_next_job_gets(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("author")
-def test_a_plan_writes_nothing(tmp_path: Path) -> None:
+def test_a_plan_writes_nothing_to_the_repository(tmp_path: Path) -> None:
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0", command="plan")
     ran = project.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -105,7 +105,7 @@ def test_a_plan_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("author")
-def test_a_job_that_fails_stops_the_pipeline(tmp_path: Path) -> None:
+def test_a_failing_job_stops_the_pipeline(tmp_path: Path) -> None:
     project = Project(tmp_path, image="ghcr.io/acme/other:1.1.0", **{"require-match": "true"})
     ran = project.run()
     assert ran.returncode != 0
@@ -121,7 +121,7 @@ def test_a_job_that_fails_stops_the_pipeline(tmp_path: Path) -> None:
         ({"wait": True}, "`wait` input: provided value is not a string"),
     ],
 )
-def test_inputs_that_are_wrong_start_nothing(
+def test_invalid_inputs_prevent_the_pipeline_from_starting(
     tmp_path: Path, inputs: dict[str, str], said: str
 ) -> None:
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0", **inputs)
@@ -132,7 +132,7 @@ def test_inputs_that_are_wrong_start_nothing(
 
 
 @pytest.mark.usefixtures("author")
-def test_each_command_by_hand(tmp_path: Path) -> None:
+def test_each_command_of_the_manual_pipeline_works(tmp_path: Path) -> None:
     """The ready file for a person's click, with what people type as variables."""
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
     other = repository(tmp_path, "other", name="other.git")
@@ -194,7 +194,9 @@ def test_each_command_by_hand(tmp_path: Path) -> None:
     ],
     ids=["status", "scan", "wait", "image", "names"],
 )
-def test_the_other_commands(tmp_path: Path, inputs: dict[str, str], code: int, said: str) -> None:
+def test_each_other_command_ends_with_the_expected_code_and_message(
+    tmp_path: Path, inputs: dict[str, str], code: int, said: str
+) -> None:
     project = Project(tmp_path, **inputs)
     ran = project.run()
     assert (bool(ran.returncode), said in ran.stdout + ran.stderr) == (bool(code), True), (
@@ -206,7 +208,7 @@ def test_the_other_commands(tmp_path: Path, inputs: dict[str, str], code: int, s
 
 
 @pytest.mark.parametrize("kind", ["detached", "merged_result"])
-def test_the_ready_check_judges_what_a_merge_request_changes(tmp_path: Path, kind: str) -> None:
+def test_the_ready_made_check_covers_merge_requests(tmp_path: Path, kind: str) -> None:
     """The file as it is, but for the component, which comes from here."""
     needs("rsync")
     text = (ROOT / "examples/gitlab/check.yml").read_text()

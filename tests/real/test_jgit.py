@@ -47,7 +47,9 @@ def accepting(repo: Path) -> Path:
     return repo
 
 
-def test_only_what_is_needed_is_fetched(server: str, repos: Path, tmp_path: Path) -> None:
+def test_a_run_fetches_only_the_objects_that_it_needs(
+    server: str, repos: Path, tmp_path: Path
+) -> None:
     """JGit knows partial and shallow fetches, as git does."""
     repo = accepting(repository(repos, "web", name="large.git"))
     commit(repo, {"big": os.urandom(1_500_000).hex()})
@@ -62,7 +64,7 @@ def test_only_what_is_needed_is_fetched(server: str, repos: Path, tmp_path: Path
     assert sum(sizes) < 10_000
 
 
-def test_runs_at_the_same_time_all_land(server: str, repos: Path, tmp_path: Path) -> None:
+def test_concurrent_runs_all_land(server: str, repos: Path, tmp_path: Path) -> None:
     names = [f"app{number}" for number in range(6)]
     repo = accepting(repository(repos, *names, name="race.git"))
     images = {name: f"ghcr.io/acme/{name}" for name in names}
@@ -82,7 +84,7 @@ def test_runs_at_the_same_time_all_land(server: str, repos: Path, tmp_path: Path
     assert git(repo, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_pull_request_gets_newer_builds(server: str, repos: Path) -> None:
+def test_a_pull_request_is_updated_with_newer_builds(server: str, repos: Path) -> None:
     """Its branch is made, moved forward, and made again on a base that has moved."""
     with serving(GitHub()) as forge:
         scene = Scene(repos, forge)
@@ -98,7 +100,9 @@ def test_a_pull_request_gets_newer_builds(server: str, repos: Path) -> None:
         assert len(forge.open) == 1
 
 
-def test_what_jgit_refuses_says_why(server: str, repos: Path, tmp_path: Path) -> None:
+def test_a_push_refused_by_jgit_reports_the_reason(
+    server: str, repos: Path, tmp_path: Path
+) -> None:
     repository(repos, "web", name="closed.git")  # it accepts no push without a login
     refused = image_update(
         *arguments(manifest(tmp_path, application("web", f"{server}/closed.git")))

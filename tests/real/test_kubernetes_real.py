@@ -58,7 +58,7 @@ def image_of(one: Any) -> list[str]:
     return list(one["spec"]["source"]["kustomize"]["images"])
 
 
-def test_a_run_on_a_cluster(api: KubernetesServer, tmp_path: Path) -> None:
+def test_a_run_updates_the_applications_of_a_cluster(api: KubernetesServer, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     api.create(
         full_application("web", repo),
@@ -78,7 +78,9 @@ def test_a_run_on_a_cluster(api: KubernetesServer, tmp_path: Path) -> None:
     assert {one["involvedObject"]["name"] for one in events} == {"web", "live"}
 
 
-def test_thousands_of_applications_come_page_by_page(api: KubernetesServer, tmp_path: Path) -> None:
+def test_thousands_of_applications_are_read_page_by_page(
+    api: KubernetesServer, tmp_path: Path
+) -> None:
     repo = repository(tmp_path, "web")
     api.create(
         *(
@@ -92,7 +94,7 @@ def test_thousands_of_applications_come_page_by_page(api: KubernetesServer, tmp_
     assert result.json["counts"]["applications"] == 1101
 
 
-def test_runs_at_the_same_time_all_end_right(api: KubernetesServer, tmp_path: Path) -> None:
+def test_concurrent_runs_for_ten_images_all_land(api: KubernetesServer, tmp_path: Path) -> None:
     """Ten builds of ten images of one Application: each of them is there in the end, whatever the controller writes."""
     names = [f"ghcr.io/acme/part{number}" for number in range(10)]
     images = ",".join(f"p{number}={name}" for number, name in enumerate(names))
@@ -122,7 +124,7 @@ def test_runs_at_the_same_time_all_end_right(api: KubernetesServer, tmp_path: Pa
     )
 
 
-def test_the_newer_of_two_builds_stays(api: KubernetesServer, tmp_path: Path) -> None:
+def test_the_newest_of_concurrent_builds_wins(api: KubernetesServer, tmp_path: Path) -> None:
     api.create(live_app("web", web__update_strategy="semver"))
     config = api.kubeconfig(tmp_path)
     given = ("--applications", "cluster", "--kubeconfig", str(config), "--output", "json")
@@ -144,7 +146,7 @@ def grant(api: KubernetesServer, host: str, *names: str) -> str:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_shipped_roles_suffice_in_one_namespace(
+def test_the_shipped_roles_are_sufficient_in_one_namespace(
     api: KubernetesServer, tmp_path: Path, host: str
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -165,7 +167,7 @@ def test_the_shipped_roles_suffice_in_one_namespace(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_shipped_roles_suffice_in_the_whole_cluster(
+def test_the_shipped_roles_are_sufficient_in_the_whole_cluster(
     api: KubernetesServer, tmp_path: Path, host: str
 ) -> None:
     repo = repository(tmp_path, "web", "far")
@@ -178,7 +180,7 @@ def test_the_shipped_roles_suffice_in_the_whole_cluster(
     ), result.stderr
 
 
-def test_the_error_says_which_rights_a_token_lacks(api: KubernetesServer, tmp_path: Path) -> None:
+def test_the_error_names_the_missing_permissions(api: KubernetesServer, tmp_path: Path) -> None:
     api.create(
         {
             "apiVersion": "v1",
@@ -196,7 +198,7 @@ def test_the_error_says_which_rights_a_token_lacks(api: KubernetesServer, tmp_pa
 
 
 @pytest.mark.parametrize(("ends", "code", "seconds"), [("Healthy", 0, "60"), ("Degraded", 6, "8")])
-def test_a_rollout_is_waited_for(
+def test_a_run_waits_for_the_rollout(
     api: KubernetesServer, tmp_path: Path, ends: str, code: int, seconds: str
 ) -> None:
     """Somebody in the place of Argo CD's controller writes the states of a rollout."""

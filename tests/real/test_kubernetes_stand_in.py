@@ -127,7 +127,9 @@ def _essence(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_the_same_answer(real: KubernetesServer, fake: KubernetesApi, name: str) -> None:
+def test_the_fake_api_gives_the_same_answers_as_the_real_api(
+    real: KubernetesServer, fake: KubernetesApi, name: str
+) -> None:
     for path in (HERE, "/api/v1/namespaces/argocd/events"):
         assert real.ask("DELETE", path).status_code == 200
     real.create(*APPS)
@@ -139,7 +141,9 @@ def test_the_same_answer(real: KubernetesServer, fake: KubernetesApi, name: str)
         assert essence(ours) == essence(theirs)
 
 
-def test_the_same_refusals(real: KubernetesServer, fake: KubernetesApi) -> None:
+def test_the_fake_api_refuses_the_same_requests_as_the_real_api(
+    real: KubernetesServer, fake: KubernetesApi
+) -> None:
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

@@ -31,7 +31,7 @@ def handed_on(bodies: list[Any]) -> list[dict[str, str]]:
     return made
 
 
-def test_what_arrives_is_what_was_sent() -> None:
+def test_triggers_pass_on_the_exact_event() -> None:
     bodies = [*(case["payload"] for case in CASES), EVIL]
     for body, made in zip(bodies, handed_on(bodies), strict=True):
         assert json.loads(made["argo"]) == body
@@ -42,7 +42,7 @@ def test_what_arrives_is_what_was_sent() -> None:
             assert made["tekton"].startswith("error")
 
 
-def test_what_arrives_names_the_image() -> None:
+def test_events_passed_on_by_triggers_name_the_image() -> None:
     cases = [one for one in CASES if one["images"] and isinstance(one["payload"], dict)]
     for case, made in zip(cases, handed_on([one["payload"] for one in cases]), strict=True):
         for host in ("tekton", "argo"):

@@ -35,7 +35,9 @@ def auth(text: str) -> str:
         ({"username": "ci"}, None),
     ],
 )
-def test_logins(entry: Any, expected: tuple[str, ...] | None) -> None:
+def test_logins_are_read_from_docker_config_entries(
+    entry: Any, expected: tuple[str, ...] | None
+) -> None:
     login = parse_docker_config(json.dumps({"auths": {"reg.example": entry}}), "here").logins.get(
         "reg.example"
     )
@@ -58,7 +60,7 @@ def test_logins(entry: Any, expected: tuple[str, ...] | None) -> None:
         '{"auths": {"a": {"auth": "/////w=="}}}', '{"credHelpers": {"a": 5}}', '{"credsStore": ["a"]}', "[" * 100_000,
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_refused_without_a_word_of_it(text: str) -> None:
+def test_invalid_config_files_are_rejected_without_showing_secrets(text: str) -> None:
     with pytest.raises(Malformed) as refused:
         parse_docker_config(text)
     assert "c2VjcmV0" not in refused.value.message
@@ -66,7 +68,7 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(text: str) -> None:
     assert "s3cret" not in refused.value.message
 
 
-def test_many_hosts_of_one_login_share_what_is_known_about_it() -> None:
+def test_many_hosts_with_one_login_are_read_quickly() -> None:
     """2,000 hosts took 25 seconds and 511 MB, because each of them had a set of all of them."""
 
     def seconds(number: int) -> float:
@@ -83,14 +85,14 @@ def test_many_hosts_of_one_login_share_what_is_known_about_it() -> None:
     assert min(seconds(4000) for _ in range(3)) < 24 * min(seconds(500) for _ in range(3))
 
 
-def test_helpers() -> None:
+def test_credential_helpers_are_read() -> None:
     config = parse_docker_config(
         '{"credHelpers": {"https://GCR.io": "gcr", "x": ""}, "credsStore": "desktop"}'
     )
     assert (config.helpers, config.store, config.logins) == ({"gcr.io": "gcr"}, "desktop", {})
 
 
-def test_the_older_form() -> None:
+def test_the_older_config_format_is_read() -> None:
     config = parse_docker_config(json.dumps({"https://reg.example/v1/": {"auth": auth("a:b")}}))
     assert set(config.logins) == {"reg.example"}
 
@@ -99,7 +101,7 @@ def test_the_older_form() -> None:
     "text",
     ["{}", '{"currentContext": "desktop", "HttpHeaders": {"User-Agent": "x"}}', '{"auths": null}'],
 )
-def test_a_file_that_holds_no_logins(text: str) -> None:
+def test_a_config_file_without_logins_is_empty(text: str) -> None:
     assert parse_docker_config(text) == DockerConfig({}, {}, "")
 
 
@@ -116,7 +118,7 @@ def test_a_file_that_holds_no_logins(text: str) -> None:
         ("ghcr.io/acme/", "ghcr.io/acme"),
     ],
 )
-def test_keys_in_one_spelling(key: str, expected: str) -> None:
+def test_registry_keys_are_normalized(key: str, expected: str) -> None:
     assert normal(key) == expected
 
 
@@ -149,7 +151,7 @@ def test_keys_in_one_spelling(key: str, expected: str) -> None:
         ((), "ghcr.io", "a/b", None),
     ],
 )
-def test_the_longest_key_that_covers_a_repository(
+def test_the_longest_key_that_covers_a_repository_is_chosen(
     keys: tuple[str, ...], registry: str, repository: str, expected: str | None
 ) -> None:
     assert best_key(dict.fromkeys(keys), registry, repository) == expected

@@ -268,7 +268,7 @@ FULL: dict[str, Any] = {"source_repository": WEB, "ref": "refs/heads/main", "wor
 )
 @pytest.mark.parametrize("place", ["referrer", "unsaid", "tag"])
 @pytest.mark.parametrize("signer", ["identity", "key"])
-def test_right(
+def test_valid_provenance_is_accepted(
     server: RegistryApi,
     tmp_path: Path,
     sigstore: Sigstore,
@@ -309,7 +309,7 @@ def test_right(
 
 
 @pytest.mark.parametrize("form", ["payload", "bundle"])
-def test_the_claims_of_a_certificate_prove_it_as_well(
+def test_certificate_claims_are_accepted_as_provenance(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, form: str
 ) -> None:
     if form == "payload":
@@ -336,7 +336,7 @@ def test_the_claims_of_a_certificate_prove_it_as_well(
 
 
 @pytest.mark.parametrize("kept", ["slsa-v1", "slsa-v0.2"])
-def test_what_a_real_cosign_has_attested(
+def test_attestations_made_by_a_real_cosign_are_accepted(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, kept: str
 ) -> None:
     said = json.loads((DATA / "recorded" / "cosign-3.1" / "attestations.json").read_text())
@@ -407,7 +407,7 @@ LAW: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("predicate", "why", "how"), [one[1:] for one in LAW], ids=[one[0] for one in LAW]
 )
 @pytest.mark.parametrize("place", ["referrer", "tag"])
-def test_wrong_statements(
+def test_wrong_statements_are_rejected_with_a_reason(
     server: RegistryApi,
     tmp_path: Path,
     sigstore: Sigstore,
@@ -450,7 +450,7 @@ WHO: list[tuple[str, dict[str, str], Identity, str]] = [
 @pytest.mark.parametrize(
     ("claims", "identity", "why"), [one[1:] for one in WHO], ids=[one[0] for one in WHO]
 )
-def test_wrong_signers(
+def test_wrong_signers_are_rejected_with_a_reason(
     server: RegistryApi,
     tmp_path: Path,
     sigstore: Sigstore,
@@ -512,7 +512,7 @@ def a_key_and_no_certificate(body: dict[str, Any]) -> None:
         a_key_and_no_certificate,
     ],
 )  # fmt: skip
-def test_bundles_that_were_changed(
+def test_modified_bundles_are_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, act: Callable[[dict[str, Any]], None]
 ) -> None:
     good = bundle(sigstore, statement(github_v1()))
@@ -522,14 +522,14 @@ def test_bundles_that_were_changed(
     assert answer.startswith("provenance: ")
 
 
-def test_a_bundle_of_another_sigstore(
+def test_a_bundle_of_another_sigstore_is_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     put(server, cosign.referrer(bundle(Sigstore(), statement(github_v1())), IMAGE, V1))
     assert "a signature is not by" in str(Asking(server, tmp_path, sigstore)(ASKED))
 
 
-def test_a_bundle_with_two_envelopes_is_read_as_it_is_verified(
+def test_a_bundle_with_a_duplicate_envelope_is_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     """A JSON object may have a key twice. Readers differ in which one they take."""
@@ -546,7 +546,7 @@ def test_a_bundle_with_two_envelopes_is_read_as_it_is_verified(
 
 
 @pytest.mark.parametrize("form", ["key", "identity"])
-def test_a_signature_of_a_stranger(
+def test_a_signature_of_an_unknown_key_is_rejected(
     server: RegistryApi,
     tmp_path: Path,
     sigstore: Sigstore,
@@ -574,7 +574,7 @@ def test_a_signature_of_a_stranger(
         b"a: &a [1]\nb: &b [*a,*a,*a]\n", b'{"payload": 1}', b'{"payloadType": "application/vnd.in-toto+json"}',
     ],
 )  # fmt: skip
-def test_what_is_not_a_statement(
+def test_unreadable_statements_are_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, blob: bytes
 ) -> None:
     put(server, cosign.attestations((blob, {})), cosign.tag_of(IMAGE.digest, "att"))
@@ -587,7 +587,7 @@ def test_what_is_not_a_statement(
 
 
 @pytest.mark.parametrize("nested", ['{"a":' * 3000 + "1" + "}" * 3000, "[" * 50_000 + "]" * 50_000])
-def test_a_predicate_that_is_nested_endlessly(
+def test_a_deeply_nested_predicate_is_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, nested: str
 ) -> None:
     content = statement("NESTED").replace(b'"NESTED"', nested.encode())
@@ -623,7 +623,7 @@ def test_a_statement_that_is_too_large_is_not_read(
     )
 
 
-def test_of_many_statements_one_must_hold_all_values(
+def test_one_statement_must_meet_all_required_values(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     first, second = github_v1(ref="refs/heads/dev"), github_v1(path=".github/workflows/pr.yml")
@@ -662,7 +662,7 @@ def test_an_attestation_is_not_a_signature_and_a_signature_by_a_key_is_not_prove
     assert isinstance(asking(keys), str)
 
 
-def test_what_else_is_there_is_not_even_read(
+def test_unrelated_attestations_are_not_fetched(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     for number in range(40):
@@ -686,7 +686,7 @@ def requests(server: RegistryApi, asking: Asking, *demands: Demand) -> int:
 
 
 @pytest.mark.parametrize("tool", ["cosign 2", "cosign 3", "Chains"])
-def test_at_most_two_requests_more_than_a_signature(
+def test_provenance_needs_at_most_two_more_requests_than_a_signature(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, tool: str
 ) -> None:
     content = statement(github_v1())
@@ -740,7 +740,7 @@ def test_a_late_statement_is_waited_for(
     assert isinstance(Asking(server, tmp_path, sigstore, timeout=30)(ASKED), Proof)
 
 
-def test_a_log_that_is_down_is_not_a_refusal(
+def test_an_unavailable_transparency_log_is_a_temporary_error(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     signed, notes = sigstore.of_layer(cosign.payload(IMAGE.digest), workflow())
@@ -757,14 +757,14 @@ def test_a_log_that_is_down_is_not_a_refusal(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"mediaType": "x"}', "\xff"])
-def test_what_is_not_a_trusted_root(tmp_path: Path, text: str) -> None:
+def test_an_invalid_trust_root_is_a_usage_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "root.json"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match="--trust-root"):
         keyless.Sigstore(print, str(path))
 
 
-def test_a_key_of_the_repository_that_cannot_be_read(
+def test_an_invalid_key_in_the_repository_is_an_error(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     demand = Demand("signature", ("ci.pub",), texts=(("ci.pub", "hello"),), line=4)
@@ -773,7 +773,7 @@ def test_a_key_of_the_repository_that_cannot_be_read(
     assert ".image-update/config, line 4: ci.pub: it holds no public key" in answer.message
 
 
-def test_the_issuer_of_old_certificates_counts_where_there_is_no_newer_one(
+def test_the_old_issuer_field_is_used_if_the_new_field_is_missing(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     claims = workflow()
@@ -787,7 +787,7 @@ def test_the_issuer_of_old_certificates_counts_where_there_is_no_newer_one(
     )
 
 
-def test_a_workflow_of_a_certificate_is_that_of_the_source_repository() -> None:
+def test_the_workflow_must_belong_to_the_source_repository() -> None:
     gitlab = "https://gitlab.com/acme/web"
     found = of_certificate(
         "https://gitlab.com",
@@ -808,16 +808,14 @@ def test_a_workflow_of_a_certificate_is_that_of_the_source_repository() -> None:
         (f"{WEB}/{RELEASE}", "", ""),
     ],
 )
-def test_the_name_of_a_workflow_ends_where_the_ref_begins(
-    config: str, ref: str, expected: str
-) -> None:
+def test_the_workflow_name_ends_before_the_ref(config: str, ref: str, expected: str) -> None:
     """`release.yml@x.yml` passed for `release.yml`."""
     found = of_certificate(GITHUB, {**workflow(), "14": ref, "18": config})
     assert found.workflow == expected
 
 
 @pytest.mark.parametrize("value", [None, 1, [], {}, "x", [[]], [{"uri": 1}], [None]])
-def test_a_statement_of_any_shape_is_read_or_refused(value: Any) -> None:
+def test_statements_of_any_shape_never_crash(value: Any) -> None:
     for kind, made in (
         (V1, github_v1()),
         (V02, generator_v02()),

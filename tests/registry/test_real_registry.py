@@ -84,7 +84,7 @@ def answer(
         ("undated", UNDATED),
     ],
 )
-def test_the_digest_is_that_of_what_was_pushed_by_one_request(
+def test_the_digest_of_a_pushed_image_needs_one_request(
     real: Real, tag: str, content: Content
 ) -> None:
     lines: list[str] = []
@@ -96,7 +96,7 @@ def test_the_digest_is_that_of_what_was_pushed_by_one_request(
 
 
 @pytest.mark.parametrize("kind", [OCI, DOCKER])
-def test_facts_of_images_and_indexes(real: Real, kind: str) -> None:
+def test_the_facts_of_images_and_indexes_are_read(real: Real, kind: str) -> None:
     every = ("created", "platforms", "labels", "digest")
     single = answer(registry(), f"{real.name}/acme/api:single-{kind}", *every)  # type: ignore[arg-type]
     assert single == Answer(True, SINGLE[kind].digest, DATE, ("linux/amd64",), {"a": "b"})
@@ -109,7 +109,7 @@ def test_facts_of_images_and_indexes(real: Real, kind: str) -> None:
     assert arm.created == "2026-01-01T00:00:00Z"
 
 
-def test_no_date_and_no_image(real: Real) -> None:
+def test_images_without_a_date_and_missing_images_are_distinguished(real: Real) -> None:
     assert answer(registry(), f"{real.name}/acme/api:undated", "created") == Answer()
     for reference in ("acme/api:none", "acme/none:1", f"acme/api@sha256:{'0' * 64}"):
         assert answer(registry(), f"{real.name}/{reference}", "exists", "created") == Answer(
@@ -118,20 +118,20 @@ def test_no_date_and_no_image(real: Real) -> None:
         assert answer(registry(), f"{real.name}/{reference}", "exists") == Answer(exists=False)
 
 
-def test_tags(real: Real) -> None:
+def test_the_tags_of_a_repository_are_listed(real: Real) -> None:
     found = registry().repository(parse_image(f"{real.name}/acme/api")).tags()
     assert sorted(found) == ["multi-docker", "multi-oci", "single-docker", "single-oci", "undated"]
     with pytest.raises(RegistryError, match="no repository"):
         registry().repository(parse_image(f"{real.name}/acme/none")).tags()
 
 
-def test_there_are_no_referrers_without_the_api_and_the_tag(real: Real) -> None:
+def test_an_image_without_referrers_api_and_tag_has_no_referrers(real: Real) -> None:
     assert (
         registry().repository(parse_image(f"{real.name}/acme/api")).referrers(UNDATED.digest) == ()
     )
 
 
-def test_what_skopeo_copies(real: Real, tmp_path: Path) -> None:
+def test_an_index_copied_by_skopeo_is_read(real: Real, tmp_path: Path) -> None:
     folder = layout(tmp_path / "layout", {"multi": MULTI[OCI]})
     argv = [
         "copy",
@@ -154,20 +154,22 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
         yield running
 
 
-def test_a_password(locked: Real) -> None:
+def test_a_registry_is_accessed_with_a_password(locked: Real) -> None:
     asking = registry((USER, PASSWORD), locked.name)
     assert answer(asking, f"{locked.name}/acme/api:1", "digest").digest == UNDATED.digest
     assert answer(asking, f"{locked.name}/acme/none:1", "exists") == Answer(exists=False)
 
 
 @pytest.mark.parametrize("login", [None, (USER, "wrong")])
-def test_no_password_or_a_wrong_one(locked: Real, login: tuple[str, str] | None) -> None:
+def test_a_missing_or_wrong_password_is_an_access_error(
+    locked: Real, login: tuple[str, str] | None
+) -> None:
     error = answer(registry(login, locked.name), f"{locked.name}/acme/api:1", "digest").error
     assert type(error) is RegistryAccessError
     assert "wrong" not in error.message
 
 
-def test_a_config_file_that_skopeo_would_take(locked: Real, tmp_path: Path) -> None:
+def test_a_config_file_written_by_skopeo_is_used(locked: Real, tmp_path: Path) -> None:
     path = tmp_path / "auth.json"
     argv = [
         "login",
@@ -185,7 +187,7 @@ def test_a_config_file_that_skopeo_would_take(locked: Real, tmp_path: Path) -> N
     assert answer(asking, f"{locked.name}/acme/api:1", "digest").digest == UNDATED.digest
 
 
-def test_tokens(tmp_path: Path) -> None:
+def test_a_registry_with_a_token_server_is_accessed(tmp_path: Path) -> None:
     with token_registry(tmp_path) as running:
         for repository in ("acme/api", "public/web"):
             push(running.url, repository, "1", UNDATED, headers=bearer(tmp_path, repository))
@@ -208,7 +210,7 @@ def test_tokens(tmp_path: Path) -> None:
         )
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_a_registry_with_a_private_authority_needs_its_certificate(tmp_path: Path) -> None:
     with tls_registry(tmp_path) as running:
         assert running.ca is not None
         push(running.url, "acme/api", "1", UNDATED, verify=str(running.ca))

@@ -43,7 +43,7 @@ def entry(**more: str) -> str:
     return "registries:\n- " + "\n  ".join(f"{key}: {value}" for key, value in given.items()) + "\n"
 
 
-def test_the_example_of_the_documentation() -> None:
+def test_the_example_in_the_documentation_is_read() -> None:
     hub, google, quay, ecr = parse_registries_conf(FULL)
     assert hub == RegistryConf(
         "Docker Hub", "https://registry-1.docker.io", "docker.io", defaultns="library", default=True,
@@ -57,7 +57,7 @@ def test_the_example_of_the_documentation() -> None:
 @pytest.mark.parametrize(
     "text", ["", "# nothing\n", "registries:\n", "registries: []\n", "{}", "---\n"]
 )
-def test_nothing_is_configured(text: str) -> None:
+def test_an_empty_file_configures_no_registry(text: str) -> None:
     assert parse_registries_conf(text) == ()
 
 
@@ -109,14 +109,14 @@ def test_nothing_is_configured(text: str) -> None:
         ("? [a]\n: b\n", "not a string"),
     ],
 )
-def test_mistakes(text: str, words: str) -> None:
+def test_invalid_entries_are_rejected(text: str, words: str) -> None:
     with pytest.raises(Malformed) as refused:
         parse_registries_conf(text)
     assert words in refused.value.message
     assert "pw@" not in refused.value.message
 
 
-def test_a_certificate_in_the_file() -> None:
+def test_a_certificate_in_the_file_is_read() -> None:
     block = "|\n    -----BEGIN CERTIFICATE-----\n    MII\n    -----END CERTIFICATE-----"
     (found,) = parse_registries_conf(entry(ca_data=block))
     assert found.ca_data == "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
@@ -147,7 +147,7 @@ OURS = RegistryConf("ours", "u", "reg.example", default=True)
         ((), "docker.io", "library/nginx", False, None),
     ],
 )
-def test_which_entry_an_image_belongs_to(
+def test_the_matching_entry_is_found_for_each_image(
     entries: tuple[RegistryConf, ...], registry: str, repository: str, written: bool, expected: Any
 ) -> None:
     assert find_registry(entries, registry, repository, written=written) == expected
@@ -165,11 +165,11 @@ def test_which_entry_an_image_belongs_to(
         ("+5m", 300.0),
     ],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["10", "h", "10 h", "-5m", "1d", "1h x", "5m5", ".h"])
-def test_what_is_not_a_duration(text: str) -> None:
+def test_invalid_durations_are_rejected(text: str) -> None:
     with pytest.raises(Malformed):
         duration(text)

@@ -79,7 +79,7 @@ def logins(server: RegistryApi) -> list[str]:
     return [one.login for one in server.seen if one.login]
 
 
-def test_an_open_registry_gets_no_login(server: RegistryApi) -> None:
+def test_no_login_is_sent_to_an_open_registry(server: RegistryApi) -> None:
     assert ask(server).digest == API.digest
     assert not logins(server)
 
@@ -93,7 +93,7 @@ def test_an_open_registry_gets_no_login(server: RegistryApi) -> None:
         'Basic realm="Sonatype Nexus Repository Manager", Negotiate',
     ],
 )
-def test_basic_authentication_after_the_registry_asked_for_it(
+def test_basic_authentication_is_sent_only_after_a_challenge(
     server: RegistryApi, challenge: str
 ) -> None:
     server.challenge, server.users = challenge, {"ci": PASSWORD}
@@ -103,7 +103,7 @@ def test_basic_authentication_after_the_registry_asked_for_it(
     assert [bool(one.login) for one in server.seen] == [False, True, True]
 
 
-def test_a_bearer_token_is_asked_for_once_per_repository(server: RegistryApi) -> None:
+def test_a_bearer_token_is_requested_once_per_repository(server: RegistryApi) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.put("acme/web", "1.0", API)
     asking = registry()
@@ -117,7 +117,7 @@ def test_a_bearer_token_is_asked_for_once_per_repository(server: RegistryApi) ->
     assert len(server.seen) == 6
 
 
-def test_many_threads_ask_for_one_token(server: RegistryApi) -> None:
+def test_many_threads_share_one_token_request(server: RegistryApi) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.delay = 0.01
     questions = [
@@ -128,7 +128,7 @@ def test_many_threads_ask_for_one_token(server: RegistryApi) -> None:
     assert sum(one.path.startswith("/token") for one in server.seen) == 1
 
 
-def test_everybody_may_get_a_token(server: RegistryApi) -> None:
+def test_an_anonymous_token_is_used_without_a_login(server: RegistryApi) -> None:
     server.ask_for_tokens()
     server.anonymous = True
     assert ask(server, registry(None)).digest == API.digest
@@ -148,7 +148,7 @@ def test_everybody_may_get_a_token(server: RegistryApi) -> None:
         {"token": "x", "expires_in": "soon"},
     ],
 )
-def test_an_answer_that_holds_no_token(server: RegistryApi, answer: object) -> None:
+def test_an_answer_without_a_valid_token_is_an_error(server: RegistryApi, answer: object) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.token_answer = lambda _: answer
     error = ask(server).error
@@ -159,7 +159,7 @@ def test_an_answer_that_holds_no_token(server: RegistryApi, answer: object) -> N
 @pytest.mark.parametrize(
     "body", [b"[" * 100_000, b'{"token":' * 100_000, b'{"token": "x", "expires_in": NaN}']
 )
-def test_a_token_server_that_is_hostile_concerns_its_own_registry_only(
+def test_a_hostile_token_server_does_not_affect_other_registries(
     servers: Callable[..., RegistryApi], body: bytes
 ) -> None:
     """Its answer ended the whole run with a RecursionError."""
@@ -180,13 +180,15 @@ def test_a_token_server_that_is_hostile_concerns_its_own_registry_only(
 @pytest.mark.parametrize(
     "life", [{}, {"expires_in": 1}, {"expires_in": 3600, "issued_at": "x"}, {"expires_in": None}]
 )
-def test_a_token_by_its_other_name(server: RegistryApi, life: dict[str, object]) -> None:
+def test_a_token_named_access_token_is_accepted(
+    server: RegistryApi, life: dict[str, object]
+) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.token_answer = lambda token: {"access_token": token, **life}
     assert ask(server).digest == API.digest
 
 
-def test_a_token_that_has_ended_early_is_renewed(server: RegistryApi) -> None:
+def test_a_token_that_expired_early_is_renewed(server: RegistryApi) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     asking = registry()
     assert ask(server, asking).error is None
@@ -212,7 +214,7 @@ def test_a_refresh_token_is_exchanged(server: RegistryApi, login: RegistryLogin)
     assert b"scope=repository%3Aacme%2Fapi%3Apull" in sent.body
 
 
-def test_a_token_server_that_takes_the_refresh_token_as_a_password(server: RegistryApi) -> None:
+def test_a_refresh_token_is_also_tried_as_a_password(server: RegistryApi) -> None:
     server.ask_for_tokens(**{"00000000-0000-0000-0000-000000000000": "refresh"})
     login = RegistryLogin("00000000-0000-0000-0000-000000000000", Secret("refresh"))
     assert ask(server, registry(login)).digest == API.digest
@@ -230,14 +232,16 @@ def test_a_ready_made_token_is_used_as_is(server: RegistryApi) -> None:
 @pytest.mark.parametrize(
     "challenge", ['Basic realm="x", Bearer realm="{}"', 'Bearer realm="{}", Basic realm="x"']
 )
-def test_basic_where_the_token_server_is_a_stranger(server: RegistryApi, challenge: str) -> None:
+def test_basic_authentication_is_preferred_to_an_unknown_token_server(
+    server: RegistryApi, challenge: str
+) -> None:
     server.users = {"ci": PASSWORD}
     server.challenge = 'Basic realm="x"'
     server.lies["WWW-Authenticate"] = challenge.format("https://thief.example/token")
     assert ask(server).digest == API.digest
 
 
-def test_the_token_server_may_be_another_port_of_the_same_host(
+def test_the_token_server_may_use_another_port_of_the_same_host(
     servers: Callable[..., RegistryApi],
 ) -> None:
     one, other = servers(), servers()
@@ -259,7 +263,7 @@ def test_the_token_server_may_be_another_port_of_the_same_host(
         "token",
     ],
 )
-def test_the_login_is_never_sent_to_a_stranger(
+def test_the_login_is_never_sent_to_an_unknown_token_server(
     servers: Callable[..., RegistryApi], realm: str
 ) -> None:
     one, thief = servers(), servers("localhost")
@@ -271,7 +275,7 @@ def test_the_login_is_never_sent_to_a_stranger(
     assert not logins(one)
 
 
-def test_a_realm_without_encryption_is_not_asked_even_without_a_login(
+def test_an_unencrypted_token_server_on_another_host_is_never_contacted(
     servers: Callable[..., RegistryApi],
 ) -> None:
     one, other = servers(), servers("localhost")
@@ -280,7 +284,7 @@ def test_a_realm_without_encryption_is_not_asked_even_without_a_login(
     assert not other.seen
 
 
-def test_a_redirect_takes_no_login_along(servers: Callable[..., RegistryApi]) -> None:
+def test_a_redirect_does_not_carry_the_login(servers: Callable[..., RegistryApi]) -> None:
     one, store = servers(), servers("localhost")
     one.challenge, one.users = 'Basic realm="x"', {"ci": PASSWORD}
     config = next(iter(API.blobs))
@@ -295,7 +299,7 @@ def test_a_redirect_takes_no_login_along(servers: Callable[..., RegistryApi]) ->
     assert PASSWORD not in "".join(lines)
 
 
-def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi]) -> None:
+def test_a_redirected_manifest_is_read(servers: Callable[..., RegistryApi]) -> None:
     one, other = servers(), servers("localhost")
     one.faults["/manifests/1.0"] = lambda seen: (302, {"Location": other.url + seen.path}, b"")
     assert ask(one).digest == API.digest
@@ -323,7 +327,7 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
         (204, "", None, RegistryError, "204"),
     ],
 )
-def test_refusals(
+def test_each_refusal_has_a_matching_error_without_the_password(
     server: RegistryApi,
     status: int,
     code: str,
@@ -350,7 +354,9 @@ def test_refusals(
 
 
 @pytest.mark.parametrize("as_date", [False, True])
-def test_a_registry_that_is_too_busy_says_for_how_long(server: RegistryApi, as_date: bool) -> None:
+def test_the_error_of_a_busy_registry_states_the_waiting_time(
+    server: RegistryApi, as_date: bool
+) -> None:
     later = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
     server.faults["/manifests/1.0"] = lambda _: (429, {"Retry-After": later}, b"")
     error = ask(server).error
@@ -360,7 +366,7 @@ def test_a_registry_that_is_too_busy_says_for_how_long(server: RegistryApi, as_d
     assert 3500 < int(wait[1]) <= 3600
 
 
-def test_a_short_wait_is_obeyed(server: RegistryApi) -> None:
+def test_a_request_is_retried_after_a_short_wait(server: RegistryApi) -> None:
     told: list[int] = []
 
     def busy(_: object) -> tuple[int, dict[str, str], bytes] | None:
@@ -371,13 +377,13 @@ def test_a_short_wait_is_obeyed(server: RegistryApi) -> None:
     assert ask(server, registry(limits=Limits(tries=2))).digest == API.digest
 
 
-def test_docker_hub_limits_are_explained() -> None:
+def test_the_rate_limit_of_docker_hub_has_a_hint() -> None:
     error = refused("docker.io", "library/nginx", Response(429, {}, b"", ""), None)
     assert "login" in error.hint
     assert error.exit == 75
 
 
-def test_a_registry_that_is_down_is_left_alone() -> None:
+def test_an_unreachable_registry_is_reported_for_all_its_images() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -388,14 +394,14 @@ def test_a_registry_that_is_down_is_left_alone() -> None:
     assert {type(found.error) for found in answers.values()} == {RegistryDownError}
 
 
-def test_one_registry_that_is_down_does_not_stop_the_others(server: RegistryApi) -> None:
+def test_an_unreachable_registry_does_not_affect_other_registries(server: RegistryApi) -> None:
     down = Question(parse_image("127.0.0.1:9/a/b:1"), ("digest",))
     up = Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))
     answers = registry(None).answer([down, up])
     assert (type(answers[down].error), answers[up].digest) == (RegistryDownError, API.digest)
 
 
-def test_an_answer_that_breaks_off(server: RegistryApi) -> None:
+def test_a_truncated_answer_is_a_temporary_error(server: RegistryApi) -> None:
     server.faults["/manifests/1.0"] = lambda _: (
         200,
         {"Content-Length": "1000", "Connection": "close"},
@@ -406,7 +412,7 @@ def test_an_answer_that_breaks_off(server: RegistryApi) -> None:
 
 
 @pytest.mark.parametrize("how", ["silent", "closed"])
-def test_a_registry_that_says_nothing(how: str) -> None:
+def test_a_silent_registry_is_a_temporary_error(how: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
 
         def accept() -> None:
@@ -421,7 +427,7 @@ def test_a_registry_that_says_nothing(how: str) -> None:
     assert type(error) is RegistryDownError
 
 
-def test_a_registry_over_https_only(
+def test_an_https_registry_is_trusted_by_certificate_or_insecure_option(
     tmp_path: Path, servers: Callable[..., RegistryApi], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = servers("localhost")
@@ -462,7 +468,7 @@ def _certificate(folder: Path) -> Path:
     return path
 
 
-def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryApi) -> None:
+def test_http_is_used_only_for_local_or_configured_registries(server: RegistryApi) -> None:
     def urls(reference: str, *entries: RegistryConf) -> tuple[str, ...]:
         return place_of(parse_image(reference), entries, "")[0].urls
 
@@ -477,7 +483,7 @@ def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryA
     assert urls("reg.example/a/b:1", entry) == (server.url,)
 
 
-def test_a_mirror_does_not_get_the_login_of_docker_hub(server: RegistryApi) -> None:
+def test_the_docker_hub_login_is_not_sent_to_a_mirror(server: RegistryApi) -> None:
     server.challenge = 'Basic realm="x"'
     server.put("library/nginx", "1", API)
     files = {
@@ -509,7 +515,7 @@ def test_a_mirror_does_not_get_the_login_of_docker_hub(server: RegistryApi) -> N
         ("reg.example/acme/api:1", {"prefix": "reg.example/acme"}, "acme/api"),
     ],
 )
-def test_which_repository_registries_conf_means(
+def test_the_repository_path_follows_registries_conf(
     server: RegistryApi, reference: str, entry: dict[str, object], path: str
 ) -> None:
     server.put(path, "1", API)
@@ -519,7 +525,7 @@ def test_which_repository_registries_conf_means(
     assert server.asked == [f"HEAD /v2/{path}/manifests/1"]
 
 
-def test_a_registry_below_a_path(server: RegistryApi) -> None:
+def test_a_registry_below_a_path_is_read(server: RegistryApi) -> None:
     server.put("acme/api", "2.0", API)
     server.page = 1
     server.link = "relative"
@@ -533,7 +539,7 @@ def test_a_registry_below_a_path(server: RegistryApi) -> None:
     )
 
 
-def test_the_limit_of_registries_conf_is_kept(
+def test_the_request_limit_of_registries_conf_is_applied(
     server: RegistryApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = RegistryConf("x", server.url, server.name, limit=20)
@@ -547,7 +553,7 @@ def test_the_limit_of_registries_conf_is_kept(
     assert sorted(slept) == [pytest.approx(number / 20) for number in range(11)]
 
 
-def test_credentials_of_registries_conf(server: RegistryApi) -> None:
+def test_credentials_named_in_registries_conf_are_used(server: RegistryApi) -> None:
     server.challenge, server.users = 'Basic realm="x"', {"ci": PASSWORD}
     entry = RegistryConf(
         "x", server.url, server.name, credentials=parse_credential_source("env:REG")
@@ -557,7 +563,7 @@ def test_credentials_of_registries_conf(server: RegistryApi) -> None:
     assert asking.answer([question])[question].digest == API.digest
 
 
-def test_the_pull_secret_of_an_annotation(server: RegistryApi) -> None:
+def test_a_pull_secret_is_used_only_for_its_namespace(server: RegistryApi) -> None:
     pair = base64.b64encode(f"ci:{PASSWORD}".encode()).decode()
     data = {".dockerconfigjson": f'{{"auths": {{"{server.name}": {{"auth": "{pair}"}}}}}}'.encode()}
     server.challenge, server.users = 'Basic realm="x"', {"ci": PASSWORD}
@@ -622,7 +628,9 @@ def test_no_error_contains_a_secret(servers: Callable[..., RegistryApi]) -> None
         ('"' * 100_000, []),
     ],
 )
-def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None:
+def test_authentication_challenges_are_parsed(
+    header: str, expected: list[tuple[str, str | None]]
+) -> None:
     assert [
         (scheme, parameters.get("realm")) for scheme, parameters in challenges(header).items()
     ] == expected
@@ -676,11 +684,13 @@ def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None
         ("registry.example.com\n", "example.com\n", False),
     ],
 )
-def test_who_may_get_a_login(registry_host: str, other: str, expected: bool) -> None:
+def test_only_related_hosts_may_receive_a_login(
+    registry_host: str, other: str, expected: bool
+) -> None:
     assert may_get_login(registry_host, other) is expected
 
 
-def test_a_token_server_that_the_user_names_gets_the_login(
+def test_a_login_is_sent_to_a_token_server_with_the_same_configured_login(
     servers: Callable[..., RegistryApi],
 ) -> None:
     """It is named by the login's entry in Docker's config file, or by the option. A login for it alone is not for the registry."""
@@ -721,13 +731,13 @@ def test_a_token_server_that_the_user_names_gets_the_login(
         ("ghcr.io", "auth.example.com", True),
     ],
 )
-def test_which_token_servers_are_asked_without_a_login(
+def test_token_servers_in_private_networks_are_not_contacted(
     registry_host: str, other: str, allowed: bool
 ) -> None:
     assert may_be_asked(registry_host, other) is allowed
 
 
-def test_a_registry_does_not_send_us_into_our_own_network(server: RegistryApi) -> None:
+def test_a_token_server_with_a_private_address_is_refused(server: RegistryApi) -> None:
     server.ask_for_tokens("https://169.254.169.254/latest/meta-data")
     error = ask(server, registry(None)).error
     assert type(error) is RegistryAccessError
@@ -747,7 +757,7 @@ def test_a_registry_does_not_send_us_into_our_own_network(server: RegistryApi) -
         ),  # https is tried, and then http again
     ],
 )
-def test_whether_a_400_is_a_registrys_own(
+def test_http_is_retried_as_https_unless_the_registry_sent_the_400(
     server: RegistryApi, headers: dict[str, str], body: bytes, requests: int
 ) -> None:
     server.faults["/manifests/1.0"] = lambda _: (400, headers, body)

@@ -47,7 +47,7 @@ def test_registries_conf_is_read(tmp_path: Path, server: RegistryApi) -> None:
         (b"x: 1", "unknown key"),
     ],
 )
-def test_registries_conf_that_cannot_be_read(
+def test_an_invalid_registries_conf_is_a_usage_error(
     tmp_path: Path, content: bytes | None, words: str
 ) -> None:
     path = tmp_path / "registries.conf"
@@ -58,7 +58,7 @@ def test_registries_conf_that_cannot_be_read(
     assert str(path) in refused.value.message
 
 
-def test_an_authority_of_registries_conf_that_cannot_be_read(server: RegistryApi) -> None:
+def test_an_unreadable_ca_file_in_registries_conf_is_a_usage_error(server: RegistryApi) -> None:
     entry = RegistryConf("x", server.url, server.name, ca_file="/nonexistent/ca.pem")
     asked = question(server)
     error = Registry(Logins({}), entries=(entry,)).answer([asked])[asked].error
@@ -66,7 +66,7 @@ def test_an_authority_of_registries_conf_that_cannot_be_read(server: RegistryApi
     assert "ca_file" in error.message
 
 
-def test_an_authority_of_registries_conf_is_read_once(server: RegistryApi, tmp_path: Path) -> None:
+def test_a_ca_file_in_registries_conf_is_read_once(server: RegistryApi, tmp_path: Path) -> None:
     """It was read again for each question, also in the middle of its renewal."""
     file = tmp_path / "ca.pem"
     file.write_text(Path(certifi.where()).read_text())
@@ -77,7 +77,7 @@ def test_an_authority_of_registries_conf_is_read_once(server: RegistryApi, tmp_p
     assert registry.repository(question(server).image) is first
 
 
-def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path) -> None:
+def test_the_cache_is_written_at_the_end_of_a_run(server: RegistryApi, tmp_path: Path) -> None:
     registry = Registry(Logins({}), cache_dir=str(tmp_path / "cache"))
     registry.answer([question(server)])
     registry.close()
@@ -87,7 +87,7 @@ def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path)
 @pytest.mark.parametrize(
     ("status", "kind"), [(503, RegistryDownError), (429, RegistryDownError), (0, RegistryDownError)]
 )
-def test_a_token_server_that_is_down(
+def test_an_unavailable_token_server_is_a_temporary_error(
     server: RegistryApi, status: int, kind: type[RegistryError]
 ) -> None:
     server.ask_for_tokens(ci="p")
@@ -106,7 +106,7 @@ def test_a_token_server_that_is_down(
     assert type(error) is kind
 
 
-def test_a_member_that_says_it_is_one_image_and_is_an_index(server: RegistryApi) -> None:
+def test_an_index_member_that_is_itself_an_index_has_no_date(server: RegistryApi) -> None:
     inner = index([image("linux/arm64")])
     server.put(
         "acme/api",

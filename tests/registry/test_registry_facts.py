@@ -47,13 +47,13 @@ LIST = index([image("linux/amd64", kind=DOCKER), image("linux/arm/v7", kind=DOCK
 @pytest.mark.parametrize(
     "content", [image(), image(kind=DOCKER), MULTI, LIST], ids=["oci", "docker", "index", "list"]
 )
-def test_a_digest_costs_one_head(oci_registry: RegistryApi, content: Content) -> None:
+def test_a_digest_needs_one_head_request(oci_registry: RegistryApi, content: Content) -> None:
     oci_registry.put("acme/api", "1.0", content)
     assert answer(oci_registry, "acme/api:1.0", "digest").digest == content.digest
     assert oci_registry.asked == ["HEAD /v2/acme/api/manifests/1.0"]
 
 
-def test_existence_and_digest_cost_one_head_together(oci_registry: RegistryApi) -> None:
+def test_existence_and_digest_share_one_head_request(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     one, two = (
         asked(oci_registry, "acme/api:1.0", "exists"),
@@ -64,7 +64,7 @@ def test_existence_and_digest_cost_one_head_together(oci_registry: RegistryApi) 
     assert len(oci_registry.seen) == 1
 
 
-def test_a_digest_that_is_known_costs_nothing(oci_registry: RegistryApi) -> None:
+def test_a_known_digest_needs_no_request(oci_registry: RegistryApi) -> None:
     assert answer(oci_registry, f"acme/api:1.0@{AMD.digest}", "digest").digest == AMD.digest
     assert not oci_registry.seen
 
@@ -73,7 +73,7 @@ def test_a_digest_that_is_known_costs_nothing(oci_registry: RegistryApi) -> None
     "facts", [("exists",), ("digest",), ("created",), ("exists", "platforms", "labels")]
 )
 @pytest.mark.parametrize("reference", ["acme/api:2.0", "acme/none:1.0", f"acme/api@{ARM.digest}"])
-def test_what_is_missing_is_an_answer(
+def test_a_missing_image_is_a_valid_answer(
     oci_registry: RegistryApi, reference: str, facts: tuple[Fact, ...]
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -85,7 +85,7 @@ def test_what_is_missing_is_an_answer(
         assert len(oci_registry.seen) == 1
 
 
-def test_a_date_costs_the_manifest_and_the_config(oci_registry: RegistryApi) -> None:
+def test_a_date_needs_the_manifest_and_the_config(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     assert answer(oci_registry, "acme/api:1.0", "created", "digest") == Answer(
         digest=AMD.digest, created="2026-01-02T00:00:00Z"
@@ -96,14 +96,14 @@ def test_a_date_costs_the_manifest_and_the_config(oci_registry: RegistryApi) -> 
     ]
 
 
-def test_platforms_of_an_index_cost_its_manifest_only(oci_registry: RegistryApi) -> None:
+def test_the_platforms_of_an_index_need_only_its_manifest(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", MULTI)
     found = answer(oci_registry, "acme/api:1.0", "platforms", platforms=("windows/amd64",))
     assert found.platforms == ("linux/amd64", "linux/arm64/v8", "linux/s390x")
     assert len(oci_registry.seen) == 1
 
 
-def test_the_platform_of_one_image_is_in_its_config(oci_registry: RegistryApi) -> None:
+def test_the_platform_of_a_single_image_is_read_from_its_config(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", ARM)
     assert answer(oci_registry, "acme/api:1.0", "platforms").platforms == ("linux/arm64/v8",)
 
@@ -120,7 +120,7 @@ def test_the_platform_of_one_image_is_in_its_config(oci_registry: RegistryApi) -
         (("linux",), "", {}, 1),
     ],
 )
-def test_the_newest_of_the_wanted_members(
+def test_date_and_labels_come_from_the_newest_member_of_the_wanted_platforms(
     oci_registry: RegistryApi,
     platforms: tuple[str, ...],
     created: str,
@@ -132,7 +132,7 @@ def test_the_newest_of_the_wanted_members(
     assert (found.created, found.labels, len(oci_registry.seen)) == (created, labels, requests)
 
 
-def test_one_image_for_another_platform_has_no_date_here(oci_registry: RegistryApi) -> None:
+def test_an_image_for_another_platform_has_no_date(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", ARM)
     assert answer(oci_registry, "acme/api:1.0", "created", platforms=("linux/amd64",)).created == ""
 
@@ -152,12 +152,14 @@ def test_one_image_for_another_platform_has_no_date_here(oci_registry: RegistryA
         (None, ""),
     ],
 )
-def test_dates(oci_registry: RegistryApi, written: str | None, expected: str) -> None:
+def test_creation_dates_are_normalized(
+    oci_registry: RegistryApi, written: str | None, expected: str
+) -> None:
     oci_registry.put("acme/api", "1.0", image(created=written))
     assert answer(oci_registry, "acme/api:1.0", "created").created == expected
 
 
-def test_the_fraction_of_a_second_tells_two_members_apart(oci_registry: RegistryApi) -> None:
+def test_fractions_of_a_second_determine_the_newest_member(oci_registry: RegistryApi) -> None:
     times = ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "2026-01-02T03:04:05.25Z")
     members = [
         image(f"linux/{arch}", time) for arch, time in zip(("a", "b", "c"), times, strict=True)
@@ -191,7 +193,7 @@ def schema_1(signed: bool) -> bytes:
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_a_manifest_of_schema_1_has_its_date_in_its_history(
+def test_the_date_of_a_schema_1_manifest_is_read_from_its_history(
     oci_registry: RegistryApi, signed: bool
 ) -> None:
     body, digest = schema_1(signed), digest_of(schema_1(False))
@@ -206,7 +208,7 @@ def test_a_manifest_of_schema_1_has_its_date_in_its_history(
 
 
 @pytest.mark.parametrize("told", ["", "sha256:1", "md5:" + "a" * 32, "latest"])
-def test_without_a_digest_from_the_registry_it_is_computed(
+def test_a_missing_or_invalid_digest_header_is_computed(
     oci_registry: RegistryApi, told: str
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -215,7 +217,7 @@ def test_without_a_digest_from_the_registry_it_is_computed(
     assert answer(oci_registry, "acme/api:1.0", "exists") == Answer()
 
 
-def test_a_registry_that_does_not_support_head_is_asked_for_the_manifest(
+def test_the_manifest_is_fetched_if_head_is_not_supported(
     oci_registry: RegistryApi,
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -230,7 +232,7 @@ def test_a_registry_that_does_not_support_head_is_asked_for_the_manifest(
 
 
 @pytest.mark.parametrize("where", ["manifest", "blob", "by digest"])
-def test_other_bytes_than_those_of_the_digest_are_refused(
+def test_content_that_does_not_match_its_digest_is_refused(
     oci_registry: RegistryApi, where: str
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -259,7 +261,7 @@ def test_other_bytes_than_those_of_the_digest_are_refused(
         (b"[" * 100_000, RegistryError),
     ],
 )
-def test_what_is_not_a_manifest(
+def test_an_invalid_manifest_is_an_error(
     oci_registry: RegistryApi, body: bytes, kind: type[RegistryError]
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -287,7 +289,7 @@ def test_what_is_not_a_manifest(
         {"schemaVersion": 1, "signatures": [{"protected": 5}], "history": 5},
     ],
 )
-def test_a_manifest_of_the_wrong_shape_is_not_a_crash(
+def test_manifests_of_an_unexpected_shape_do_not_crash(
     oci_registry: RegistryApi, body: object
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -306,7 +308,9 @@ def test_a_manifest_of_the_wrong_shape_is_not_a_crash(
         b'{"config": null}',
     ],
 )
-def test_a_config_of_the_wrong_shape_says_nothing(oci_registry: RegistryApi, config: bytes) -> None:
+def test_a_config_of_an_unexpected_shape_has_no_facts(
+    oci_registry: RegistryApi, config: bytes
+) -> None:
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
     manifest |= {"config": {"digest": digest_of(config)}}
     oci_registry.put(
@@ -316,7 +320,7 @@ def test_a_config_of_the_wrong_shape_says_nothing(oci_registry: RegistryApi, con
     assert found == Answer()
 
 
-def test_an_artifact_without_a_config_has_the_date_of_its_manifest(
+def test_the_date_of_an_artifact_is_read_from_its_manifest(
     oci_registry: RegistryApi,
 ) -> None:
     manifest = {
@@ -331,7 +335,7 @@ def test_an_artifact_without_a_config_has_the_date_of_its_manifest(
     assert answer(oci_registry, "acme/api:1.0", "created").created == "2026-02-03T04:05:06Z"
 
 
-def test_members_that_are_not_images_do_not_count(oci_registry: RegistryApi) -> None:
+def test_index_members_that_are_not_images_are_ignored(oci_registry: RegistryApi) -> None:
     seen, notes = attestation(ARM)
     notes["platform"] = {"os": "linux", "architecture": "mips"}  # only the annotation tells
     signature = image("linux/riscv64", "2030-01-01T00:00:00Z")
@@ -347,7 +351,9 @@ def test_members_that_are_not_images_do_not_count(oci_registry: RegistryApi) -> 
     assert (found.created, found.platforms) == ("2026-01-02T00:00:00Z", ("linux/amd64",))
 
 
-def test_members_without_a_platform_are_looked_into(oci_registry: RegistryApi) -> None:
+def test_the_platforms_of_unlabeled_members_are_read_from_their_configs(
+    oci_registry: RegistryApi,
+) -> None:
     oci_registry.put("acme/api", "1.0", index([], extra=[(AMD, {}), (ARM, {})]))
     found = answer(oci_registry, "acme/api:1.0", "created", "platforms", platforms=("linux/amd64",))
     assert (found.created, found.platforms) == (
@@ -356,7 +362,7 @@ def test_members_without_a_platform_are_looked_into(oci_registry: RegistryApi) -
     )
 
 
-def test_an_index_within_an_index(oci_registry: RegistryApi) -> None:
+def test_a_nested_index_is_read(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", index([S390], extra=[(index([AMD, ARM]), {})]))
     found = answer(oci_registry, "acme/api:1.0", "created", "platforms")
     assert found.created == "2026-01-03T00:00:00Z"
@@ -378,7 +384,7 @@ def test_an_index_that_refers_to_itself_does_not_loop(oci_registry: RegistryApi)
 @pytest.mark.parametrize(
     ("gone", "created"), [((ARM,), "2026-01-02T00:00:00Z"), ((ARM, AMD, S390), None)]
 )
-def test_members_that_a_mirror_left_out(
+def test_missing_index_members_are_skipped_unless_all_are_missing(
     oci_registry: RegistryApi, gone: tuple[Content, ...], created: str | None
 ) -> None:
     oci_registry.put("acme/api", "1.0", MULTI)
@@ -388,7 +394,7 @@ def test_members_that_a_mirror_left_out(
     assert (found.created if found.error is None else None) == created
 
 
-def test_many_questions_are_asked_in_parallel_eight_at_a_time(oci_registry: RegistryApi) -> None:
+def test_at_most_eight_requests_run_in_parallel(oci_registry: RegistryApi) -> None:
     oci_registry.delay = 0.02
     for number in range(60):
         oci_registry.put("acme/api", str(number), image(seed=str(number)))
@@ -399,7 +405,7 @@ def test_many_questions_are_asked_in_parallel_eight_at_a_time(oci_registry: Regi
     assert oci_registry.most_at_once == 8
 
 
-def test_the_same_question_is_asked_once_in_a_run(oci_registry: RegistryApi) -> None:
+def test_the_same_question_is_requested_once_per_run(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     question, asking = asked(oci_registry, "acme/api:1.0", "digest", "exists"), registry()
     assert asking.answer([question, question]) == asking.answer([question])
@@ -420,7 +426,7 @@ def test_questions_about_one_image_share_their_requests(oci_registry: RegistryAp
     assert len(oci_registry.seen) == 2
 
 
-def test_a_warm_cache_asks_for_what_is_new(oci_registry: RegistryApi, tmp_path: Path) -> None:
+def test_a_warm_cache_fetches_only_new_images(oci_registry: RegistryApi, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     for number in range(5):
         oci_registry.put("acme/api", str(number), image(created=f"2026-01-0{number + 1}T00:00:00Z"))
@@ -435,7 +441,7 @@ def test_a_warm_cache_asks_for_what_is_new(oci_registry: RegistryApi, tmp_path: 
     assert sorted(line.split()[0] for line in oci_registry.asked) == ["GET"] * 4 + ["HEAD"] * 5
 
 
-def test_a_broken_cache_does_no_harm(oci_registry: RegistryApi, tmp_path: Path) -> None:
+def test_a_broken_cache_is_ignored(oci_registry: RegistryApi, tmp_path: Path) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     question = asked(oci_registry, "acme/api:1.0", "created")
     registry(cache_dir=str(tmp_path / "c")).answer([question])
@@ -455,7 +461,7 @@ def test_a_broken_cache_does_no_harm(oci_registry: RegistryApi, tmp_path: Path) 
     assert registry(cache_dir="/dev/null/x").answer([question])[question].created
 
 
-def test_a_deleted_image_does_not_exist_whatever_the_cache_knows(
+def test_a_deleted_image_does_not_exist_despite_the_cache(
     oci_registry: RegistryApi, tmp_path: Path
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -469,7 +475,7 @@ def test_a_deleted_image_does_not_exist_whatever_the_cache_knows(
 
 
 @pytest.mark.parametrize("reference", ["a/b", "a?b", "..", "-x", "x" * 200])
-def test_what_is_not_a_tag_is_never_asked_for(oci_registry: RegistryApi, reference: str) -> None:
+def test_an_invalid_tag_is_never_requested(oci_registry: RegistryApi, reference: str) -> None:
     odd = Question(
         Image(f"{oci_registry.name}/acme/api", oci_registry.name, "acme/api", reference),
         ("exists",),
@@ -479,7 +485,7 @@ def test_what_is_not_a_tag_is_never_asked_for(oci_registry: RegistryApi, referen
     assert not oci_registry.seen
 
 
-def test_all_media_types_are_asked_for(oci_registry: RegistryApi) -> None:
+def test_all_manifest_media_types_are_accepted(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     answer(oci_registry, "acme/api:1.0", "digest")
     accepted = oci_registry.seen[0].headers["accept"]

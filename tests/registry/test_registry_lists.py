@@ -37,7 +37,7 @@ def tags(server: RegistryApi, repository: str = "acme/api") -> tuple[str, ...]:
     return registry().repository(parse_image(f"{server.name}/{repository}")).tags()
 
 
-def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
+def test_tags_are_listed_once_per_run(server: RegistryApi) -> None:
     asking = registry()
     assert [
         asking.repository(parse_image(f"{server.name}/acme/api:{tag}")).tags() for tag in ("1", "2")
@@ -45,13 +45,13 @@ def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
     assert server.asked == ["GET /v2/acme/api/tags/list"]
 
 
-def test_two_thousand_tags_are_one_list(server: RegistryApi) -> None:
+def test_two_thousand_tags_need_one_request(server: RegistryApi) -> None:
     server.tags["acme/api"] = {f"1.0.{number}": API.digest for number in range(2000)}
     assert len(tags(server)) == 2000
     assert len(server.seen) == 1
 
 
-def test_a_registry_that_allows_a_thousand_in_a_page(server: RegistryApi) -> None:
+def test_a_refused_page_size_is_retried_without_a_size(server: RegistryApi) -> None:
     body = b'{"errors": [{"code": "PAGINATION_NUMBER_INVALID"}]}'
     server.faults["/tags/list"] = lambda seen: (400, {}, body) if "n=10000" in seen.path else None
     assert tags(server) == ("1.0",)
@@ -59,7 +59,7 @@ def test_a_registry_that_allows_a_thousand_in_a_page(server: RegistryApi) -> Non
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
-def test_a_later_page_that_fails_is_not_an_end(server: RegistryApi, status: int) -> None:
+def test_a_failed_later_page_is_an_error(server: RegistryApi, status: int) -> None:
     server.tags["acme/api"], server.page = {f"1.{number}": API.digest for number in range(9)}, 3
     server.faults["/tags/list"] = lambda seen: (status, {}, b"{}") if "last=" in seen.path else None
     with pytest.raises(RegistryError):
@@ -67,7 +67,7 @@ def test_a_later_page_that_fails_is_not_an_end(server: RegistryApi, status: int)
 
 
 @pytest.mark.parametrize("link", ["relative", "absolute"])
-def test_ten_thousand_tags_in_pages(server: RegistryApi, link: str) -> None:
+def test_ten_thousand_tags_are_read_page_by_page(server: RegistryApi, link: str) -> None:
     wanted = {f"1.0.{number}": API.digest for number in range(10_000)}
     server.tags["acme/api"], server.page, server.link = wanted, 1000, link
     assert sorted(tags(server)) == sorted(wanted)
@@ -84,7 +84,7 @@ def test_ten_thousand_tags_in_pages(server: RegistryApi, link: str) -> None:
         '<?last=1.0>; rel="next"',
     ],
 )
-def test_the_next_page_as_registries_write_it(server: RegistryApi, link: str) -> None:
+def test_each_notation_of_the_next_page_is_followed(server: RegistryApi, link: str) -> None:
     def page(seen: Any) -> Any:
         if "last=" in seen.path:
             return 200, {}, b'{"tags": ["2.0", "1.0"]}'
@@ -105,9 +105,7 @@ def test_the_next_page_as_registries_write_it(server: RegistryApi, link: str) ->
         '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
     ],
 )
-def test_a_next_page_that_is_not_the_registrys_or_never_ends(
-    server: RegistryApi, link: str
-) -> None:
+def test_a_next_page_outside_of_the_list_is_refused(server: RegistryApi, link: str) -> None:
     server.faults["/tags/list"] = lambda _: (200, {"Link": link}, b'{"tags": ["1.0"]}')
     with pytest.raises(RegistryError):
         tags(server)
@@ -139,7 +137,7 @@ def megabyte(*, each: int) -> bytes:
     ],
     ids=["pages", "time", "size"],
 )
-def test_endless_pages(
+def test_endless_pages_are_ended_by_a_limit(
     server: RegistryApi,
     monkeypatch: pytest.MonkeyPatch,
     body: bytes,
@@ -155,7 +153,9 @@ def test_endless_pages(
     assert refused.value.hint
 
 
-def test_more_tags_than_anybody_has(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tags_is_limited(
+    server: RegistryApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.registry.repository._MOST_TAGS", 300_000)
 
     def page(_: Any) -> Any:
@@ -169,7 +169,9 @@ def test_more_tags_than_anybody_has(server: RegistryApi, monkeypatch: pytest.Mon
         tags(server)
 
 
-def test_referrers_are_a_list_too(server: RegistryApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_referrers_list_is_limited(
+    server: RegistryApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.registry.repository._MOST_BYTES", 9_000_000)
 
     def page(_: Any) -> Any:
@@ -182,7 +184,7 @@ def test_referrers_are_a_list_too(server: RegistryApi, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b"1,", b'{"":[]},'])
-def test_a_small_page_of_very_many_values_is_not_read(server: RegistryApi, piece: bytes) -> None:
+def test_a_page_with_too_many_values_is_rejected(server: RegistryApi, piece: bytes) -> None:
     server.faults["/tags/list"] = lambda _: (
         200,
         {},
@@ -210,7 +212,9 @@ def test_a_small_page_of_very_many_values_is_not_read(server: RegistryApi, piece
         (b'{"tags": ["1.0", "1', RegistryDownError),
     ],
 )
-def test_what_a_list_may_be(server: RegistryApi, body: bytes, expected: Any) -> None:
+def test_valid_and_invalid_tag_lists_are_distinguished(
+    server: RegistryApi, body: bytes, expected: Any
+) -> None:
     server.faults["/tags/list"] = lambda _: (200, {}, body)
     if isinstance(expected, tuple):
         assert tags(server) == expected
@@ -220,7 +224,7 @@ def test_what_a_list_may_be(server: RegistryApi, body: bytes, expected: Any) -> 
         assert type(refused.value) is expected
 
 
-def test_a_missing_repository_has_no_list(server: RegistryApi) -> None:
+def test_the_tags_of_a_missing_repository_are_an_error(server: RegistryApi) -> None:
     with pytest.raises(RegistryError, match="has no repository acme/none"):
         tags(server, "acme/none")
 
@@ -246,19 +250,21 @@ def referrers(server: RegistryApi) -> list[str]:
     return [one.digest for one in found]
 
 
-def test_referrers_by_their_own_api(server: RegistryApi) -> None:
+def test_referrers_are_read_with_the_referrers_api(server: RegistryApi) -> None:
     signed, other = signature(API), signature(API, "application/spdx+json")
     server.manifests |= signed.manifests | other.manifests
     assert referrers(server) == [signed.digest, other.digest]
 
 
-def test_no_referrers_is_an_answer_and_no_other_place_is_asked(server: RegistryApi) -> None:
+def test_an_empty_referrers_list_needs_no_further_request(server: RegistryApi) -> None:
     assert referrers(server) == []
     assert len(server.seen) == 1
 
 
 @pytest.mark.parametrize("status", [404, 400, 405])
-def test_referrers_by_the_tag_where_there_is_no_api(server: RegistryApi, status: int) -> None:
+def test_referrers_are_read_from_the_tag_without_the_referrers_api(
+    server: RegistryApi, status: int
+) -> None:
     server.faults[f"/referrers/{API.digest}"] = lambda _: (status, {}, b"404 page not found")
     assert referrers(server) == []
     signed = signature(API)
@@ -280,13 +286,13 @@ def test_referrers_by_the_tag_where_there_is_no_api(server: RegistryApi, status:
     ]
 
 
-def test_a_registry_that_is_down_is_not_an_empty_answer(server: RegistryApi) -> None:
+def test_an_unavailable_registry_is_not_an_empty_referrers_list(server: RegistryApi) -> None:
     server.faults[f"/referrers/{API.digest}"] = lambda _: (503, {}, b"")
     with pytest.raises(RegistryDownError):
         referrers(server)
 
 
-def test_manifests_and_blobs_for_the_check_of_signatures(server: RegistryApi) -> None:
+def test_manifests_and_blobs_are_read_for_signature_checks(server: RegistryApi) -> None:
     asking = registry().repository(parse_image(f"{server.name}/acme/api"))
     found = asking.manifest("1.0")
     assert found is not None

@@ -66,7 +66,9 @@ def user(environ: Mapping[str, str], host: str = "ghcr.io", repository: str = "a
         ({"HOME": "home", "DOCKER_AUTH_CONFIG": config(**{"ghcr.io": "gitlab"})}, "gitlab"),
     ],
 )
-def test_the_places_of_config_files(tmp_path: Path, environ: dict[str, str], expected: str) -> None:
+def test_config_files_are_found_in_their_usual_places(
+    tmp_path: Path, environ: dict[str, str], expected: str
+) -> None:
     for path, name in (
         ("home/.docker/config.json", "home"), ("docker/config.json", "docker"), ("podman.json", "podman"),
         ("secret/.dockerconfigjson", "mounted"), ("run/containers/auth.json", "run"),
@@ -79,7 +81,7 @@ def test_the_places_of_config_files(tmp_path: Path, environ: dict[str, str], exp
     assert user(given) == expected
 
 
-def test_a_second_file_knows_what_the_first_does_not(tmp_path: Path) -> None:
+def test_a_second_config_file_supplies_missing_logins(tmp_path: Path) -> None:
     wrote(tmp_path / ".docker/config.json", config(**{"quay.io": "home"}))
     environ = {"HOME": str(tmp_path), "DOCKER_AUTH_CONFIG": config(**{"ghcr.io": "gitlab"})}
     assert (user(environ), user(environ, "quay.io"), user(environ, "gcr.io")) == (
@@ -96,7 +98,7 @@ def test_the_longest_key_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}'])
-def test_a_file_that_cannot_be_read_is_an_error_without_its_content(
+def test_the_error_about_an_invalid_config_file_omits_its_content(
     tmp_path: Path, text: str
 ) -> None:
     path = wrote(tmp_path / ".docker/config.json", text)
@@ -148,11 +150,13 @@ def helped(folder: Path, text: str) -> dict[str, str]:
         ('{"credsStore": "ours", "auths": {"ghcr.io": {}}}', "ghcr.io", "helped"),
     ],
 )  # fmt: skip
-def test_credential_helpers(tmp_path: Path, text: str, host: str, expected: str) -> None:
+def test_credential_helpers_supply_logins(
+    tmp_path: Path, text: str, host: str, expected: str
+) -> None:
     assert user(helped(tmp_path, text), host) == expected
 
 
-def test_a_helper_may_know_a_token_of_docker_hub(tmp_path: Path) -> None:
+def test_a_helper_can_supply_a_docker_hub_token(tmp_path: Path) -> None:
     login = Logins(helped(tmp_path, '{"credsStore": "ours"}')).of_host(
         "registry-1.docker.io", "library/nginx"
     )
@@ -171,13 +175,15 @@ def test_a_helper_may_know_a_token_of_docker_hub(tmp_path: Path) -> None:
         ('{"credsStore": "ours"}', "odd.example", "returned no login"),
     ],
 )
-def test_a_helper_that_fails(tmp_path: Path, text: str, host: str, words: str) -> None:
+def test_a_failing_helper_is_an_access_error(
+    tmp_path: Path, text: str, host: str, words: str
+) -> None:
     with pytest.raises(RegistryAccessError, match=words) as refused:
         user(helped(tmp_path, text), host)
     assert "s3cret" not in refused.value.message + refused.value.hint
 
 
-def test_a_helper_is_asked_once_for_a_registry(tmp_path: Path) -> None:
+def test_a_helper_is_called_once_per_registry(tmp_path: Path) -> None:
     environ = helped(tmp_path, '{"credsStore": "ours"}')
     helper = tmp_path / "bin/docker-credential-ours"
     helper.write_text(
@@ -188,7 +194,7 @@ def test_a_helper_is_asked_once_for_a_registry(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text().split() == ["x"]
 
 
-def test_a_login_by_options_is_for_its_registries_only() -> None:
+def test_a_login_from_options_is_used_only_for_its_registries() -> None:
     login = RegistryLogin("ci", Secret("p"))
     logins = Logins({}, {"ghcr.io/acme": login, "docker.io": login})
     assert logins.of_host("ghcr.io", "acme/api") is login
@@ -210,7 +216,7 @@ def test_a_login_by_options_is_for_its_registries_only() -> None:
         ("ci", "", "", "empty"),
     ],
 )
-def test_options(
+def test_login_options_must_be_complete_and_unambiguous(
     tmp_path: Path, username: str, file: str | None, variable: str, expected: str | None
 ) -> None:
     path = str(wrote(tmp_path / "password", file)) if file is not None else ""
@@ -223,7 +229,7 @@ def test_options(
     assert (login.password.reveal() if login else None) == expected
 
 
-def test_a_password_file_that_is_not_there() -> None:
+def test_a_missing_password_file_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="cannot read"):
         password_of("ci", "/nonexistent", {})
 
@@ -273,7 +279,7 @@ def of_annotation(
         ("quay.io=secret:web/shared#creds", ""),  # says nothing of this registry
     ],
 )
-def test_secrets_that_annotations_name(text: str, expected: str) -> None:
+def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) -> None:
     login = of_annotation(text)
     assert (login.username if login else "") == expected
 
@@ -320,7 +326,9 @@ def test_secrets_that_annotations_name(text: str, expected: str) -> None:
         ("x", RegistryError, "not a credential source"),
     ],
 )
-def test_what_annotations_may_not_name(text: str, kind: type[TaskError], words: str) -> None:
+def test_forbidden_or_invalid_credentials_in_annotations_are_refused(
+    text: str, kind: type[TaskError], words: str
+) -> None:
     with pytest.raises(TaskError, match=words) as refused:
         of_annotation(text, {"HOME": "s3cret:x"})
     assert type(refused.value) is kind
@@ -328,12 +336,12 @@ def test_what_annotations_may_not_name(text: str, kind: type[TaskError], words: 
     assert "s3cret" not in refused.value.message
 
 
-def test_a_secret_without_a_cluster() -> None:
+def test_a_secret_needs_access_to_a_cluster() -> None:
     with pytest.raises(RegistryError, match="no cluster"):
         Logins({}).of_annotation("pullsecret:web/regcred", "web", "ghcr.io", "acme/api")
 
 
-def test_variables_that_were_allowed() -> None:
+def test_an_allowed_variable_supplies_a_login() -> None:
     login = of_annotation("env:REG", {"REG": "ci:a:b"}, allow_env=("REG",))
     assert login is not None
     assert (login.username, login.password.reveal()) == ("ci", "a:b")
@@ -345,7 +353,7 @@ def script(folder: Path, text: str, mode: int = 0o755) -> str:
     return str(wrote(folder / "login.sh", f"#!/bin/sh\n{text}\n", mode))
 
 
-def test_a_script_that_was_allowed(tmp_path: Path) -> None:
+def test_an_allowed_script_supplies_a_login(tmp_path: Path) -> None:
     path = script(tmp_path, 'echo "ci:${IMAGE_UPDATE_GIT_TOKEN:-hidden}"')
     login = of_annotation(f"ext:{path}", {"IMAGE_UPDATE_GIT_TOKEN": "s3cret"}, allow_exec=True)
     assert login is not None
@@ -360,20 +368,24 @@ def test_a_script_that_was_allowed(tmp_path: Path) -> None:
         ("echo a:b", 0o644, "is not a program"),
     ],
 )
-def test_a_script_that_fails(tmp_path: Path, text: str, mode: int, words: str) -> None:
+def test_a_failing_script_is_an_access_error(
+    tmp_path: Path, text: str, mode: int, words: str
+) -> None:
     with pytest.raises(RegistryAccessError, match=words) as refused:
         of_annotation(f"ext:{script(tmp_path, text, mode)}", allow_exec=True)
     assert "s3cret" not in refused.value.message
 
 
-def test_a_script_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_script_is_a_temporary_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.registry.logins._PATIENCE", {"script": 0.3})
     with pytest.raises(RegistryDownError, match="within"):
         of_annotation(f"ext:{script(tmp_path, 'sleep 600')}", allow_exec=True)
 
 
 @pytest.mark.parametrize("path", ["login.sh", "./login.sh", "/bin/../bin/true", "/nonexistent"])
-def test_a_script_is_an_absolute_path(path: str) -> None:
+def test_a_script_must_be_an_absolute_path(path: str) -> None:
     with pytest.raises(RegistryError, match=r"absolute|not a program"):
         of_annotation(f"ext:{path}", allow_exec=True)
 
@@ -407,5 +419,5 @@ def test_registries_conf_may_name_any_variable_and_any_secret() -> None:
         logins.of_conf(replace(place, name="cluster-prod"), 0, "ghcr.io", "a/b")
 
 
-def test_nothing_of_a_login_is_printed() -> None:
+def test_the_representation_of_a_login_shows_no_secret() -> None:
     assert "p4ss" not in repr(RegistryLogin("ci", Secret("p4ss"), Secret("p4ss"), Secret("p4ss")))

@@ -63,13 +63,15 @@ def put(server: RegistryApi, content: Content, tag: str = "") -> None:
 
 
 @pytest.mark.parametrize("kind", cosign.KINDS)
-def test_keys_of_every_kind(server: RegistryApi, tmp_path: Path, kind: str) -> None:
+def test_signatures_with_keys_of_every_kind_are_accepted(
+    server: RegistryApi, tmp_path: Path, kind: str
+) -> None:
     pair = cosign.keys(tmp_path, kind)
     put(server, cosign.signed(pair, IMAGE.digest))
     assert asked(server, by(pair)) == ""
 
 
-def test_a_wide_key_with_its_own_hash(server: RegistryApi, tmp_path: Path) -> None:
+def test_a_p384_key_with_sha384_is_accepted(server: RegistryApi, tmp_path: Path) -> None:
     pair = cosign.keys(tmp_path, "p384")
     blob = cosign.payload(IMAGE.digest)
     put(server, cosign.signatures(cosign.layer(blob, pair.sign(blob, "sha384"))))
@@ -84,7 +86,7 @@ def referring(pair: cosign.Keys) -> Content:
     "make", [referring, lambda pair: cosign.bundle(pair, IMAGE)], ids=["payload", "bundle"]
 )
 @pytest.mark.parametrize("api", [True, False])
-def test_what_refers_to_the_image(
+def test_signatures_that_refer_to_the_image_are_accepted(
     server: RegistryApi, pair: cosign.Keys, api: bool, make: Callable[[cosign.Keys], Content]
 ) -> None:
     server.referrers_api = api
@@ -156,7 +158,7 @@ def a_bundle_of_another_type(pair: cosign.Keys) -> Content:
         (a_bundle_of_another_type, "without a statement"),
     ],
 )
-def test_what_is_not_a_signature(
+def test_invalid_signatures_are_rejected_with_a_reason(
     server: RegistryApi, pair: cosign.Keys, make: Callable[[cosign.Keys], Content] | None, why: str
 ) -> None:
     if make:
@@ -166,7 +168,7 @@ def test_what_is_not_a_signature(
     assert why in answer
 
 
-def test_another_key_is_not_enough_but_one_of_several_is(
+def test_a_signature_by_one_of_several_keys_is_enough(
     server: RegistryApi, pair: cosign.Keys, other: cosign.Keys, tmp_path: Path
 ) -> None:
     put(server, cosign.signed(other, IMAGE.digest))
@@ -179,7 +181,7 @@ def test_another_key_is_not_enough_but_one_of_several_is(
     assert list(tmp_path.iterdir()) == [both]
 
 
-def test_a_signature_that_is_missing_is_not_a_reason_while_another_is_good(
+def test_a_missing_signature_blob_is_ignored_if_another_signature_is_valid(
     server: RegistryApi, pair: cosign.Keys
 ) -> None:
     lost = cosign.signed(pair, IMAGE.digest)
@@ -195,14 +197,14 @@ def test_a_signature_that_is_missing_is_not_a_reason_while_another_is_good(
     ("status", "kind"),
     [(503, RegistryDownError), (429, RegistryDownError), (401, RegistryAccessError)],
 )
-def test_a_registry_that_does_not_answer_is_an_error(
+def test_a_registry_that_refuses_the_signature_is_an_error(
     server: RegistryApi, pair: cosign.Keys, status: int, kind: type[TaskError]
 ) -> None:
     server.faults[".sig"] = lambda _: (status, {}, b"")
     assert type(asked(server, by(pair))) is kind
 
 
-def test_a_signature_is_waited_for(
+def test_a_late_signature_is_waited_for(
     server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
@@ -215,7 +217,7 @@ def test_a_signature_is_waited_for(
         timer.join()
 
 
-def test_every_image_is_waited_for_once(
+def test_the_signature_of_an_image_is_waited_for_only_once(
     server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
@@ -241,7 +243,9 @@ def test_every_image_is_waited_for_once(
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
     ],
 )
-def test_what_is_not_a_key(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_invalid_key_files_are_usage_errors(
+    tmp_path: Path, content: bytes | None, words: str
+) -> None:
     path = tmp_path / "cosign.pub"
     if content is not None:
         path.write_bytes(content)

@@ -51,11 +51,11 @@ def layer(**changed: Any) -> dict[str, Any]:
         ({}, 0),
     ],
 )
-def test_layers(manifest: dict[str, Any], found: int) -> None:
+def test_only_valid_signature_layers_are_read(manifest: dict[str, Any], found: int) -> None:
     assert len(layers(manifest)) == found
 
 
-def test_where_signatures_are() -> None:
+def test_the_signature_tag_is_derived_from_the_digest() -> None:
     assert signature_tag(DIGEST) == f"sha256-{'a' * 64}.sig"
 
 
@@ -74,7 +74,7 @@ def of_payload(blob: bytes, **notes: str) -> Any:
     )
 
 
-def test_a_payload() -> None:
+def test_a_signature_payload_is_parsed() -> None:
     bundle = json.dumps({"Payload": {"logIndex": 7}})
     found = of_payload(
         payload(),
@@ -98,7 +98,7 @@ def test_a_payload() -> None:
         b"\xff",
     ],
 )
-def test_what_is_not_a_payload(blob: bytes) -> None:
+def test_invalid_payloads_are_rejected(blob: bytes) -> None:
     with pytest.raises(Malformed):
         of_payload(blob)
 
@@ -106,7 +106,7 @@ def test_what_is_not_a_payload(blob: bytes) -> None:
 @pytest.mark.parametrize(
     "image", [None, [], {}, {"docker-manifest-digest": 1}, {"Docker-Manifest-Digest": DIGEST}]
 )
-def test_a_payload_without_an_image(image: Any) -> None:
+def test_a_payload_without_an_image_has_no_digests(image: Any) -> None:
     assert of_payload(payload(image=image)).digests == ()
 
 
@@ -130,7 +130,7 @@ def of_bundle(blob: bytes) -> Any:
     return signed(Layer(DIGEST, "bundle", {}), blob)
 
 
-def test_a_bundle() -> None:
+def test_a_bundle_is_parsed() -> None:
     found = of_bundle(bundle(STATEMENT))
     assert (found.digests, found.signatures) == ((DIGEST,), (b"sig",))
     assert found.content == encoded("application/vnd.in-toto+json", json.dumps(STATEMENT).encode())
@@ -158,7 +158,7 @@ def test_a_bundle() -> None:
         bundle([]),
     ],
 )
-def test_what_is_not_a_bundle(blob: bytes) -> None:
+def test_invalid_bundles_are_rejected(blob: bytes) -> None:
     with pytest.raises(Malformed):
         of_bundle(blob)
 
@@ -166,18 +166,18 @@ def test_what_is_not_a_bundle(blob: bytes) -> None:
 @pytest.mark.parametrize(
     "subject", [None, {}, [None], [{"digest": []}], [{"digest": {"sha512": "a"}}]]
 )
-def test_a_bundle_without_an_image(subject: Any) -> None:
+def test_a_bundle_without_an_image_has_no_digests(subject: Any) -> None:
     assert of_bundle(bundle({**STATEMENT, "subject": subject})).digests == ()
 
 
-def test_a_bundle_without_signatures_has_none() -> None:
+def test_a_bundle_without_signatures_has_an_empty_list() -> None:
     assert of_bundle(bundle(STATEMENT, signatures=None)).signatures == ()
 
 
 KEY = "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----"
 
 
-def test_keys() -> None:
+def test_public_keys_are_extracted_from_text() -> None:
     text = f"comment\n{KEY.format('AAAA')}\r\n\n{KEY.format('BBBB')}"
     assert public_keys(text) == (f"{KEY.format('AAAA')}\n", f"{KEY.format('BBBB')}\n")
 
@@ -186,6 +186,6 @@ def test_keys() -> None:
     "text",
     ["", "ssh-ed25519 AAAA", "-----BEGIN EC PRIVATE KEY-----\n", "-----BEGIN CERTIFICATE-----"],
 )
-def test_what_is_not_a_key(text: str) -> None:
+def test_text_without_a_public_key_is_rejected(text: str) -> None:
     with pytest.raises(Malformed):
         public_keys(text)

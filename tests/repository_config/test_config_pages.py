@@ -47,7 +47,10 @@ def test_every_key_is_documented(key: str) -> None:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    limits = f"{LARGEST // 1024} KiB, {MOST['rules']} rules, {MOST['freezes']} freezes and {MOST['globs']:,} globs"
+    limits = (
+        f"{LARGEST // 1024} KiB, {MOST['rules']} rules, {MOST['freezes']} freezes, "
+        f"and {MOST['globs']:,} globs"
+    )
     assert limits in PAGE
 
 

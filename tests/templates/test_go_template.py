@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from task.errors import Malformed
-from task.templates.go_template import FailedTemplate, GoMap, parse
+from task.templates.go_template.template import parse
+from task.templates.go_template.values import FailedTemplate, GoMap
 
 pytestmark = pytest.mark.measured
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from task.errors import Malformed
@@ -43,6 +43,20 @@ class PassedOver(NamedTuple):
 
 
 Found = Event | PassedOver
+
+
+@dataclass(frozen=True)
+class Events:
+    """The pushes, in order, and why each other event was skipped."""
+
+    pushes: tuple[Event, ...] = ()
+    passed_over: tuple[str, ...] = ()
+
+    def plus(self, other: Events) -> Events:
+        """Return both combined."""
+        return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
+
+
 UNTAGGED = PassedOver("it has no tag; an index or a tag follows")
 
 

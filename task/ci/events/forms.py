@@ -7,7 +7,7 @@ error, because a changed form must not look like "nothing to do".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from task.ci.events import (
@@ -27,7 +27,7 @@ from task.ci.events import (
     nexus,
     quay,
 )
-from task.ci.events.event import Document, Found, PassedOver
+from task.ci.events.event import Document, Events, Found, PassedOver
 from task.errors import Malformed
 from task.model import Event
 from task.plain_data import json_at
@@ -70,18 +70,6 @@ FORMS: Mapping[str, Form] = {
 REGISTRIES = tuple(name for name in FORMS if name != LINES)
 ANY = "registry"  # any of these, but not Image Update's JSON lines or a builder's file
 KNOWN = f"the supported forms are {', '.join(form.title for form in FORMS.values())}"
-
-
-@dataclass(frozen=True)
-class Events:
-    """The pushes, in order, and why each other event was skipped."""
-
-    pushes: tuple[Event, ...] = ()
-    passed_over: tuple[str, ...] = ()
-
-    def plus(self, other: Events) -> Events:
-        """Return both combined."""
-        return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
 def events_in(text: str, form: str = "auto", registry: str = "") -> Events | None:

@@ -170,27 +170,40 @@ class BareRepository:
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
-        name = self.default_branch() if branch in {"", "HEAD"} else base_branch_name(branch)
+        is_default = branch in {"", "HEAD"}
+        name = self.default_branch() if is_default else base_branch_name(branch)
 
         def read() -> Snapshot:
-            tips = self._fetched if name in self._fetched and not heads else {}
-            tips = tips or self._remote.fetch_tips(
-                name,
-                heads,
-                wanted,
-                default=bool(default) and branch not in {"", "HEAD"},
-            )
-            self._fetched = {head: tips.get(head, "") for head in heads}
+            tips = self._tips(name, heads, wanted, default=bool(default) and not is_default)
             memory = self._remembered(name, tips)
-            more = tuple(besides(memory.files)) if besides and memory.files else ()
-
-            also = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
-            found = self._snapshot(name, tips[name], dict.fromkeys((*wanted(), *more)), also)
-            if (other := tips.get("HEAD", found.tip)) != found.tip:
-                found = replace(found, default=self._snapshot(name, other, default).files)
-            return memory.beside(found)
+            asked_by_memory = besides(memory.files) if besides and memory.files else ()
+            base_places = dict.fromkeys((*wanted(), *asked_by_memory))
+            read_next = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
+            base = self._snapshot(name, tips[name], base_places, read_next)
+            default_tip = tips.get("HEAD", base.tip)
+            if default_tip != base.tip:
+                base = replace(base, default=self._snapshot(name, default_tip, default).files)
+            return memory.beside(base)
 
         return self._with_restarts(read)
+
+    def _tips(
+        self,
+        base: str,
+        heads: Collection[str],
+        wanted: Callable[[], Collection[Place]],
+        *,
+        default: bool,
+    ) -> Mapping[str, str]:
+        """Return branch → tip, and remember those of the heads, because they are read next.
+
+        The base may be known already, if its name was asked for.
+        """
+        tips = self._fetched if base in self._fetched and not heads else {}
+        if not tips:
+            tips = self._remote.fetch_tips(base, heads, wanted, default=default)
+        self._fetched = {head: tips.get(head, "") for head in heads}
+        return tips
 
     def _remembered(self, base: str, tips: Mapping[str, str]) -> Remembered:
         """Return what the memory branch of a base has."""

@@ -1,11 +1,11 @@
-"""Pure code for the builds that wait on head branches.
+"""Pure code for the builds that are waiting on head branches.
 
-Every run decides all of them again, on the base as it is now. A build is listed, then weighed again
-by each run (`_alone`, or `_with_ask` if the run is about the same image), and at last written
-(merged), replaced (superseded), deferred by a hold, or dropped.
+Each run decides all of them again, on the current base. A build is added to the list, then decided
+again by each run (`_decide_alone`, or `_meet_ask` if the run is about the same image). In the end,
+it is written (merged), replaced (superseded), deferred by a hold, or dropped.
 
-A head branch has at most one waiting build for each write-back file and alias: those of its list. A
-build that passes again is written on the base's tip. A build that a person holds is remembered as
+A head branch's list has at most one waiting build for each write-back file and alias. A build that
+passes again is written on top of the base's tip. If a person holds a build, it is remembered as
 deferred instead.
 """
 
@@ -39,6 +39,7 @@ from task.model import (
     Entry,
     Fate,
     Files,
+    HeadBuildRow,
     Image,
     Memory,
     Place,
@@ -50,55 +51,58 @@ from task.model import (
     Subscription,
     Tracker,
     Verdict,
-    Waited,
     Written,
 )
 from task.policy.builds import alike, commits, hold_text, released, rolled_back, why_older
 from task.proof import Proof
 
-Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
-LONG_AGO = "1970-01-01T00:00:00Z"  # a build that waits was old enough when it was listed
-UNANSWERED = "registry"  # the rule of a build that stays because nobody has answered
-UNREAD = "its annotations were not read in this run"
+Decided = tuple[Ask, Move]  # an ask and the move decided for it
+LONG_AGO = "1970-01-01T00:00:00Z"  # a waiting build was old enough when it was listed
+UNANSWERED = "registry"  # the rule of a build that stays because a server did not answer
+UNREAD = "this run did not read its annotations"
 
 
 @dataclass(frozen=True)
 class WaitingBuild:
-    """One listed build, and what the base says about its image now."""
+    """A listed build, and the current state of its image on the base."""
 
     listed: ListedBuild
     situation: Situation
-    read: bool = True  # whether the run has read the Application's annotations
-    proof: Proof | None = None  # what was proved about it in this run
+    annotations_read: bool = True  # whether the run has read the Application's annotations
+    proof: Proof | None = None  # from this run
 
     @property
     def subscription(self) -> Subscription:
-        """The subscription that it is for."""
+        """The build's subscription."""
         return self.situation.subscription
 
     @property
     def image(self) -> Image:
-        """The image that waits."""
+        """The waiting image."""
         return self.subscription.image_at(self.listed)
 
     @property
     def build(self) -> Build:
-        """Where it is in the order of builds."""
+        """Its place in the order of builds."""
         return self.listed.build
 
     @property
     def as_then(self) -> bool:
-        """Whether the base has what it had when this was listed."""
+        """Whether the base is unchanged since this build was listed."""
         memory = self.situation.memory
         then = self.listed.base
-        there = self.situation.in_git.version, memory.written, memory.replaced
-        return there == (then.version, then.written, then.replaced)
+        on_base = self.situation.in_git.version
+        return (on_base, memory.written, memory.replaced) == (
+            then.version,
+            then.written,
+            then.replaced,
+        )
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """A listed build that cannot be decided or written now: it stays in the list,
-    and goes into no commit.
+    """A listed build that cannot be decided or written now. It stays in the list, but is not part
+    of a commit.
     """
 
     listed: ListedBuild
@@ -106,26 +110,26 @@ class Undecided:
 
     @property
     def left_out(self) -> ListedBuild:
-        """What the list says of it."""
+        """Its entry in the list."""
         return replace(self.listed, left_out=str(self.error))
 
 
 @dataclass(frozen=True)
-class KeptBuild:
-    """What became of a listed build: the move that writes or defers it, if any."""
+class BuildFate:
+    """What became of a listed build, with the move that writes or defers it, if any."""
 
     listed: ListedBuild
     fate: Fate
     because: str
     move: Move | None = None
-    rule: str = ""  # why it may not wait any more, whatever else is decided
-    doubt: bool = False  # whether nobody could say if it may
-    stands: bool = False  # on a branch of somebody else, which is not made again
+    rule: str = ""  # why it must not wait any longer, whatever else is decided
+    doubt: bool = False  # whether a server did not answer
+    stands: bool = False  # on somebody else's branch, which the run does not replace
 
-    def row(self, head: str) -> Waited:
-        """Return the row of the report."""
+    def row(self, head: str) -> HeadBuildRow:
+        """Return its row in the report."""
         listed = self.listed
-        return Waited(
+        return HeadBuildRow(
             listed.application,
             listed.alias,
             listed.tag,
@@ -136,13 +140,13 @@ class KeptBuild:
         )
 
     @property
-    def stays(self) -> bool:
-        """Whether it stays in the list, and in the commit."""
+    def stays_listed(self) -> bool:
+        """Whether it stays in the list and in the commit."""
         return self.stands or (self.move is not None and self.move.updates)
 
     @property
     def altered(self) -> bool:
-        """Whether the head branch has to be made again because of it."""
+        """Whether the head branch must be rewritten because of it."""
         if self.stands:
             return False
         if self.move is None or not self.move.updates or self.listed.left_out:
@@ -152,51 +156,53 @@ class KeptBuild:
 
 @dataclass(frozen=True)
 class WaitsOnHead:
-    """What became of the builds that waited on one head branch."""
+    """What became of the builds waiting on one head branch."""
 
-    kept: tuple[KeptBuild, ...] = ()
+    fates: tuple[BuildFate, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
-    releases: tuple[ListedRelease, ...] = ()  # the holds that end with what waits now
-    ended: tuple[ListedRelease, ...] = ()  # those that wait no more
-    moved: bool = False  # whether something came from the list of another head branch
+    releases: tuple[ListedRelease, ...] = ()  # the holds that end with the waiting builds
+    ended: tuple[ListedRelease, ...] = ()  # those no longer waiting
+    moved: bool = False  # whether an entry came from another head branch's list
 
     @property
     def altered(self) -> bool:
-        """Whether something has left the list, come to it, or changed in it."""
-        return self.moved or any(kept.altered for kept in self.kept)
+        """Whether an entry was added to the list, removed from it, or changed."""
+        return self.moved or any(fate.altered for fate in self.fates)
 
     @property
     def gone(self) -> list[str]:
-        """Why builds and releases do not wait there any more."""
-        builds = [f"{kept.listed.version}: {kept.because}" for kept in self.kept if not kept.stays]
+        """Why builds and releases are no longer waiting there."""
+        builds = [
+            f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
+        ]
         ends = [
-            f"the hold of {release.application} ({release.image or 'all images'}) ends otherwise"
+            f"the hold on {release.application} ({release.image or 'all images'}) ended another way"
             for release in self.ended
         ]
         return builds + ends
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Which builds leave the list in this run, and why, for people."""
+        """The builds that leave the list in this run, and why, as text."""
         return tuple(
-            f"{kept.listed.application} ({kept.listed.alias or kept.listed.image})"
-            f" {kept.listed.version}: {kept.because}"
-            for kept in self.kept
-            if not kept.stays
+            f"{fate.listed.application} ({fate.listed.alias or fate.listed.image})"
+            f" {fate.listed.version}: {fate.because}"
+            for fate in self.fates
+            if not fate.stays_listed
         )
 
-    def rows(self, head: str) -> list[Waited]:
+    def rows(self, head: str) -> list[HeadBuildRow]:
         """Return the rows of the report."""
         left = (
-            KeptBuild(undecided.listed, "waits", str(undecided.error))
+            BuildFate(undecided.listed, "waits", str(undecided.error))
             for undecided in self.undecided
         )
-        return [kept.row(head) for kept in (*self.kept, *left)]
+        return [fate.row(head) for fate in (*self.fates, *left)]
 
 
 def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
-    """Return a subscription for a build whose Application this run did not read."""
+    """Create a subscription for a build whose Application this run did not read."""
     namespace, _, name = listed.application.partition("/")
     image = parse_image(listed.image)
     source = Source(base.repo, listed.source, kind=listed.kind)  # type: ignore[arg-type]
@@ -218,70 +224,71 @@ def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
 
 
 def places_of(sub: Subscription) -> tuple[Place, ...]:
-    """Return what the base's snapshot must have to decide about a listed build."""
+    """Return the places that must be read on the base to decide a listed build."""
     return (*target_places(sub), Place(state_path(sub)))
 
 
 def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> bool:
-    """Tell whether the base now has a build that waits, or a newer one.
+    """Tell whether the base now has a listed build, or a newer one.
 
-    `sub` is None for an Application that was not read. No server is asked.
+    `sub` is None for an Application that was not read. This does not query any server.
     """
     try:
-        there = reading(base, sub or subscription_of(listed, base), Terms())
+        in_git = reading(base, sub or subscription_of(listed, base), Terms())
     except TaskError:
         return False
-    if there.version == listed.version:
-        return there.sound
-    if sub is None or listed.rollback or there.version == listed.base.version:
+    if in_git.version == listed.version:
+        return in_git.sound
+    if sub is None or listed.rollback or in_git.version == listed.base.version:
         return False
-    newer = Written(there.tag, there.digest)
+    newer = Written(in_git.tag, in_git.digest)
     return bool(why_older(Written(listed.tag, listed.digest, listed.build), newer, sub.policy, {}))
 
 
 def waiting_in(
-    known: WaitingList,
+    waiting_list: WaitingList,
     base: Snapshot,
-    subs: Mapping[BuildKey, Subscription],
-    others: Mapping[BuildKey, Subscription],
+    from_annotations: Mapping[BuildKey, Subscription],
+    from_list: Mapping[BuildKey, Subscription],
     terms: Terms,
     facts: Facts,
 ) -> tuple[list[WaitingBuild], list[Undecided]]:
-    """Return the builds of a list, with what the base says,
-    and those for which that cannot be found out.
+    """Return a list's builds with their state on the base, and the builds for which it is unknown.
 
-    `subs` are the subscriptions that this run has read, `others` those that stand for the other
-    builds.
+    `from_annotations` are the subscriptions that this run has read. `from_list` has one for each
+    other build.
     """
-    found: list[WaitingBuild] = []
+    waiting: list[WaitingBuild] = []
     undecided: list[Undecided] = []
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
-    for listed in known.builds:
-        sub = subs.get(listed.key) or others[listed.key]
+    for listed in waiting_list.builds:
+        sub = from_annotations.get(listed.key) or from_list[listed.key]
         try:
-            # a freeze does not defer what waits already
+            # a freeze does not defer builds that are already waiting
             situation = situation_of(base, replace(sub, freeze=None), terms, facts)
         except TaskError as error:
             undecided.append(Undecided(listed, error))
             continue
-        if listed.key not in subs and (why := _unknown_order(listed, situation, base.branch)):
+        read = listed.key in from_annotations
+        if not read and (why := _unknown_order(listed, situation, base.branch)):
             undecided.append(Undecided(listed, TargetError(f"{why}; {UNREAD}")))
             continue
-        found.append(WaitingBuild(listed, situation, listed.key in subs))
-    return found, undecided
+        waiting.append(WaitingBuild(listed, situation, read))
+    return waiting, undecided
 
 
 def _unknown_order(one: ListedBuild, situation: Situation, base: str) -> str:
-    """Return why a build of an Application that was not read cannot be decided, or "": only the
-    annotations say which of two versions is newer.
+    """Return why a build of an Application that was not read cannot be decided, or "".
+
+    Without the annotations, the run cannot tell which of two versions is newer.
     """
-    there = situation.in_git.version
-    if not there:
-        return f"{one.path} has no {one.image} any more"
+    on_base = situation.in_git.version
+    if not on_base:
+        return f"{one.path} no longer has {one.image}"
     then = one.base.version
-    if one.rollback or there in (then, one.version):
+    if one.rollback or on_base in (then, one.version):
         return ""
-    return f"{base} now has {there}, not {then or 'nothing'}"
+    return f"{base} now has {on_base}, not {then or 'nothing'}"
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
@@ -289,87 +296,90 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
     return [
         Ask(entry.subscription, (entry.image,), build=entry.build)
         for entry in waiting
-        if entry.read and not entry.listed.rollback
+        if entry.annotations_read and not entry.listed.rollback
     ]
 
 
 def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
-    """Return the pairs of source commits whose order decides between what waits
-    and other builds.
-    """
+    """Return the source commit pairs whose order decides between waiting and other builds."""
     events = {ask.key: move.build for ask, move in decided}
-    found: list[tuple[str, str, str]] = []
+    pairs: list[tuple[str, str, str]] = []
     for entry in waiting:
         memory = entry.situation.memory
         both = [(entry.build, two.build) for two in (memory.written, memory.deferred) if two]
         if event := events.get(entry.subscription.identity):
             both.append((event, entry.build))
-        found += [pair for new, old in both if (pair := commits(new, old))]
-    return found
+        pairs += [pair for new, old in both if (pair := commits(new, old))]
+    return pairs
 
 
-# What becomes of something that waits if the command is about the same image. The outcomes of the
-# ask are: it writes a newer build than the one that waits, an older one, or the same; it changes
-# nothing; a person's word counts.
-#   stays    it is decided again, on what is remembered after the command: under a new hold, it is
-#            deferred then, and leaves the list
-#   again    the ask writes the very same
-#   yields   the ask's build takes its place
-#   wins     the ask is refused, because something newer waits
-#   freed    a rollback is written again without its hold
-#   dropped  a person wants something else
-Meets = Literal["stays", "again", "yields", "wins", "freed", "dropped"]
+# What becomes of a waiting build if the command is for the same image. The outcomes of the ask
+# are: it writes a newer build than the waiting one, an older one, or the same; it changes nothing;
+# a command other than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
+#   decided_again    the waiting build is decided again, with what is remembered after the command.
+#                    Under a new hold, it is deferred and leaves the list
+#   written_by_ask   the ask writes the same build
+#   replaced_by_ask  the ask's build replaces the waiting one
+#   beats_ask        the ask is refused, because a newer build is waiting
+#   without_hold     a waiting rollback is written again, without its hold
+#   given_up         a person wants something else
+Meets = Literal[
+    "decided_again", "written_by_ask", "replaced_by_ask", "beats_ask", "without_hold", "given_up"
+]
 TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
-    # (command, outcome of the ask): (if a build waits, if a rollback waits)
-    ("run", "nothing"): ("stays", "stays"),
-    ("run", "newer"): ("yields", "yields"),
-    ("run", "same"): ("again", "again"),
-    ("run", "older"): ("wins", "wins"),
-    ("hold", "nothing"): ("stays", "stays"),
-    ("hold", "done"): ("stays", "stays"),
-    ("release", "nothing"): ("stays", "stays"),
-    ("release", "done"): ("stays", "freed"),
-    ("release", "newer"): ("yields", "yields"),
-    ("release", "same"): ("again", "again"),
-    ("release", "older"): ("stays", "freed"),
-    ("rollback", "nothing"): ("stays", "stays"),
-    ("rollback", "done"): ("stays", "dropped"),  # its hold defers the build
-    ("rollback", "no-hold"): ("dropped", "dropped"),
-    ("undo", "nothing"): ("stays", "stays"),
-    ("undo", "done"): ("wins", "dropped"),
-    ("undo", "no-hold"): ("wins", "dropped"),
+    # (command, outcome of the ask): (if a build is waiting, if a rollback is waiting)
+    ("run", "nothing"): ("decided_again", "decided_again"),
+    ("run", "newer"): ("replaced_by_ask", "replaced_by_ask"),
+    ("run", "same"): ("written_by_ask", "written_by_ask"),
+    ("run", "older"): ("beats_ask", "beats_ask"),
+    ("hold", "nothing"): ("decided_again", "decided_again"),
+    ("hold", "done"): ("decided_again", "decided_again"),
+    ("release", "nothing"): ("decided_again", "decided_again"),
+    ("release", "done"): ("decided_again", "without_hold"),
+    ("release", "newer"): ("replaced_by_ask", "replaced_by_ask"),
+    ("release", "same"): ("written_by_ask", "written_by_ask"),
+    ("release", "older"): ("decided_again", "without_hold"),
+    ("rollback", "nothing"): ("decided_again", "decided_again"),
+    ("rollback", "done"): ("decided_again", "given_up"),  # its hold defers the build
+    ("rollback", "no-hold"): ("given_up", "given_up"),
+    ("undo", "nothing"): ("decided_again", "decided_again"),
+    ("undo", "done"): ("beats_ask", "given_up"),
+    ("undo", "no-hold"): ("beats_ask", "given_up"),
 }
 
 
-def alone_on_base(base: Snapshot, waiting: WaitingBuild, head: str) -> KeptBuild:
-    """Return what becomes of a build that nothing else meets."""
-    move, fate, because = _alone(base, waiting)
+def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
+    """Return what becomes of a waiting build without an ask for its image."""
+    move, fate, because = _decide_alone(base, waiting)
     if move and move.updates and (why := _why_no_longer_permitted(base, move, head)):
-        return KeptBuild(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
+        return BuildFate(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
     doubt = move is not None and move.decision.rule == UNANSWERED
-    return KeptBuild(waiting.listed, fate, because, move, doubt=doubt)
+    return BuildFate(waiting.listed, fate, because, move, doubt=doubt)
 
 
 def decide_with_waiting(
     base: Snapshot, waiting: Sequence[WaitingBuild], decided: Sequence[Decided], terms: Terms
-) -> tuple[dict[Identity, Move], list[KeptBuild]]:
-    """Decide what waits on a head branch of ours together with the asks that go there.
+) -> tuple[dict[Identity, Move], list[BuildFate]]:
+    """Decide the waiting builds on one of our head branches together with the asks for it.
 
-    Returns the moves of the asks, and what becomes of each build that waits.
+    Return the asks' moves, and what becomes of each waiting build.
     """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
-    kept: list[KeptBuild] = []
+    fates: list[BuildFate] = []
     for build in waiting:
         key = build.subscription.identity
         if key in asks:
-            moves[key], own, fate, because = _with_ask(base, build, asks[key], moves[key], terms)
+            met = _meet_ask(base, build, asks[key], moves[key], terms)
+            moves[key] = met.ask_move
+            fate = BuildFate(build.listed, met.fate, met.because, met.build_move)
         else:
-            own, fate, because = _alone(base, build)
-        kept.append(KeptBuild(build.listed, fate, because, own and _with_proof(own, build)))
-    return moves, kept
+            own, outcome, because = _decide_alone(base, build)
+            fate = BuildFate(build.listed, outcome, because, own)
+        fates.append(replace(fate, move=fate.move and _with_proof(fate.move, build)))
+    return moves, fates
 
 
 def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
@@ -379,7 +389,7 @@ def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
 
 
 def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
-    """Return why the source of a promotion no longer has it, or "" if nobody knows that."""
+    """Return why a promotion's source no longer has the version, or "" if it may have it."""
     if not listed.promoted_from:
         return ""
     image = parse_image(listed.image).identity
@@ -388,60 +398,65 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
         promoted = ask.promoted.source if ask.promoted else ""
         back = move.rolled_back and sub.application.key == listed.promoted_from
         if promoted == listed.promoted_from and key_of_entry(sub) == listed.key:
-            now = ask.offered
+            at_source = ask.offered
         elif back and sub.entry.image.identity == image:
-            now = move.decision.candidate
+            at_source = move.decision.candidate
         else:
             continue
-        if not alike(now, Reading(tag=listed.tag, digest=listed.digest)):
-            return f"{listed.promoted_from} now has {now.version}"
+        if not alike(at_source, Reading(tag=listed.tag, digest=listed.digest)):
+            return f"{listed.promoted_from} now has {at_source.version}"
     return ""
 
 
 def taken_out(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
-) -> KeptBuild:
-    """Return what becomes of a build on another head branch,
-    after a person's word about the same entry.
+) -> BuildFate:
+    """Return what becomes of a build on another head branch after a person's command for the same
+    entry.
     """
     if move.decision.verdict in ("error", "refuse"):
-        return KeptBuild(waiting.listed, "waits", move.decision.because, _alone(base, waiting)[0])
-    _, own, fate, because = _with_ask(base, waiting, ask, move, terms)
-    if fate == "waits" and own is None:
-        fate = "dropped"
-        because = move.decision.because
-    return KeptBuild(waiting.listed, fate, because, own)
+        own, _, _ = _decide_alone(base, waiting)
+        return BuildFate(waiting.listed, "waits", move.decision.because, own)
+    met = _meet_ask(base, waiting, ask, move, terms)
+    if met.fate == "waits" and met.build_move is None:
+        return BuildFate(waiting.listed, "dropped", move.decision.because)
+    return BuildFate(waiting.listed, met.fate, met.because, met.build_move)
 
 
 def standing_on(
-    known: WaitingList,
+    waiting_list: WaitingList,
     files: Files,
     subs: Mapping[BuildKey, Subscription],
     decided: Sequence[Decided],
     base: Snapshot,
 ) -> WaitsOnHead:
-    """Return what became of the listed builds on a branch that a person has pushed to:
-    it is not made again.
+    """Return what became of the listed builds on a branch that a person has pushed to.
+
+    The run does not replace that branch.
     """
     view = replace(base, files={**base.files, **files})
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
-    kept: list[KeptBuild] = []
-    for listed in known.builds:
+    fates: list[BuildFate] = []
+    for listed in waiting_list.builds:
         if (move := written.get(listed.key)) is not None:
-            because = f"{move.decision.candidate.version} takes its place"
-            kept.append(KeptBuild(listed, "superseded", because))
+            because = f"replaced by {move.decision.candidate.version}"
+            fates.append(BuildFate(listed, "superseded", because))
             continue
         sub = subs.get(listed.key) or subscription_of(listed, base)
         if _version_in(base, sub) == listed.version:
             because = f"{base.branch} now has {listed.version}"
-            kept.append(KeptBuild(listed, "merged", because))
+            fates.append(BuildFate(listed, "merged", because))
             continue
-        there = _version_in(view, sub)
-        if there == listed.version:
-            kept.append(KeptBuild(listed, "waits", f"{known.head} has it", stands=True))
+        on_branch = _version_in(view, sub)
+        if on_branch == listed.version:
+            fates.append(BuildFate(listed, "waits", f"it is on {waiting_list.head}", stands=True))
         else:
-            kept.append(KeptBuild(listed, "dropped", f"{known.head} now has {there or 'nothing'}"))
-    return WaitsOnHead(tuple(kept))
+            fates.append(
+                BuildFate(
+                    listed, "dropped", f"{waiting_list.head} now has {on_branch or 'nothing'}"
+                )
+            )
+    return WaitsOnHead(tuple(fates))
 
 
 def _version_in(view: Snapshot, sub: Subscription) -> str:
@@ -451,7 +466,7 @@ def _version_in(view: Snapshot, sub: Subscription) -> str:
 
 
 def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
-    """Return why the repository's config no longer lets an Application write what waits, or ""."""
+    """Return why the repository's config no longer permits a waiting build, or ""."""
     decision = move.decision
     try:
         kind = resolve(decision.subscription, base)
@@ -463,7 +478,7 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
         )
     except NotPermittedError as error:
         return str(error)
-    except TaskError:  # the edit of the file raises it again, as an error of the decision
+    except TaskError:  # the edit raises it again, as the decision's error
         pass
     return ""
 
@@ -472,56 +487,62 @@ def _verb(ask: Ask) -> str:
     return ask.intent.verb if ask.intent else "run"
 
 
-def _with_ask(
-    base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
-) -> tuple[Move, Move | None, Fate, str]:
-    """Return the ask's move, the move that keeps or defers what waits, what becomes of it,
-    and why.
-    """
+@dataclass(frozen=True)
+class _Met:
+    """The result when an ask meets a waiting build of the same image."""
+
+    ask_move: Move
+    build_move: Move | None  # keeps or defers the waiting build, if anything does
+    fate: Fate  # of the waiting build
+    because: str
+
+
+def _meet_ask(base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms) -> _Met:
+    """Decide a waiting build together with an ask for the same image."""
     outcome, older = _outcome(ask, move, waiting, terms)
     meets = TOGETHER[_verb(ask), outcome][1 if waiting.listed.rollback else 0]
-    if meets in ("stays", "freed") or _verb(ask) == "release":
+    if meets in ("decided_again", "without_hold") or _verb(ask) == "release":
         waiting = replace(waiting, situation=_situation_after(waiting.situation, ask, move))
-    own, fate, because = _alone(base, waiting)
+    own, fate, because = _decide_alone(base, waiting)
     new = move.decision
     if (
         own is None
-        or meets == "again"
-        or (meets == "dropped" and new.candidate.version == waiting.image.version)
+        or meets == "written_by_ask"
+        or (meets == "given_up" and new.candidate.version == waiting.image.version)
     ):
-        return move, None, fate, because
-    if meets == "yields":
-        return move, None, "superseded", f"{new.candidate.version} takes its place"
-    if meets == "dropped":
-        return move, None, "dropped", new.because
-    if meets == "freed" and waiting.listed.rollback:
-        return _freed(move, own, waiting.listed.rollback.was), None, fate, because
+        return _Met(move, None, fate, because)
+    if meets == "replaced_by_ask":
+        return _Met(move, None, "superseded", f"replaced by {new.candidate.version}")
+    if meets == "given_up":
+        return _Met(move, None, "dropped", new.because)
+    if meets == "without_hold" and waiting.listed.rollback:
+        rewritten = _without_hold(move, own, waiting.listed.rollback.was)
+        return _Met(rewritten, None, fate, because)
     why = (
         f"{waiting.image.version} is already waiting on the head branch"
         f"{f': {older}' if older else ''}"
     )
-    if meets == "wins":
-        return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
-    if outcome == "older":  # the hold ends all the same
+    if meets == "beats_ask":
+        refused = move.without_effect(Verdict("refuse", "superseded", why))
+        return _Met(refused, own, fate, because)
+    if outcome == "older":  # the hold still ends
         verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
-        freed = Remember(
+        released_hold = Remember(
             waiting.situation.memory, lifted=bool(move.remember and move.remember.lifted)
         )
-        move = replace(move, decision=replace(new, judged=verdict), remember=freed)
+        move = replace(move, decision=replace(new, judged=verdict), remember=released_hold)
     elif (fate, new.verdict, ask.intent) == (
         "deferred",
         "defer",
         None,
     ) and new.candidate.version != waiting.image.version:
-        newer = f"{because}; {waiting.image.version}, which is newer, is remembered"
+        newer = f"{because}; the newer {waiting.image.version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
-    return move, own, fate, because
+    return _Met(move, own, fate, because)
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return the outcome of an ask, in the words of `TOGETHER`, and why it is older than what
-    waits.
-    """
+    """Return an ask's outcome, as in `TOGETHER`, and why it is older than the waiting build."""
     verb = _verb(ask)
     new = move.decision.candidate
     if verb not in ("run", "release"):
@@ -535,13 +556,13 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
     if terms.allow_downgrade:
         return "newer", ""
     event = Written(new.tag, new.digest, move.build)
-    there = Written(waiting.image.tag, waiting.image.digest, waiting.build)
-    older = why_older(event, there, waiting.subscription.policy, waiting.situation.facts.ancestry)
+    already = Written(waiting.image.tag, waiting.image.digest, waiting.build)
+    older = why_older(event, already, waiting.subscription.policy, waiting.situation.facts.ancestry)
     return "older" if older else "newer", older
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
-    """Return the situation with what an ask that writes nothing newer wants to be remembered."""
+    """Return the situation with the memory of an ask that doesn't write a newer build."""
     remember = move.remember
     if remember is None:
         return situation
@@ -551,10 +572,8 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
 
 
-def _freed(move: Move, own: Move, was: str) -> Move:
-    """Return the move of a release that writes again the rollback that waits (`own`),
-    without its hold.
-    """
+def _without_hold(move: Move, own: Move, was: str) -> Move:
+    """Return the move of a release that rewrites the waiting rollback (`own`) without its hold."""
     verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {was}")
     lifted = move.remember is not None and move.remember.lifted
     remember = Remember(own.remember.memory if own.remember else None, lifted=lifted)
@@ -566,15 +585,15 @@ def _freed(move: Move, own: Move, was: str) -> Move:
     )
 
 
-def _alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it,
-    and why.
+def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
+    """Decide a waiting build on the current base. Return the move that keeps or defers it, its
+    fate, and the reason.
     """
-    there = waiting.situation.in_git.version
-    if there == waiting.image.version and waiting.situation.in_git.sound:
-        return None, "merged", f"{base.branch} now has {there}"
+    on_base = waiting.situation.in_git.version
+    if on_base == waiting.image.version and waiting.situation.in_git.sound:
+        return None, "merged", f"{base.branch} now has {on_base}"
     if waiting.listed.rollback:
-        return _rollback_alone(base, waiting)
+        return _decide_rollback_alone(base, waiting)
     move = weigh(waiting.situation, _offer(waiting))
     if waiting.as_then and move.decision.rule in ("not-newer", "superseded"):
         move = _as_allowed(waiting, move)
@@ -582,8 +601,8 @@ def _alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, st
     if verdict.verdict == "defer":
         hold = waiting.situation.hold
         return move, "deferred", hold_text(hold) if hold else verdict.because
-    if verdict.verdict == "error":  # nobody has answered, so it stays
-        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; it stays")
+    if verdict.verdict == "error":  # a server did not answer, so the build stays
+        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; the build stays")
         return (
             Move(waiting.situation.decision(waiting.image, unknown), waiting.build),
             "waits",
@@ -591,20 +610,20 @@ def _alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, st
         )
     if verdict.verdict != "update":
         return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
-    because = verdict.because if waiting.read else UNREAD
+    because = verdict.because if waiting.annotations_read else UNREAD
     return _with_memory_after(waiting, move), "waits", because
 
 
 def _offer(waiting: WaitingBuild) -> Offer:
     pinned = bool(waiting.image.digest and waiting.image.tag)
-    return Offer(waiting.image, waiting.build, pinned=pinned, event=waiting.listed.event)
+    return Offer(waiting.image, waiting.build, pinned=pinned, origin=waiting.listed.event)
 
 
 def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move of a build that a person has allowed although it is older,
-    as long as the base is as it was.
+    """Return the move of an older build that a person has allowed, as long as the base is
+    unchanged.
 
-    Rules of age and order admit such a build only as a promotion, so it is weighed as one.
+    The rules for age and order admit such a build only as a promotion, so it is weighed as one.
     """
     allowed = replace(
         waiting.situation, terms=replace(waiting.situation.terms, allow_downgrade=True)
@@ -615,8 +634,8 @@ def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move with what the base remembers after it:
-    another build that was deferred stays so.
+    """Return the move with the base's memory after it. If another build is deferred, it stays
+    deferred.
     """
     deferred = waiting.situation.memory.deferred
     if deferred and alike(deferred, waiting.image):
@@ -634,42 +653,40 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
     return replace(move, decision=decision, remember=replace(remember, memory=memory))
 
 
-def _rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide about a rollback that waits: it counts as long
-    as the base has what it was to replace.
-    """
+def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
+    """Decide a waiting rollback. It is valid while the base has the version that it replaces."""
     situation = waiting.situation
     rollback = waiting.listed.rollback
-    there = situation.in_git.version
+    on_base = situation.in_git.version
     hold = situation.hold
-    if rollback is None or there != rollback.was:
+    if rollback is None or on_base != rollback.was:
         was = rollback.was if rollback else ""
-        return None, "superseded", f"{base.branch} now has {there or 'nothing'}, not {was}"
+        return None, "superseded", f"{base.branch} now has {on_base or 'nothing'}, not {was}"
     because = f"rolled back from {rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
     to = Reading(tag=waiting.image.tag, digest=waiting.image.digest)
     memory = rolled_back(
         situation.memory, situation.in_git, to, waiting.listed.skipped, rollback.to
     )
-    # what is held now goes with it
+    # the current hold is written with it
     remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
     decision = situation.decision(waiting.image, Verdict("update", "admitted", because))
     return Move(decision, waiting.build, remember, rolled_back=True), "waits", because
 
 
 def list_after(
-    known: WaitingList,
+    waiting_list: WaitingList,
     done: Iterable[Move],
     waits: WaitsOnHead,
     left: Iterable[ListedBuild],
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return the list after a run: what its commit writes,
-    and what could not be decided or written.
+    """Return the list after a run: the builds that its commit writes, and those that could not be
+    decided or written.
     """
-    # What left the list comes to it again, on what the base has now.
-    lost = {kept.listed.key for kept in waits.kept if kept.fate != "waits"}
-    old = {listed.key: listed for listed in known.builds if listed.key not in lost}
+    # A build that left the list is listed again, based on the current base.
+    lost = {one.listed.key for one in waits.fates if one.fate != "waits"}
+    old = {listed.key: listed for listed in waiting_list.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
@@ -679,25 +696,27 @@ def list_after(
         new.setdefault(listed.key, listed)
     builds = tuple(sorted(new.values(), key=lambda build: build.key))
     again = {build.declined_key for build in builds}
-    declined = tuple(one for one in known.declined if one.key not in again)
-    return replace(known, builds=builds, releases=waits.releases, declined=declined, closing="")
+    declined = tuple(one for one in waiting_list.declined if one.key not in again)
+    return replace(
+        waiting_list, builds=builds, releases=waits.releases, declined=declined, closing=""
+    )
 
 
-def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
-    """Return the record of a build that a head branch gets.
+def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
+    """Return the list entry for a build that is written to a head branch.
 
-    What is `known` of the same build stays.
+    If the same build was listed before (`before`), its details are kept.
     """
     decision = move.decision
     sub = move.subscription
     if (
-        known
-        and known.version == decision.candidate.version
-        and bool(known.rollback) == move.rolled_back
+        before
+        and before.version == decision.candidate.version
+        and bool(before.rollback) == move.rolled_back
     ):
-        identity = known.build if known.build != Build() else move.build
-        proof = str(decision.proof or known.proof)
-        return replace(known, build=identity, proof=proof, left_out="")
+        identity = before.build if before.build != Build() else move.build
+        proof = str(decision.proof or before.proof)
+        return replace(before, build=identity, proof=proof, left_out="")
     memory = move.remember.memory if move.remember and move.remember.memory else Memory()
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(
@@ -727,7 +746,7 @@ def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -
 
 
 def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
-    """Return what the base has and remembers of an image now."""
+    """Return the base's current version and memory of an image."""
     with suppress(TaskError):
         memory = state_of(base, sub).images.get(key_of(sub), Memory())
         in_git = reading(base, sub, Terms())
@@ -736,18 +755,18 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 
 
 def settled_list(
-    known: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
+    waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
-    """Return a list as what happened to its branch and its request since leaves it.
+    """Update a list for changes to its branch and request since the last run.
 
-    `absent`: there is no such branch. `merged`: its tip is in the base's history. `request` is the
-    newest one.
+    `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
+    one.
     """
-    seen = known.request
+    seen = waiting_list.request
     news = request if request and (seen is None or seen != request) else None
     same = bool(news and seen and news.number == seen.number and seen.state != "open")
-    if news and news.state == "closed" and not same and not known.closing:
-        known = declined_by(known, news.url)
-    elif merged or (absent and known.arrived):
-        known = replace(known, builds=(), releases=())
-    return replace(known, request=request or seen)
+    if news and news.state == "closed" and not same and not waiting_list.closing:
+        waiting_list = declined_by(waiting_list, news.url)
+    elif merged or (absent and waiting_list.arrived):
+        waiting_list = replace(waiting_list, builds=(), releases=())
+    return replace(waiting_list, request=request or seen)

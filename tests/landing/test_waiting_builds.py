@@ -1,15 +1,15 @@
-"""What becomes of builds that wait: the table of commands, and the lines of other Applications."""
+"""What becomes of waiting builds: the table of commands, and the entries of other Applications."""
 
 import pytest
 from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
 
-from task.landing.waiting import TOGETHER
+from task.landing.waiting_builds import TOGETHER
 
 EVENT = {"newer": "web:1.4.0", "older": "web:1.1.0", "same": "web:1.2.0", "refused": "web:0.1.0"}
 
 
 def waiting(what: str) -> Scene:
-    """Return a scene in which 1.2.0 waits, or a rollback of 1.3.0 to 1.2.0 with a hold."""
+    """Return a scene where 1.2.0 is waiting, or a rollback from 1.3.0 to 1.2.0 with a hold."""
     scene = Scene()
     if what == "rollback":
         scene.event("web:1.3.0", story=scene.direct)
@@ -31,7 +31,7 @@ def waiting(what: str) -> Scene:
         ("rollback", "refused", "1.2.0", "refuse", "waits"),
     ],
 )
-def test_an_event_meets_what_waits(
+def test_an_event_keeps_or_replaces_the_waiting_update(
     what: str, event: str, waits: str, verdict: str, fate: str
 ) -> None:
     scene = waiting(what)
@@ -57,7 +57,7 @@ def test_an_event_meets_what_waits(
         ("rollback", "rollback", "1.3.0", True, {}, "dropped"),
     ],
 )
-def test_a_person_meets_what_waits(
+def test_a_command_by_a_person_keeps_defers_or_drops_the_waiting_update(
     what: str, verb: str, to: str, held: bool, waits: dict[str, str], fate: str
 ) -> None:
     scene = waiting(what)
@@ -71,7 +71,9 @@ def test_a_person_meets_what_waits(
     [("web:1.4.0", "1.4.0"), ("web:1.3.0", "1.2.0"), ("", "1.2.0")],
     ids=["newer", "older", "none"],
 )
-def test_a_release_meets_a_rollback_that_waits(build: str, waits: str) -> None:
+def test_a_release_keeps_a_waiting_rollback_unless_a_newer_build_was_deferred(
+    build: str, waits: str
+) -> None:
     """It continues without its hold, unless a newer build was deferred."""
     scene = waiting("rollback")
     if build:
@@ -84,7 +86,7 @@ def test_a_release_meets_a_rollback_that_waits(build: str, waits: str) -> None:
     assert scene.branch.memory == {}
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_covers_every_combination_of_command_and_outcome() -> None:
     outcomes = {
         "run": ("nothing", "newer", "same", "older"),
         "hold": ("nothing", "done"),
@@ -100,7 +102,7 @@ def test_the_table_is_whole() -> None:
 PATH = "apps/a/kustomization.yaml"
 
 
-def test_a_file_of_the_base_that_is_broken_loses_nothing() -> None:
+def test_a_broken_file_on_the_base_loses_no_waiting_updates() -> None:
     scene = Scene()
     scene.event("web:1.2.0")
     good = scene.branch.files[PATH]

@@ -1,0 +1,75 @@
+"""Parses templates, and renders them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from task.errors import Malformed
+from task.templates.go_template.execute import Run
+from task.templates.go_template.functions import BUILTINS, Builtin
+from task.templates.go_template.parse import Node, read
+from task.templates.go_template.values import FailedTemplate, go_bytes
+
+STEPS = 100_000  # for a template from an annotation, because another team wrote it
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
+    """The functions that templates may call."""
+
+    functions: Mapping[str, Builtin]
+
+
+GO = Language(BUILTINS)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A parsed template."""
+
+    nodes: tuple[Node, ...]
+    defined: Mapping[str, tuple[Node, ...]]
+    language: Language
+
+    def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
+        """Return the text that the template makes of the data, in at most `steps` steps.
+
+        Raises FailedTemplate.
+        """
+        try:
+            return self.counted(data, steps)[0]
+        except FailedTemplate as error:
+            raise FailedTemplate(f"template, line {error.line}: {error.message}") from None
+
+    def counted(
+        self,
+        data: Mapping[str, Any],
+        steps: int,
+        missing_key: str = "default",
+    ) -> tuple[str, int]:
+        """Return the text, and how many steps it took.
+
+        `missing_key` is Go's option: default, zero or error. Raises FailedTemplate, with the line
+        and the operand that failed.
+        """
+        run = Run(data, steps, self.language.functions, self.defined, missing_key)
+        try:
+            run.walk(self.nodes, data)
+        except FailedTemplate as error:
+            error.line = run.line
+            raise
+        except RecursionError:
+            raise FailedTemplate("nested too deeply") from None
+        return go_bytes(run.sink.text()).decode("utf-8", "replace"), steps - run.steps
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str, language: Language = GO) -> Template:
+    """Parse a template. Raises Malformed, which names the line and the mistake."""
+    try:
+        return Template(*read(text, language.functions), language)
+    except RecursionError:
+        raise Malformed("template: nested too deeply") from None
