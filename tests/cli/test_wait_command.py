@@ -143,7 +143,7 @@ def test_an_ambiguous_name_is_a_usage_error(
     argo_cd.add(elsewhere(BEFORE), elsewhere(GOOD))
     with pytest.raises(UsageError, match="several namespaces: argocd/web, team/web") as caught:
         waited(argo_cd, "web")
-    assert caught.value.hint == "write argocd/web, or '*/web' for all of them"
+    assert caught.value.hint == "use argocd/web, or '*/web' for all of them"
     assert waited(argo_cd, "*/web") == Exit.OK
     argo_cd.add(elsewhere(BEFORE), elsewhere(GOOD))
     assert waited(argo_cd, "te*/*") == Exit.OK

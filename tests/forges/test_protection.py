@@ -102,7 +102,9 @@ def test_lint_warns_about_unprotected_branches(
             env = {"IMAGE_UPDATE_FORGE_TOKEN": token}
             forge = ("--forge", f"gitea={server.url}")
             ended = image_update("lint", apps, "--output", "json", *forge, env=env)
-            found = [one for one in ended.json["findings"] if "others can push to" in one["message"]]
+            found = [
+                one for one in ended.json["findings"] if "others can push to" in one["message"]
+            ]
             assert bool(found) is (told and token != "")
             assert (server.seen == []) is (token == "" or asked == {"git_branch": "main"})
             for one in found:
