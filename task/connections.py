@@ -1,6 +1,6 @@
-"""The connections of the HTTP client: requests, with a limit on the time of a whole answer.
+"""The HTTP client's connections: requests, with a limit on the time for a whole response.
 
-A file of its own, because it imports requests and urllib3, and many runs need only git.
+A separate file, because it imports requests and urllib3, and many runs only need git.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from task.errors import NoAnswerError
 from task.urls import origin
 
 _SEE = "(see HTTPS_PROXY and NO_PROXY)"
-# Also raised for a URL that we ask, but only a proxy's is written by hand.
+# Also raised for the requested URL, but only a proxy's URL is written by hand.
 _WRONG_PROXY = (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema)
 
 
 class Connections:
-    """The connections to one service, and where it redirects to. For several threads."""
+    """The connections to a service, and to its redirect targets. Thread-safe."""
 
-    failures = (OSError, urllib3.exceptions.HTTPError)  # what `request` raises
+    failures = (OSError, urllib3.exceptions.HTTPError)  # exceptions raised by `request`
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Connections:
     ) -> None:
         """The arguments are those of `Http`."""
         self._session = requests.Session()
-        # Ask only for gzip: its ratio is known, and `Http` counts what is unpacked.
+        # Only accept gzip: its ratio is known, and `Http` counts decompressed bytes.
         self._session.headers.update(
             {
                 "User-Agent": "image-update",
@@ -53,23 +53,25 @@ class Connections:
                 **headers,
             }
         )
-        # We use no cookies to log in.
+        # We do not use cookies to log in.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         tls: dict[str, Any] = (
             {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
         )
         if more_ca and verify:
-            tls["ssl_context"] = ssl.create_default_context()  # requests adds its own bundle to it
+            tls["ssl_context"] = (
+                ssl.create_default_context()
+            )  # requests adds its own bundle to this
             try:
                 tls["ssl_context"].load_verify_locations(cadata=more_ca)
             except (ssl.SSLError, ValueError):
                 raise NoAnswerError(
-                    "tls", "the certificate authorities given are not PEM certificates"
+                    "tls", "the certificate authorities are not PEM certificates"
                 ) from None
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
         if not verify:
-            urllib3.disable_warnings()  # an option or a secret of Argo CD (`insecure`) asks for it
+            urllib3.disable_warnings()  # requested by an option or an Argo CD secret (`insecure`)
         self._verify: bool | str = (ca_file or True) if verify else False
         self._certificate = certificate
         self._proxies = (
@@ -94,10 +96,10 @@ class Connections:
         total: float,
         **what: Any,
     ) -> Iterator[tuple[requests.Response, threading.Event]]:
-        """Send one request, and yield its answer, and an event that is set if it took too long.
+        """Send a request, and yield its response, and an event that is set if it took too long.
 
-        A server that is not `known` gets no certificate of ours. `timeout` has the seconds for the
-        connection and for silence; `total` is for all of it.
+        Our client certificate is not sent to a server that is not `known`. `timeout` has the
+        seconds for connecting and for silence; `total` is for the whole response.
         """
         with (
             _limit(total) as ended,
@@ -117,42 +119,44 @@ class Connections:
             yield answer, ended
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         self._session.close()
 
     def no_answer(self, error: Exception, url: str) -> NoAnswerError:
-        """Return a failure in our words.
+        """Return a failure with our own message.
 
-        Those of requests have the whole URL, and a proxy's URL may have its password.
+        Messages from requests contain the whole URL, and a proxy's URL may contain its password.
         """
         if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
-            what = "cannot be used as it is given"
+            what = "is not configured correctly"
             return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
         if isinstance(error, requests.exceptions.ProxyError):
             what = "could not be reached, or failed"
             return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
         if isinstance(error, requests.exceptions.SSLError):
             if "certificate" not in str(error).lower():
-                return NoAnswerError("unreachable", f"no TLS connection to {origin(url)} was made")
+                return NoAnswerError(
+                    "unreachable", f"cannot establish a TLS connection to {origin(url)}"
+                )
             return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
         if isinstance(
             error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
         ):
             through = f" through the proxy {_SEE}" if self._is_proxied(url) else ""
-            return NoAnswerError("slow", f"{origin(url)} did not answer in time{through}")
+            return NoAnswerError("slow", f"{origin(url)} did not respond in time{through}")
         if isinstance(error, OSError) and not isinstance(
             error, requests.exceptions.RequestException | ConnectionError
         ):
             return NoAnswerError(
                 "tls",
-                "the file with the certificate authorities, or with the client certificate, "
-                "cannot be read",
+                "the file with the certificate authorities or the client certificate cannot be"
+                " read",
             )
         what = "could not be reached" if _never_connected(error) else "closed the connection"
         return NoAnswerError("unreachable", f"{origin(url)} {what}")
 
     def _is_proxied(self, url: str) -> bool:
-        with suppress(ValueError):  # it may be no URL
+        with suppress(ValueError):  # it may not be a URL
             given = dict(self._proxies or {})
             known = self._session.merge_environment_settings(url, given, None, None, None)
             return bool(requests.utils.select_proxy(url, known["proxies"]))
@@ -160,7 +164,7 @@ class Connections:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Tell whether a failure was before the first byte went out, by the cause that it wraps."""
+    """Return whether the failure happened before the first byte was sent, judging by its cause."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", cause)
     return isinstance(
@@ -169,7 +173,7 @@ def _never_connected(error: BaseException) -> bool:
 
 
 class _Headers(requests.auth.AuthBase):
-    """Headers that log in. Without an `auth` of ours, requests would take a login from ~/.netrc."""
+    """Login headers. Without our own `auth`, requests would use a login from ~/.netrc."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = headers
@@ -179,21 +183,21 @@ class _Headers(requests.auth.AuthBase):
         return request
 
 
-# A socket's own timeout begins again with every byte, so a server that trickles bytes could hold us
-# forever. With the code below, one thread ends the connection that another thread waits for, even
-# before the first header has come.
+# A socket's own timeout restarts with every byte, so a server that sends bytes slowly could block
+# us forever. With the code below, one thread ends the connection that another thread is waiting
+# for, even before the first header has arrived.
 
 
 class _ConnectionInUse:
-    """The connection that a thread waits for."""
+    """The connection that a thread is waiting for."""
 
     connection: HTTPConnection | None = None
-    # needed because an answer without a length takes it from the connection
+    # needed because a response without a length removes it from the connection
     sock: socket.socket | None = None
 
 
 _THREAD = threading.local()  # .waiting
-# seconds until the next attempt to end a connection, which may have been opened just now
+# seconds until the next attempt to end a connection, which may have just been opened
 _AGAIN = 0.2
 
 
@@ -221,7 +225,7 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    """The adapter of requests, with our connections. They get the arguments `tls`."""
+    """The requests adapter with our connections, which get the arguments `tls`."""
 
     def __init__(self, **tls: Any) -> None:
         self._tls = tls
@@ -239,7 +243,7 @@ class _Adapter(HTTPAdapter):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[threading.Event]:
-    """End the request that this thread makes inside the block, after `seconds` or at a signal.
+    """End this thread's request inside the block, after `seconds` or on a signal.
 
     Then the yielded event is set.
     """
@@ -251,7 +255,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
         ended.set()
         sock = waiting.sock or (waiting.connection and waiting.connection.sock)
         if isinstance(sock, socket.socket):
-            # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
+            # SSLSocket.shutdown would turn off TLS, and a reader would get raw bytes
             with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 

@@ -1,7 +1,7 @@
-"""The HTTP client for registries, Kubernetes, Argo CD and forges.
+"""The HTTP client for registries, Kubernetes, Argo CD, and forges.
 
-The time and the size of every answer are limited. A login is sent only to its own origin. The log
-shows no query (URLs may be signed) and no header.
+The time and the size of every response are limited. A login is sent only to its own origin. Queries
+(URLs may be signed) and headers are not logged.
 """
 
 from __future__ import annotations
@@ -22,36 +22,41 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
 
-# seconds for which a Retry-After is obeyed; an answer that asks for more is returned
+# the longest Retry-After to obey, in seconds; a response with a longer value is returned as is
 LONGEST_WAIT = 30.0
-_PAUSES = (0.5, 2.0)  # seconds before the second and the third try
+_PAUSES = (0.5, 2.0)  # seconds before the second and the third attempt
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOPS = 5
-_SLOW = 10.0  # seconds; an answer that takes longer counts as slow
+_SLOW = 10.0  # seconds; a response that takes longer counts as slow
 _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
-_GZIP = ("", "identity", "gzip", "x-gzip")  # the values of `Content-Encoding` that fit our request
+_GZIP = (
+    "",
+    "identity",
+    "gzip",
+    "x-gzip",
+)  # the values of `Content-Encoding` that match our request
 
-# makes the headers that log in, again for each request, because tokens expire
+# returns the login headers; called for each request, because tokens expire
 Login = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
 class Response:
-    """An answer of any status, with its whole body."""
+    """A response with any status, and its whole body."""
 
     status: int
     headers: Mapping[str, str]  # case-insensitive
     body: bytes
-    url: str  # the last one, after redirects
+    url: str  # the last URL, after redirects
 
     def json(self) -> Any:
-        """Parse the body as JSON. Raises `ValueError` for anything else (`parsed_json`)."""
+        """Parse the body as JSON. Raises `ValueError` if it is not JSON (`parsed_json`)."""
         return parsed_json(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
-        """Return the body as a JSON object, or {} if it is anything else."""
+        """Return the body as a JSON object, or {} if it is not a JSON object."""
         try:
             data = self.json()
         except ValueError:
@@ -59,30 +64,30 @@ class Response:
         return data if isinstance(data, dict) else {}
 
     def text(self, size: int = 300) -> str:
-        """Return the beginning of the body, at most `size` printable characters, for a message."""
+        """Return the start of the body, at most `size` printable characters, for a message."""
         text = self.body[: size * 4].decode("utf-8", "replace")
         return blanked(text)[:size].strip()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits for one answer."""
+    """The limits for a response."""
 
     connect: float = 10.0  # seconds
     silence: float = 30.0  # seconds without a byte
-    total: float = 120.0  # seconds for one answer
+    total: float = 120.0  # seconds for a response
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
-    # in a JSON body, roughly; 0 is no limit. In Python, 16 MB of "[],[],…" take half a gigabyte
+    # in a JSON body, roughly; 0 means no limit. In Python, 16 MB of "[],[],…" take half a gigabyte
     values: int = 0
     tries: int = 3
-    # seconds for all answers together that take more than ten each; 0 is no limit
+    # seconds for all slow responses together; 0 means no limit
     slow: float = 0.0
 
 
 class Http:
-    """A client for one service (one origin), with its login and certificates.
+    """A client for a service (one origin), with its login and certificates.
 
-    Safe to use from several threads.
+    Thread-safe.
     """
 
     def __init__(  # noqa: PLR0913 - one named option for each property of a connection
@@ -91,11 +96,11 @@ class Http:
         *,
         login: Login | None = None,
         ca_file: str = "",  # trust only these authorities
-        more_ca: str = "",  # PEM text: trust these authorities besides those of the machine
+        more_ca: str = "",  # PEM text: authorities to trust in addition to the machine's
         verify: bool = True,
         certificate: tuple[str, str] | None = None,  # files: certificate, key
         headers: Mapping[str, str] | None = None,
-        proxy: str | None = None,  # None: the environment decides; "": no proxy
+        proxy: str | None = None,  # None: from the environment; "": no proxy
         server_name: str = "",  # the name in the certificate, if it is not the URL's host
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
@@ -104,8 +109,8 @@ class Http:
         self._login = login
         self._limits = limits
         self._log = log
-        # Imported late: requests is a tenth of the time that a run takes to start, and `--version`,
-        # `--help` and a run that asks no server do not need it.
+        # Imported late: importing requests is a tenth of a run's startup time, and `--version`,
+        # `--help`, and a run without HTTP requests do not need it.
         from task.connections import Connections  # noqa: PLC0415
 
         self._connections = Connections(
@@ -117,7 +122,7 @@ class Http:
             proxy=proxy,
             server_name=server_name,
         )
-        self._lost = 0.0  # seconds that slow answers have taken
+        self._lost = 0.0  # seconds taken by slow responses
 
     def ask(
         self,
@@ -130,11 +135,11 @@ class Http:
         headers: Mapping[str, str] | None = None,
         again: bool | None = None,
     ) -> Response:
-        """Send one request, and return the answer, of any status. Raises `NoAnswerError`.
+        """Send a request, and return the response, whatever its status. Raises `NoAnswerError`.
 
-        `path` is below the base, or a whole URL. A URL of another origin gets no login. The request
-        is repeated if the server is busy or the connection breaks, and its method is safe or
-        `again` is True.
+        `path` is below the base, or a full URL. The login is not sent to another origin. The
+        request is retried if the server is busy or the connection breaks, and if its method is safe
+        or `again` is True.
         """
         url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
         repeat = (method in _SAFE) if again is None else again
@@ -167,17 +172,17 @@ class Http:
         self._connections.close()
 
     def _follow(self, method: str, url: str, **what: Any) -> Response:
-        """Send one request, and return the answer after redirects.
+        """Send a request, and return the response after redirects.
 
-        Only GET and HEAD follow them.
+        Only GET and HEAD follow redirects.
         """
         for _hop in range(_HOPS):
             answer = self._once(method, url, **what)
             target = answer.headers.get("Location", "")
             if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
                 return answer
-            # Registries redirect a blob to a storage service, and forges a renamed repository to
-            # its new name.
+            # Registries redirect blobs to a storage service, and forges redirect renamed
+            # repositories to their new names.
             new = urljoin(url, target)
             if not new.startswith("https://") and not (
                 url.startswith("http://") and new.startswith("http://")
@@ -188,7 +193,7 @@ class Http:
                 )
             url = new
             what["params"] = None
-        raise NoAnswerError("redirect", f"{origin(url)} redirects in circles")
+        raise NoAnswerError("redirect", f"{origin(url)} redirects in a loop")
 
     def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Response:
         ours = origin(url) == origin(self.base)
@@ -202,7 +207,8 @@ class Http:
         shutdown.check()
         if limits.slow and self._lost > limits.slow:
             why = (
-                f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is not asked again"
+                f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is no longer"
+                " contacted"
             )
             raise NoAnswerError("slow", why)
         try:
@@ -219,7 +225,7 @@ class Http:
                 encoding = answer.headers.get("Content-Encoding", "")
                 pieces = answer.raw.stream(65536, decode_content=True)
                 body = self._body(pieces, encoding, url, began)
-                if ended.is_set():  # otherwise a body without a length would seem complete
+                if ended.is_set():  # otherwise, a body without a length would seem complete
                     shutdown.check()
                     raise self._slow(url)
                 response = Response(answer.status_code, answer.headers, body, url)
@@ -232,7 +238,7 @@ class Http:
             raise self._connections.no_answer(
                 error,
                 url,
-            ) from None  # the text of `error` may have the whole URL
+            ) from None  # the text of `error` may contain the whole URL
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
@@ -242,15 +248,15 @@ class Http:
         return response
 
     def _body(self, pieces: Iterable[bytes], encoding: str, url: str, began: float) -> bytes:
-        """Return the whole body, and limit its size after unpacking.
+        """Return the whole body, and limit its size after decompression.
 
         64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first
-        version that unpacks no more than the requested piece.
+        version that does not decompress more than the requested chunk.
         """
         if encoding.strip().lower() not in _GZIP:
             raise NoAnswerError(
                 "redirect",
-                f"{origin(url)} answered in an encoding that was not requested",
+                f"{origin(url)} responded in an encoding that was not requested",
             )
         parts = list[bytes]()
         size = 0
@@ -260,7 +266,7 @@ class Http:
             if size > self._limits.size:
                 raise NoAnswerError(
                     "large",
-                    f"{origin(url)} answers with more than {self._limits.size} bytes",
+                    f"{origin(url)} returned more than {self._limits.size} bytes",
                 )
             if time.monotonic() - began > self._limits.total:
                 raise self._slow(url)
@@ -271,31 +277,29 @@ class Http:
         ):
             raise NoAnswerError(
                 "large",
-                f"{origin(url)} answers with more than {self._limits.values:,} values",
+                f"{origin(url)} returned more than {self._limits.values:,} values",
             )
         return body
 
     def _slow(self, url: str) -> NoAnswerError:
         return NoAnswerError(
             "slow",
-            f"{origin(url)} took more than {self._limits.total:g} seconds to answer",
+            f"{origin(url)} took more than {self._limits.total:g} seconds to respond",
         )
 
 
 def bearer(token: Secret) -> dict[str, str]:
-    """Return the header that logs in with a token."""
+    """Return the header for a login with a token."""
     return {"Authorization": f"Bearer {token.reveal()}"}
 
 
 def basic(user: str, password: Secret) -> dict[str, str]:
-    """Return the header that logs in with a user and a password, or what takes its place."""
+    """Return the header for a login with a username and a password or token."""
     return {"Authorization": f"Basic {b64encode(f'{user}:{password.reveal()}'.encode()).decode()}"}
 
 
 def retry_after(answer: Response) -> float | None:
-    """Return the seconds that the server wants us to wait, which it gives as a number or a date,
-    or None.
-    """
+    """Return the seconds in Retry-After, which is a number or a date, or None."""
     wanted = answer.headers.get("Retry-After", "").strip()
     try:
         if wanted[:1].isdigit():

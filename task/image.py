@@ -1,6 +1,6 @@
-"""Parses image references and the entries of `image-list` into `Image` and `Entry`.
+"""Parses image references and `image-list` entries into `Image` and `Entry`.
 
-Names follow Docker's rules: the first part is a registry if it has a dot or a colon, or is
+Names follow Docker's rules: the first part is a registry if it contains a dot or a colon, or is
 `localhost`. Only Docker Hub implies `library/`. AIU up to v1.3 drops it from every name, which
 turns `ghcr.io/library/nginx` into another repository.
 """
@@ -22,7 +22,7 @@ _HUB = frozenset(
 )
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
-# A port before a slash is never a tag. AIU reads `localhost:5000/foo:^1.0` as the image
+# A port before a slash is never a tag. AIU parses `localhost:5000/foo:^1.0` as the image
 # `localhost`.
 _HOST_AND_PORT = re.compile(
     r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)",
@@ -32,25 +32,25 @@ _PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
 _DIGEST_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
-# as `docker images --no-trunc` prints it
+# as printed by `docker images --no-trunc`
 _IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _LONGEST_REPOSITORY = 255
 RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
-_REST = re.compile(r"[<>=!~^*].*|v?[0-9.xX*]+")  # of a range, after a comma
+_REST = re.compile(r"[<>=!~^*].*|v?[0-9.xX*]+")  # the rest of a range, after a comma
 
 
 def parse_image(text: str) -> Image:
-    """Parse one reference, `[registry[:port]/]path[:tag][@digest]`.
+    """Parse a reference, `[registry[:port]/]path[:tag][@digest]`.
 
-    Tag and digest are "" if they are missing.
+    The tag and digest are "" if they are missing.
 
-    Raises `Malformed` for a reference that a registry would not accept. The error names the wrong
-    part.
+    Raises `Malformed` for a reference that a registry would reject. The error identifies the
+    invalid part.
     """
     if not text:
-        raise Malformed("the image reference is empty", "write [registry/]name:tag")
+        raise Malformed("the image reference is empty", "use [registry/]name:tag")
     if blank := _BLANK.search(text):
         why = (
             f": an image reference cannot contain spaces or control characters ({blank.group()!r})"
@@ -58,21 +58,21 @@ def parse_image(text: str) -> Image:
         raise _malformed_reference(
             text,
             why,
-            "remove it; several references are separated by commas",
+            "remove it; separate several references with commas",
         )
     _refuse_scheme(text, text)
     if _IMAGE_ID.fullmatch(text):
         raise _malformed_reference(
             text,
-            " is an image id or a digest without a name",
-            "write name:tag or name@sha256:…",
+            " is an image ID or a digest without a name",
+            "use name:tag or name@sha256:…",
         )
     name, tag, digest = _split_reference(text)
     image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
-        hint = "write sha256: and 64 digits 0-9a-f, as the registry or the builder prints it"
+        hint = "use sha256: and 64 hex digits (0-9a-f), as printed by the registry or the builder"
         raise _malformed_reference(text, f": {shortened(digest)!r} is not a digest", hint)
     return replace(
         image,
@@ -82,10 +82,10 @@ def parse_image(text: str) -> Image:
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
-    """Return the images that `--image` names, in order, each once, or () if there are none.
+    """Return the images in `--image`, in order, without duplicates, or ().
 
-    Each value is a list of references separated by commas, spaces or newlines, or a JSON list of
-    strings. Raises `Malformed` for the first reference that does not parse.
+    Each value is a list of references separated by commas, spaces, or newlines, or a JSON list of
+    strings. Raises `Malformed` for the first reference that cannot be parsed.
     """
     texts: list[str] = []
     for value in map(str.strip, values):
@@ -99,13 +99,13 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
             raise _malformed_reference(
                 value,
                 f" is not a JSON list: {problem}",
-                'write ["image:tag", …]',
+                'use ["image:tag", …]',
             ) from problem
         if not all(isinstance(item, str) for item in items):
             raise _malformed_reference(
                 value,
-                ": not everything in the list is a string",
-                'write ["image:tag", …]',
+                ": not every item in the list is a string",
+                'use ["image:tag", …]',
             )
         texts += filter(None, map(str.strip, items))
     return tuple(dict.fromkeys(map(parse_image, texts)))
@@ -113,11 +113,11 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
 
 @lru_cache(maxsize=65536)
 def live_image(text: str) -> Image | None:
-    """Return the image of a `status.summary.images` string
-    or of a Kustomize image (`name=image:tag`).
+    """Return the image in a `status.summary.images` string
+    or a Kustomize image (`name=image:tag`).
 
-    Upper case and shortened digests are allowed, because the text comes from clusters and files.
-    Returns None if the text has no valid name.
+    Uppercase letters and shortened digests are allowed, because the text comes from clusters and
+    files. Returns None if the text does not have a valid name.
     """
     text = text.strip()
     name, tag, digest = _split_reference(text.partition("=")[2] if "=" in text else text)
@@ -135,7 +135,7 @@ def live_image(text: str) -> Image | None:
 
 
 def split_registry(name: str) -> tuple[str, str]:
-    """Split a name by Docker's rule: return the registry as written (or ""), and the rest."""
+    """Split a name by Docker's rule into the registry as written (or "") and the rest."""
     first, slash, rest = name.partition("/")
     return (
         (first, rest)
@@ -145,7 +145,7 @@ def split_registry(name: str) -> tuple[str, str]:
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
-    """Return the entries of an `image-list`, trimmed, without empty ones:
+    """Return the entries of an `image-list`, trimmed, without empty ones,
     one for each result of `parse_image_list`.
     """
     return tuple(entry for part in text.split(",") if (entry := part.strip()))
@@ -163,12 +163,11 @@ def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
 
 
 def cut_ranges(text: str) -> dict[int, int]:
-    """Return the pieces of an `image-list` that a comma cut off a range of versions,
+    """Return the parts of an `image-list` that a comma cut off a version range,
     each with its entry.
 
-    Both are numbers in `split_image_list`. In `web=acme/web:>=1.0,<2`, `<2` would be an image, and
-    the entry would take
-    2.5.0.
+    Both are indices in `split_image_list`. In `web=acme/web:>=1.0,<2`, `<2` would be an image, and
+    the entry would accept 2.5.0.
     """
     found: dict[int, int] = {}
     entries = parse_image_list(text)
@@ -182,22 +181,22 @@ def cut_ranges(text: str) -> dict[int, int]:
 
 
 def parse_entry(text: str) -> Entry:
-    """Parse one entry of `image-list`, `[alias=]name[:constraint][@digest]`.
+    """Parse an `image-list` entry, `[alias=]name[:constraint][@digest]`.
 
     The constraint is trimmed but not checked, because its grammar depends on the strategy. Raises
-    `Malformed`, with the fix in its hint, if the entry has no valid image.
+    `Malformed`, with the fix in its hint, if the entry does not have a valid image.
     """
     text = text.strip()
     alias = ""
     reference = text
     if "=" in text:  # AIU splits at the first `=`
         alias, _, reference = text.partition("=")
-        # The `=` in `nginx:>=1.0` belongs to the constraint: an alias has no colon, except that of
-        # a host's port.
+        # The `=` in `nginx:>=1.0` is part of the constraint: an alias does not contain a colon,
+        # except before a host's port.
         if _split_reference(alias)[1] is not None:
             short = _split_reference(text)[0].rpartition("/")[2].strip()
-            why = ": without an alias, the '=' of the constraint is taken for the end of the alias"
-            raise _malformed_reference(text, why, f"write {short}={text}")
+            why = ": without an alias, the constraint's '=' is read as the end of an alias"
+            raise _malformed_reference(text, why, f"use {short}={text}")
         alias = alias.strip()
         reference = reference.strip()
     _refuse_scheme(reference, text)
@@ -209,7 +208,7 @@ def parse_entry(text: str) -> Entry:
         raise _malformed_reference(
             text,
             f": {shortened(digest)!r} is not a digest",
-            "write sha256:…",
+            "use sha256:…",
         )
     return Entry(
         alias,
@@ -220,9 +219,9 @@ def parse_entry(text: str) -> Entry:
 
 
 def _split_reference(text: str) -> tuple[str, str | None, str | None]:
-    """Return name, tag (or constraint) and digest as written.
+    """Return the name, tag (or constraint), and digest as written.
 
-    Without a `:` or an `@`, that part is None.
+    The part after a missing `:` or `@` is None.
     """
     front, at, digest = text.partition("@")
     first, slash, _ = front.partition("/")
@@ -235,10 +234,10 @@ def _split_reference(text: str) -> tuple[str, str | None, str | None]:
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     """Parse a bare name.
 
-    `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`.
+    `any_case` allows uppercase letters. Raises `Malformed`, which quotes the whole `text`.
     """
     if not name:
-        raise _malformed_reference(text, " does not name an image", "write [registry/]name:tag")
+        raise _malformed_reference(text, " does not name an image", "use [registry/]name:tag")
     registry, repository = split_registry(name)
     # case matters in repositories, but not in host names
     registry = registry.lower() or "docker.io"
@@ -248,8 +247,8 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     elif not _REGISTRY.fullmatch(registry):
         raise _malformed_reference(
             text,
-            f": {shortened(registry)!r} is not the host of a registry",
-            "write host[:port]/name",
+            f": {shortened(registry)!r} is not a registry host",
+            "use host[:port]/name",
         )
     for piece in repository.split("/"):
         if _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
@@ -257,17 +256,17 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
         if not piece:
             raise _malformed_reference(
                 text,
-                f": a part of the name {shortened(name)!r} is empty",
+                f": the name {shortened(name)!r} has an empty part",
                 "check the slashes",
             )
         if _PART.fullmatch(piece.lower()):
             raise _malformed_reference(
                 text,
-                f": {shortened(piece)!r} has upper-case letters",
-                f"write {shortened(piece.lower())}",
+                f": {shortened(piece)!r} has uppercase letters",
+                f"use {shortened(piece.lower())}",
             )
-        hint = "write letters and digits, with single '.', '_', '__' or '-' between them; "
-        hint += "a colon comes before the tag, a comma between two images"
+        hint = "use letters and digits, separated by '.', '_', '__', or any number of '-'; "
+        hint += "put a colon before the tag, and a comma between images"
         raise _malformed_reference(
             text,
             f": {shortened(piece)!r} cannot be part of an image's name",
@@ -284,11 +283,11 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
 
 def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
-        why = f": an image reference does not begin with {scheme.group()!r}"
+        why = f": an image reference cannot begin with {scheme.group()!r}"
         raise _malformed_reference(
             text,
             why,
-            f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
+            f"use {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
         )
 
 
@@ -297,18 +296,18 @@ def _bad_tag(tag: str, text: str) -> Malformed:
         return _malformed_reference(
             text,
             ": nothing follows the colon",
-            "write the tag after it, or leave out the colon",
+            "add the tag after it, or remove the colon",
         )
     if "/" in tag:
         return _malformed_reference(
             text,
             f": {shortened(tag)!r} is neither a port nor a tag",
-            "write host:port/name:tag",
+            "use host:port/name:tag",
         )
-    hint = "write up to 128 letters, digits, '_', '.' and '-', but do not begin with '.' or '-'"
+    hint = "use up to 128 letters, digits, '_', '.', and '-', and do not begin with '.' or '-'"
     return _malformed_reference(text, f": {shortened(tag)!r} is not a tag", hint)
 
 
 def _malformed_reference(text: str, why: str, hint: str) -> Malformed:
-    """Return the error about a text, which it quotes before the reason."""
+    """Return an error that quotes the text, followed by the reason."""
     return Malformed(f"{shortened(text)!r}{why}", hint)

@@ -1,8 +1,7 @@
-"""Reads plain data from outside: manifests, answers, configs.
+"""Reads external plain data: manifests, responses, configs.
 
-`parsed_json` is the only reader of JSON. Each of the other functions follows keys into nested
-mappings first: `text(item, "metadata", "name")`. A value of another type than expected counts as
-empty.
+`parsed_json` is the only JSON reader. The other functions first follow keys into nested mappings:
+`text(item, "metadata", "name")`. A value of an unexpected type is treated as empty.
 """
 
 from __future__ import annotations
@@ -12,27 +11,27 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-DEEPEST = 200  # levels; what Kubernetes, registries and Git hosts answer has a few dozen at most
+DEEPEST = 200  # levels; Kubernetes, registries, and Git hosts return a few dozen at most
 _FLAW = "it is nested too deeply"
 
 
 def parsed_json(text: str | bytes) -> Any:
-    r"""Parse JSON that somebody else wrote. Raises `ValueError` for anything else.
+    r"""Parse untrusted JSON. Raises `ValueError` for anything else.
 
-    Python's own reader ends with a `RecursionError` at some depth, and code that walks through the
-    value does at a lesser one. It also takes `NaN` and `1e999`, which no arithmetic expects. Half
-    characters (`\ud800`) become U+FFFD, as in Go, because a text with one of them cannot be sent.
+    Python's own parser raises `RecursionError` at some depth, and code that walks through the value
+    does so even earlier. It also accepts `NaN` and `1e999`, which other code does not expect. Lone
+    surrogates (`\ud800`) become U+FFFD, as in Go, because a text that contains one cannot be sent.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     value, end = json_at(text, _blanks(text, 0))
     if _blanks(text, end) != len(text):
-        raise ValueError(f"there is more after the value: char {end}")
+        raise ValueError(f"there is extra data after the value: char {end}")
     return value
 
 
 def json_at(text: str, at: int) -> tuple[Any, int]:
-    """Parse the JSON value that begins at an index, as `parsed_json`. Return it, and its end."""
+    """Parse the JSON value at an index, like `parsed_json`. Return the value and its end."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError:
@@ -47,7 +46,7 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def _blanks(text: str, at: int) -> int:
-    """Return the index just past the JSON whitespace that begins here."""
+    """Return the index after the JSON whitespace at an index."""
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
@@ -67,7 +66,7 @@ def _finite(text: str) -> float:
 def _whole_number(text: str) -> int:
     try:
         return int(text)
-    except ValueError:  # Python's limit on digits, whose message is for programmers
+    except ValueError:  # Python's limit on digits; its message is for programmers
         raise ValueError("a number is too large") from None
 
 
@@ -75,7 +74,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_
 
 
 def _is_deep(value: Any) -> bool:
-    """Tell whether a value has more than `DEEPEST` levels, without recursion."""
+    """Return whether a value has more than `DEEPEST` levels, without recursion."""
     level = [value]
     for _ in range(DEEPEST):
         level = [
@@ -125,8 +124,8 @@ def texts(value: object, *keys: str) -> dict[str, str]:
 
 
 def dig(value: Any, *names: str | int) -> str:
-    """Return the text or number under these names and positions,
-    or "" if it is missing or of another type.
+    """Return the text or number at these keys and indices,
+    or "" if it is missing or has another type.
     """
     for name in names:
         try:

@@ -1,14 +1,13 @@
-"""The programs that we start: their environment, what they may cost,
-and a watch that stops them in time.
+"""The programs that we start: their environment, their limits, and a watch that enforces them.
 
-Git, and what it starts on this machine alone, gets a short list of variables. Programs that know a
-login (credential helpers, `ext:` scripts, exec plugins, ssh and what its configuration starts) read
-variables of their own, which no list has. They get everything but secrets, which are recognised by
-their names. Of these they get those of clouds (AWS_*, AZURE_*, GOOGLE_*), because their helpers log
-in with them, and those that their own configuration or script names.
+Git and its local child processes get a short list of variables. Programs that provide a login
+(credential helpers, `ext:` scripts, exec plugins, ssh and the programs in its configuration) read
+their own variables, which cannot be listed. They get everything except secrets, which are
+recognized by name. Of the secrets, they get cloud credentials (AWS_*, AZURE_*, GOOGLE_*), because
+their helpers log in with them, and the secrets that their own configuration or script mentions.
 
-What a Git server may cost a run, in bytes and in time, is limited: a hostile one could otherwise
-send for hours.
+The bytes and the time that a Git server may use are limited: otherwise, a hostile server could send
+for hours.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from task import shutdown
 from task.ci_systems import SYSTEMS
 from task.errors import UnreachableError
 
-_OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; the inputs of a GitHub action
-# What git, gpg and ssh-keygen need to run, and git and ssh to reach a server.
+_OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; a GitHub action's inputs
+# Variables that git, gpg, and ssh-keygen need to run, and that git and ssh need to reach a server.
 _BASIC = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|TZ|TZDIR|LANG|LC_\w+|LOCPATH|LOCALE_ARCHIVE|XDG_\w+"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_\w+|NSS_WRAPPER_\w+|NIX_\w+"
@@ -49,7 +48,7 @@ _BASIC = re.compile(
 _SECRET = re.compile(
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY"
     r"|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)S?"
-    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is another word; a file's path is no secret
+    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is another word; a file's path is not a secret
     rf"|^(?:ARGOCD_OPTS|{'|'.join(name for system in SYSTEMS for name in system.urls_with_token)})$",
     re.IGNORECASE,
 )
@@ -79,8 +78,8 @@ _KNOWN = (
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROGRAM = re.compile(r"[\w./+-]+")
-_FEW = 20  # words of a program's configuration that are looked up
-_SCRIPT = 65536  # bytes of a script that are read
+_FEW = 20  # words of a program's configuration that are checked
+_SCRIPT = 65536  # bytes to read from a script
 
 
 def basic_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -92,10 +91,10 @@ def child_environment(
     environ: Mapping[str, str],
     configured: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the environment of a program that logs in, without the secrets that it does not need.
+    """Return the environment for a login program, without the secrets that it does not need.
 
-    `configured` are the texts that configure the program, with its own name or path. A secret stays
-    if one of them, or a script that one of them names, mentions it (`$GITHUB_TOKEN`).
+    `configured` are the texts that configure the program, including its name or path. A secret is
+    kept if one of them, or a script that it refers to, mentions the secret (`$GITHUB_TOKEN`).
     """
     needed = _needs(configured, environ.get("PATH", ""))
     return {
@@ -106,7 +105,7 @@ def child_environment(
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether a variable has a secret by its name, and one that is not for a cloud."""
+    """Return whether a variable, by its name, has a secret that is not a cloud credential."""
     harmless = _OF_CLOUDS.match(name) or _BASIC.fullmatch(name)
     return not harmless and _SECRET.search(name) is not None
 
@@ -127,7 +126,9 @@ def _needs(configured: Collection[str], path: str) -> frozenset[str]:
 
 
 def _script(word: str, path: str) -> str:
-    """Return the beginning of the script that a word names, or "" for any other word."""
+    """Return the start of the script that a word refers to, or "" if it does not refer to a
+    script.
+    """
     found = shutil.which(word, path=path)
     if found is None:
         return ""
@@ -135,13 +136,14 @@ def _script(word: str, path: str) -> str:
         with open(found, "rb") as file:
             is_script = file.read(2) == b"#!"
             return file.read(_SCRIPT).decode("utf-8", "replace") if is_script else ""
-    except OSError:  # it may be executed, but not read
+    except OSError:  # it may be executable, but not readable
         return ""
 
 
 MEMORY = 1 << 30
 _LEAST = 64 << 20  # bytes; with less, git cannot read an ordinary repository
-# seconds for one repository, besides the time in which others may keep pushing to its branches
+# seconds for one repository, in addition to the time in which others may keep pushing to its
+# branches
 SPARE = 600.0
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
@@ -150,21 +152,21 @@ _AGAIN = "run it again; a longer --deadline gives the repository more time"
 class Bounds:
     """The limits for one repository.
 
-    They are far above the needs of any update, and tests lower them.
+    They are far above the needs of any update. Tests lower them.
     """
 
-    messages: int = 64_000_000  # bytes of refs and messages that one command prints
-    pack: int = 2 << 30  # bytes of packs of one repository
-    # bytes of each git process: it collects refs and error pages before it prints them
+    messages: int = 64_000_000  # bytes of refs and messages from a command
+    pack: int = 2 << 30  # bytes of packs for a repository
+    # bytes of memory for each git process: it collects refs and error pages before it prints them
     memory: int = MEMORY
-    seconds: float = 120.0 + SPARE  # for all commands about one repository
+    seconds: float = 120.0 + SPARE  # for all commands on a repository
 
     def limits(self) -> Callable[[], None]:
-        """Return a function that a new git process calls first,
-        so that the kernel enforces these limits.
+        """Return a function that a new git process calls first, so that the kernel enforces these
+        limits.
 
-        A stricter limit of our own process (`ulimit -f`) stays. The limit on file size works for
-        packs only because `fetch.unpackLimit=1` keeps each pack in one file.
+        A stricter limit on our own process (`ulimit -f`) is kept. The file size limit only works
+        for packs because `fetch.unpackLimit=1` keeps each pack in one file.
         """
         wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
         lower = []
@@ -175,19 +177,19 @@ class Bounds:
 
         def limit() -> None:
             for which, pair in lower:
-                with suppress(OSError, ValueError):  # the system has no such limit
+                with suppress(OSError, ValueError):  # the system does not support this limit
                     resource.setrlimit(which, pair)
 
         return limit
 
     def passed(self, messages: str) -> str:
-        """Return which limit git has hit according to its own messages, or "".
+        """Return the limit that git has hit according to its own messages, or "".
 
-        The server's begin with `remote:`.
+        The server's messages start with `remote:`.
         """
         ours = [line for line in messages.splitlines() if not line.startswith("remote:")]
         if any("Out of memory" in line for line in ours):
-            return f"git would need more than {_amount(self.memory)} of memory for it"
+            return f"git would need more than {_amount(self.memory)} of memory"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         if any("File too large" in line for line in ours) and (
             soft == resource.RLIM_INFINITY or soft > self.pack
@@ -197,12 +199,12 @@ class Bounds:
 
     @property
     def too_much_pack(self) -> str:
-        """The reason to give for a transfer that was stopped."""
-        return f"it sent more than {_amount(self.pack)} of packs"
+        """The reason why a transfer was stopped."""
+        return f"it sent more than {_amount(self.pack)} of pack data"
 
     @property
     def too_many_messages(self) -> str:
-        """The reason to give for a command that was stopped."""
+        """The reason why a command was stopped."""
         return f"it sent more than {_amount(self.messages)} of refs and messages"
 
 
@@ -212,8 +214,8 @@ def memory_of_step(
 ) -> int:
     """Return the memory for each git process: 1 GiB, or half of the step's limit if that is less.
 
-    Git can say that it ran out of memory. If the step reaches its own limit first, the kernel kills
-    git without a word.
+    Git can report that it ran out of memory. If the step reaches its own limit first, the kernel
+    kills git without a message.
     """
     limits = [2 * MEMORY]
     with suppress(OSError, ValueError):  # not on Linux
@@ -225,7 +227,7 @@ def memory_of_step(
                 ("memory", "memory.limit_in_bytes") if controllers else (".", "memory.max")
             )
             here = PurePosixPath(place)
-            for group in (here, *here.parents):  # every group above limits it, too
+            for group in (here, *here.parents):  # every parent group also limits it
                 # not visible in a container; "max" if there is no limit
                 with suppress(OSError, ValueError):
                     limits.append(
@@ -239,7 +241,7 @@ def memory_of_step(
 
 
 class Clock:
-    """The time for one repository. It begins with the first command."""
+    """The time for a repository. It starts with the first command."""
 
     def __init__(self, seconds: float, subject: str) -> None:
         self.seconds = seconds
@@ -247,12 +249,12 @@ class Clock:
         self._end = 0.0
 
     def left(self) -> float:
-        """Return the seconds that are left. Raises `UnreachableError` when the time is over."""
+        """Return the seconds that are left. Raises `UnreachableError` when the time is up."""
         now = time.monotonic()
         self._end = self._end or now + self.seconds
         if now >= self._end:
             raise UnreachableError(
-                f"the Git server takes too long ({self.why})",
+                f"the Git server took too long ({self.why})",
                 hint=_AGAIN,
                 subject=self.subject,
             )
@@ -260,8 +262,8 @@ class Clock:
 
     @property
     def why(self) -> str:
-        """The reason to give for a command that was stopped."""
-        return f"one repository may take {self.seconds:.0f} seconds in all"
+        """The reason why a command was stopped."""
+        return f"the limit for one repository is {self.seconds:.0f} seconds"
 
 
 def _amount(count: int) -> str:
@@ -273,11 +275,11 @@ def _amount(count: int) -> str:
 
 _PATIENCE = 0.8  # seconds from SIGTERM to SIGKILL
 _LOOKS = 8  # how often the transfer is checked before it counts as stalled
-_SLICE = 0.2  # seconds; a signal that another thread receives takes effect within this time
-_NAP = 0.02  # seconds between two checks, if the system has no process handles
-_PIECE = 1 << 16  # bytes; a pipe holds this many
+_SLICE = 0.2  # seconds; a signal received by another thread takes effect within this time
+_NAP = 0.02  # seconds between two checks, if the system does not have process handles
+_PIECE = 1 << 16  # bytes; the size of a pipe
 logging.getLogger("sh").setLevel(logging.WARNING)  # at INFO, sh logs every argument
-_ONE_AT_A_TIME = Lock()  # a process must not fork while another thread is doing so
+_ONE_AT_A_TIME = Lock()  # a process must not fork while another thread is forking
 
 
 def start(
@@ -292,9 +294,9 @@ def start(
 
     `files` are its stdin, stdout and stderr; `limit` is called in the new process.
 
-    Raises `ValueError` if the process was killed before it could begin.
+    Raises `ValueError` if the process was killed before it could start.
     """
-    # it warns of a fork while threads run, but sh executes another program at once
+    # it warns about a fork while threads are running, but sh executes another program at once
     if sys.version_info >= (
         3,
         12,
@@ -311,9 +313,9 @@ def start(
             limit()
 
     into, out, err = files
-    # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout` so
-    # that sh's threads have nothing to do; a session of its own so that nothing can ask on a
-    # terminal, and so that all its children end with it.
+    # `_bg`, so that we already have the process when a signal arrives. Files and no `_timeout`, so
+    # that sh's threads have nothing to do. A new session, so that nothing can prompt on a terminal,
+    # and so that all children end with the process.
     with _ONE_AT_A_TIME, shutdown.unheard():
         return program(
             *argv, _env=env, _cwd=folder, _in=into, _out=out, _err=err, _bg=True, _bg_exc=False, _return_cmd=True,
@@ -323,7 +325,7 @@ def start(
 
 
 def exit_code(running: Any) -> int:
-    """Wait for the end of a command, and return its exit code."""
+    """Wait for a command to exit, and return its exit code."""
     try:
         return int(running.wait().exit_code)
     except sh.ErrorReturnCode as error:
@@ -331,9 +333,9 @@ def exit_code(running: Any) -> int:
 
 
 class CapturedOutput:
-    """One output stream of a command.
+    """An output stream of a command.
 
-    It keeps the last `most` bytes, or everything if that is 0.
+    It keeps the last `most` bytes, or everything if `most` is 0.
     """
 
     def __init__(self, most: int = 0) -> None:
@@ -345,7 +347,7 @@ class CapturedOutput:
         self._kept = bytearray()
 
     def take(self, *, keep: bool = True) -> bool:
-        """Read what has arrived so far, and return False at the end of the stream."""
+        """Read the bytes that have arrived, and return False at the end of the stream."""
         try:
             piece = os.read(self.source, _PIECE)
         except BlockingIOError:
@@ -360,7 +362,7 @@ class CapturedOutput:
     def text(self) -> bytes:
         """Return the kept bytes.
 
-        If the beginning is missing, start with a whole line: half a URL may show a password.
+        If the start is missing, begin with a whole line: half a URL may show a password.
         """
         kept = bytes(self._kept[-self._most :])
         return kept if len(kept) == self.count else kept.partition(b"\n")[2] or kept
@@ -372,12 +374,13 @@ class CapturedOutput:
 
 
 class Watch:
-    """Watches one command, and stops it when it exceeds a limit.
+    """Watches a command, and stops it when it exceeds a limit.
 
-    `limits` are: the seconds that it may take, the reason to give when they are over, and the
-    seconds that it may be silent (0 is no limit). Its `outputs` are read. They and the packs in the
-    folder `git_dir` must stay within `bounds`. `stop` gets the text of the last output, and returns
-    a reason to stop the command, or "". This needs no thread, because the caller waits anyway.
+    `limits` are the seconds that the command may take, the reason for stopping it after that, and
+    the seconds that it may be silent (0 means no limit). Its `outputs` are read. The outputs and
+    the packs in the folder `git_dir` must stay within `bounds`. `stop` gets the text of the last
+    output, and returns a reason to stop the command, or "". This does not need a thread, because
+    the caller is waiting anyway.
     """
 
     def __init__(
@@ -389,7 +392,7 @@ class Watch:
         git_dir: str = "",
         stop: Callable[[str], str] | None = None,
     ) -> None:
-        self.why = ""  # the reason why the command was stopped; "" if it ended by itself
+        self.why = ""  # the reason why the command was stopped; "" if it exited on its own
         self._running = running
         self._timeout, self._late, self._stall = limits
         self._outputs = outputs
@@ -407,7 +410,7 @@ class Watch:
         send(self._running, "SIGTERM")
 
     def wait(self) -> None:
-        """Wait until the command has ended. Its exit code is left for `running.wait()`."""
+        """Wait until the command has exited. Its exit code is left for `running.wait()`."""
         handle: int | None = None  # a pidfd, which can be polled: since Linux 5.3, not on macOS
         with suppress(AttributeError, OSError):
             handle = os.pidfd_open(self._running.pid)
@@ -435,7 +438,7 @@ class Watch:
     def _rest(self) -> None:
         """Read the rest of the output.
 
-        Do not wait for the stream's end, because a child may still hold the pipe.
+        Do not wait for the end of the stream, because a child may still hold the pipe open.
         """
         for output in self._outputs:
             before = -1
@@ -467,9 +470,9 @@ class Watch:
             self.end()
 
     def _too_much(self, now: float) -> str:
-        """Return which bound the command has exceeded, or "".
+        """Return the bound that the command has exceeded, or "".
 
-        While it runs, weigh the packs once a second.
+        While it is running, check the size of the packs once a second.
         """
         if sum(output.count for output in self._outputs) > self._bounds.messages:
             return self._bounds.too_many_messages
@@ -478,8 +481,8 @@ class Watch:
             packs = weight(self._git_dir)
             if packs > self._bounds.pack:
                 return self._bounds.too_much_pack
-            # Before the pack begins, git collects all refs and prints none. Each byte counts twice:
-            # written and read.
+            # Before the pack starts, git collects all refs without printing them. Each byte counts
+            # twice: written and read.
             if (
                 packs == self._before
                 and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages
@@ -501,7 +504,7 @@ def weight(git_dir: str) -> int:
 
 
 def finish(running: Any) -> None:
-    """Stop a command that is no longer needed, by SIGTERM and a moment later by SIGKILL."""
+    """Stop a command that is no longer needed, with SIGTERM and, a moment later, SIGKILL."""
     watch = Watch(running, (_PATIENCE, "", 0))
     watch.end()
     watch.wait()
@@ -509,15 +512,15 @@ def finish(running: Any) -> None:
 
 def send(running: Any, name: str) -> None:
     """Send a signal, such as "SIGTERM", to a command and all its children."""
-    with suppress(ProcessLookupError, PermissionError):  # it may have ended already
+    with suppress(ProcessLookupError, PermissionError):  # it may have already exited
         os.killpg(running.pid, getattr(signal, name))
 
 
 def bytes_moved(session: int) -> int | None:
-    """Return how many bytes the processes of a session have read and written,
-    or None if the system does not say.
+    """Return the number of bytes that a session's processes have read and written, or None if the
+    system does not report it.
 
-    ssh is left out, because its keep-alives move bytes on a connection that carries nothing.
+    ssh is excluded, because its keep-alives move bytes on an idle connection.
     """
     total = 0
     known = False

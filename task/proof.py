@@ -1,4 +1,4 @@
-"""What is wanted as a proof of an image, and what was proved."""
+"""The proofs required for an image, and what was proved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Identity:
-    """Who may sign without a key: whom an issuer has identified."""
+    """Someone who may sign without a key, identified by an issuer."""
 
     subject: str  # a glob
     issuer: str
@@ -16,26 +16,26 @@ class Identity:
 
 @dataclass(frozen=True)
 class Demand:
-    """What must be proved about an image, by one signature or statement.
+    """What a signature or statement must prove about an image.
 
-    Of what is asked for, "" is anything.
+    "" accepts any value.
     """
 
     rule: Literal["signature", "provenance"]
     keys: tuple[str, ...] = ()  # paths in the repository
     identities: tuple[Identity, ...] = ()
-    source_repository: str = ""  # a glob, as the next three
+    source_repository: str = ""  # a glob, like the next three
     ref: str = ""
     workflow: str = ""
     builder: str = ""
-    line: int = field(default=0, compare=False)  # of the config
-    texts: tuple[tuple[str, str], ...] = ()  # the keys, each with its path, once they are read
+    line: int = field(default=0, compare=False)  # in the config
+    texts: tuple[tuple[str, str], ...] = ()  # the keys with their paths, once they have been read
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved about an image: by whom it was signed,
-    and where it was built as far as that is known.
+    """What was proved about an image: who signed it,
+    and where it was built, if known.
     """
 
     kind: Literal["signature", "certificate", "slsa-v0.2", "slsa-v1"]

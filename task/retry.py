@@ -1,8 +1,8 @@
-"""Repeats calls, with pauses between them, until one succeeds or its answer is good.
+"""Retries calls, with pauses in between, until a call succeeds or its result is acceptable.
 
 A signal ends every pause.
 
-`send_once` is for a server that may carry out a change and then fail to say so: the change lands
+`send_once` is for a server that may make a change and then fail to confirm it: the change lands
 once, and is reported.
 """
 
@@ -18,7 +18,7 @@ from task.errors import Outpaced, RepositoryError, TaskError, UnreachableError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
-_PAUSES = (0.5, 2.0)  # seconds before a change whose answer was lost is sent again
+_PAUSES = (0.5, 2.0)  # seconds before a change is sent again after its response was lost
 
 
 def again(
@@ -28,12 +28,12 @@ def again(
     may_pass: Callable[[E], bool] = lambda _error: True,
     deadline: float = inf,
 ) -> T:
-    """Call `ask`, again after each error that may pass, and return its result.
+    """Call `ask`, retry after each temporary error, and return its result.
 
     Raises the last error.
 
-    `pauses` are the seconds before each repetition. A pause that would end after the deadline is
-    not begun.
+    `pauses` are the seconds before each retry. A pause that would end after the deadline is not
+    started.
     """
     for pause in pauses:
         try:
@@ -52,11 +52,11 @@ def until(
     pauses: Iterable[float],
     deadline: float = inf,
 ) -> T:
-    """Call `ask` until its answer is good, and return this answer.
+    """Call `ask` until its answer is acceptable, and return the answer.
 
-    The first one to check is `answer`.
+    The first answer to check is `answer`.
 
-    Returns the last answer if the pauses are used up, the time is over, or a signal has come.
+    Returns the last answer if there are no more pauses, the time is up, or a signal has arrived.
     """
     for pause in pauses:
         left = deadline - time.monotonic()
@@ -68,17 +68,17 @@ def until(
 
 
 class NotDoneError(UnreachableError):
-    """The server says that it has done nothing, and that another attempt would not help."""
+    """The server reports that it has not done anything, and that a retry would not help."""
 
 
 def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T:
-    """Return what `send` returns.
+    """Return the result of `send`.
 
-    If its answer was lost, look for the change, and send again only if it is not there.
+    If the response was lost, check for the change, and only send it again if it has not landed.
 
-    `send` raises an `UnreachableError` if the answer was lost. What `landed` returns is true if the
-    change is there. `unknown` is the question that stays open if the server cannot be asked, such
-    as "whether the push arrived". Raises what `send` raises.
+    `send` raises an `UnreachableError` if the response was lost. The result of `landed` is true if
+    the change has landed. `unknown` is the open question if the server cannot be queried, such as
+    "whether the push arrived". Raises the errors of `send`.
     """
     lost: UnreachableError | None = None
     for pause in (*_PAUSES, 0.0):
@@ -87,8 +87,8 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
         except NotDoneError:
             raise
         except (Outpaced, RepositoryError):
-            # What was in the way may be our own first request, which was still on its way when we
-            # looked.
+            # The conflict may be with our own first request, which was still in transit when we
+            # checked.
             if lost and (found := _arrived_or_unknown(landed, unknown, lost)):
                 return found
             raise
@@ -106,5 +106,5 @@ def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: Unreachabl
     try:
         return landed()
     except TaskError:
-        hint = f"{unknown} is unknown; run it again: it finds what has landed"
+        hint = f"{unknown} is unknown; run it again: the next run detects what has landed"
         raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause

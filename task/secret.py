@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class Secret:
-    """Holds a password, token or key, and prints as `***`.
+    """A password, token, or key that prints as `***`.
 
-    Only code that sends it somewhere calls `reveal`.
+    Only code that sends it calls `reveal`.
     """
 
     __slots__ = ("_value",)

@@ -1,12 +1,12 @@
-"""Handles SIGTERM and SIGINT: children are stopped, results are written,
-and nothing is left behind.
+"""Handles SIGTERM and SIGINT: children are stopped, results are written, and nothing is left
+behind.
 
-Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later. GitHub sends
-SIGINT to a job that is cancelled. A signal stops every child at once. It also raises `Stopped` in
-the main thread, except inside `shield`: code that delivers a change ends on its own, because its
-waits are over and nothing new is started (`check`).
+Kubernetes sends SIGTERM to an evicted pod, and SIGKILL some seconds later. GitHub sends SIGINT to a
+canceled job. A signal stops every child at once. It also raises `Stopped` in the main thread,
+except inside `shield`: code that delivers a change finishes on its own, because it no longer waits
+or starts anything new (`check`).
 
-The state belongs to the process, as signals do.
+The state is per process, like signals.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """A signal has come. Only the command line catches this."""
+    """A signal has arrived. Only the command line catches this."""
 
 
 class StoppedError(UnreachableError):
-    """A signal came before the work was finished."""
+    """A signal arrived before the work was finished."""
 
 
 class _State:
-    """The signal of one process, and how to react to it."""
+    """The process's signal, and how to react to it."""
 
     def __init__(self) -> None:
-        self.number = 0  # of the signal that came
+        self.number = 0  # of the signal that arrived
         self.shields = 0  # how many `shield` blocks the main thread is in
         self.ends: set[Callable[[], None]] = set()  # functions that end children and requests
-        # These are plain locks because a signal handler may interrupt the main thread anywhere,
-        # even in a wait. `threading.Event.set` would then wait for a lock that the same thread
+        # These are plain locks, because a signal handler may interrupt the main thread anywhere,
+        # even in a wait. `threading.Event.set` could then wait for a lock that the same thread
         # holds.
-        self.first = threading.Lock()  # taken by the first signal; later signals change nothing
-        self.gate = threading.Lock()  # released once a signal has come
+        self.first = threading.Lock()  # acquired by the first signal; later signals have no effect
+        self.gate = threading.Lock()  # released once a signal has arrived
         self.gate.acquire()
 
 
@@ -49,7 +49,7 @@ _STATE = _State()
 
 
 def install() -> None:
-    """Install the handlers, in the main thread. Blocked signals arrive at `hear`.
+    """Install the handlers, in the main thread. Blocked signals are delivered in `hear`.
 
     A signal that the parent process ignores stays ignored, as `nohup` expects.
     """
@@ -65,46 +65,46 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     _STATE.gate.release()
     for end in tuple(_STATE.ends):
         end()
-    # The import system calls back into Python (weakref callbacks of its locks), and an exception
-    # there is printed and then ignored. During an import, `check` stops the program instead, before
-    # anything new is started.
+    # The import system calls back into Python (weakref callbacks of its locks), and exceptions in
+    # callbacks are printed and then ignored. During an import, `check` stops the program instead,
+    # before anything new is started.
     importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
     if not _STATE.shields and not importing:
         raise Stopped
 
 
 def code() -> int:
-    """Return the exit code for the signal, 128 + its number, or 0 if none has come."""
+    """Return the exit code for the signal, 128 + its number, or 0 if there was no signal."""
     return 128 + _STATE.number if _STATE.number else 0
 
 
 def code_of_run(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> int:
-    """Return the exit code of this run: that of its signal, or else that of its troubles.
+    """Return the run's exit code: from its signal, or else from its troubles.
 
-    `before` is the code that it has without these troubles.
+    `before` is the code without these troubles.
     """
     return code() or int(exit_of(troubles, before))
 
 
 def check() -> None:
-    """Raise `StoppedError` if a signal has come. Call this before you start anything new."""
+    """Raise `StoppedError` if a signal has arrived. Call this before starting anything new."""
     if _STATE.number:
         name = signal.Signals(_STATE.number).name
         raise StoppedError(
             f"stopped by {name}",
-            hint="run it again: it finds what was already pushed",
+            hint="run it again: the next run detects what was already pushed",
         )
 
 
 def sleep(seconds: float) -> None:
-    """Sleep until the time is over or a signal comes."""
+    """Sleep until the time is up or a signal arrives."""
     if _STATE.gate.acquire(timeout=max(seconds, 0)):
         _STATE.gate.release()
 
 
 @contextmanager
 def shield() -> Iterator[None]:
-    """Raise no `Stopped` inside the block. Threads other than the main one never get it."""
+    """Do not raise `Stopped` inside the block. It is only ever raised in the main thread."""
     ours = threading.current_thread() is threading.main_thread()
     _STATE.shields += ours
     try:
@@ -115,11 +115,11 @@ def shield() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Block signals, so that threads started inside leave them to the main thread.
+    """Block signals, so that threads started inside the block leave them to the main thread.
 
-    Otherwise they would not wake it.
+    Otherwise, the signals would not wake the main thread.
 
-    Processes started inside inherit the blocked signals, and have to call `hear`.
+    Processes started inside the block inherit the blocked signals, and have to call `hear`.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -129,9 +129,9 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Unblock signals, and receive those that came meanwhile.
+    """Unblock signals, and receive those that arrived in the meantime.
 
-    A process started inside `unheard` calls this as well.
+    A process started inside `unheard` also calls this.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
@@ -143,7 +143,7 @@ def deaf() -> None:
 
 @contextmanager
 def ending(end: Callable[[], None]) -> Iterator[None]:
-    """Call `end` when a signal comes inside the block, or if one has come before."""
+    """Call `end` when a signal arrives inside the block, or if one has already arrived."""
     _STATE.ends.add(end)
     try:
         if _STATE.number:

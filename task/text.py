@@ -1,9 +1,9 @@
-"""Makes untrusted text safe to print: no terminal, log or CI system obeys it,
-and a person can still read it.
+"""Makes untrusted text safe to print: terminals, logs, and CI systems do not interpret it,
+and people can still read it.
 
-GitHub's runner takes a line of output for a command if it begins with `::` after any white space,
-or has `##[` anywhere (the older form; Azure Pipelines does the same with `##vso[`). The runner
-compares as .NET does by default, so it ignores some invisible characters.
+GitHub's runner interprets a line of output as a command if it begins with `::` after optional white
+space, or contains `##[` (the older form; Azure Pipelines does the same with `##vso[`). The runner
+uses .NET's default comparison, so it ignores some invisible characters.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 import re2
 
-FEW = 5  # how many names a message lists
+FEW = 5  # the number of names that a message lists
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# What may be a login in a text: all up to the last @ before a slash, a blank or a quote, if a host
-# may follow.
+# A possible login in a text: everything up to the last @ before a slash, a space, or a quote, if a
+# host may follow.
 _PLAIN = r"[^\s/'\"]*(?=@[\w\[.-])"
-# A password with an unescaped slash, quote or blank is where a port would be. One with a quote or a
-# blank must have a host and a path behind it, and begins with neither a blank nor a port:
-# `https://host: told by me@example.com` is a message. Both are bounded, so that a long line costs
-# no time.
+# A password with an unescaped slash, quote, or space is in the position of a port. If it contains a
+# quote or a space, a host and a path must follow, and it must not begin with a space or a port:
+# `https://host: told by me@example.com` is a message. Both are bounded, so that long lines are not
+# slow.
 _NO_PORT = r"(?!\d*(?:[/?#\s'\"]|$))"
 _SLASHED = rf"{_NO_PORT}[^\s'\"]{{0,2000}}(?=@[\w\[.-])"
 _QUOTED = rf"{_NO_PORT}(?!\s)(?:(?!://)[^\r\n]){{0,2000}}(?=@[\w.-]+(?::\d+)?(?:[/'\"]|$))"
@@ -35,7 +35,7 @@ _LOGIN = re.compile(
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
-# In JSON, the `#` before a bracket becomes \u0023, which every JSON reader turns back.
+# In JSON, the `#` before a bracket becomes \u0023, which every JSON parser decodes.
 _JSON_HASH = re.compile(
     "#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)"
 )
@@ -47,34 +47,34 @@ _IN_GLOB = {
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a commit's author may have this name. Git puts the address between < and >."""
+    """Return whether a commit author may have this name. Git puts the address between < and >."""
     return text.isprintable() and not set(text) & set("<>")
 
 
 def is_address(text: str) -> bool:
-    """Tell whether the text is only an e-mail address.
+    """Return whether the text is just an email address.
 
-    Git accepts any text, but hosts find no person for it.
+    Git accepts any text, but hosts cannot match it to a person.
     """
     return text.isprintable() and _ADDRESS.fullmatch(text) is not None
 
 
 def printable(text: str) -> str:
-    """Make an untrusted text safe for one line: escape invisible characters,
-    and hide commands from a runner.
+    """Make untrusted text safe for a single line: escape invisible characters,
+    and hide commands from a CI runner.
     """
     return harmless(visible(text))
 
 
 def shortened(text: str, longest: int = 200) -> str:
-    """Return the beginning of a long text, for messages that quote it."""
+    """Shorten a long text to its beginning, for messages that quote it."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def both_ends(text: str, longest: int) -> str:
-    """Return the beginning and the end of a long text.
+    """Shorten a long text to its beginning and end.
 
-    In the error of a tool, the reason often comes last.
+    In a tool's error, the reason often comes last.
     """
     if len(text) <= longest:
         return text
@@ -83,14 +83,14 @@ def both_ends(text: str, longest: int) -> str:
 
 
 def blanked(text: str) -> str:
-    """Replace each unprintable character with a space, line endings included,
-    so that no terminal obeys the text.
+    """Replace each unprintable character, including line endings, with a space,
+    so that terminals do not interpret the text.
     """
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return the words of a text on one line, with one space between them,
+    """Return the words of a text on one line, separated by single spaces,
     for a message that quotes a server.
     """
     return " ".join(blanked(text).split())
@@ -99,7 +99,7 @@ def one_line(text: str) -> str:
 def without_logins(text: str) -> str:
     """Remove users and passwords from the URLs in a text.
 
-    The user of an ssh URL belongs to its address and stays.
+    The user in an SSH URL is part of the address and is kept.
     """
     return _LOGIN.sub(r"\1\2", text) if "://" in text else text
 
@@ -110,19 +110,19 @@ def counted(number: int, noun: str) -> str:
 
 
 def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> str:
-    """Return the first `most` texts, and how many there are besides: "web, api and 3 more"."""
+    """Return the first `most` texts and the number of others: "web, api and 3 more"."""
     rest = len(texts) - most
     return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def fits_glob(glob: str, text: str) -> bool:
-    """Tell whether a glob matches the whole text: `*` does not match a `/`, and `**` does.
+    """Return whether a glob matches the whole text: `*` does not match `/`, but `**` does.
 
-    No glob is slow.
+    Globs are never slow.
     """
     try:
         return _compiled_glob(glob).fullmatch(text) is not None
-    except UnicodeEncodeError:  # no glob has such characters
+    except UnicodeEncodeError:  # globs do not contain such characters
         return False
 
 
@@ -133,15 +133,15 @@ def _compiled_glob(glob: str) -> Any:
 
 
 def printable_lines(text: str) -> str:
-    """Make an untrusted text of several lines, such as a diff, `printable` line by line."""
+    """Make untrusted multi-line text, such as a diff, `printable` line by line."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def visible(text: str) -> str:
-    """Make invisible characters visible: `^[` for an escape, `<U+202E>` for one that reverses text.
+    """Make invisible characters visible: `^[` for an escape, `<U+202E>` for a text-reversing one.
 
-    Logins in URLs are removed, because messages quote annotations, and a `git-repository` may hold
-    a password.
+    Logins in URLs are removed, because messages quote annotations, and a `git-repository` may
+    contain a password.
     """
     text = without_logins(text)
     if text.isprintable():
@@ -152,8 +152,8 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Put a backslash into every line that a runner would obey: before a leading `::`,
-    and into `##[`.
+    """Add a backslash to every line that a CI runner would interpret: before a leading `::`,
+    and inside `##[`.
     """
     if text.isascii() and "::" not in text and "##" not in text:
         return text
@@ -162,7 +162,7 @@ def harmless(text: str) -> str:
 
 def exact_json(text: str) -> str:
     """Return JSON text with the same meaning,
-    but without anything that a terminal or a runner would obey.
+    but without anything that a terminal or CI runner would interpret.
     """
     if "#" in text:
         text = _JSON_HASH.sub("\\\\u0023", text)
@@ -176,7 +176,7 @@ def exact_json(text: str) -> str:
 
 def _disobeyed(line: str) -> str:
     if not line.isascii():
-        seen = _OVERLOOKED.sub("", line)  # the line as the runner compares it
+        seen = _OVERLOOKED.sub("", line)  # the line as the CI runner compares it
         if seen.lstrip().startswith("::") or _BRACKET.search(seen):
             line = _OVERLOOKED.sub(lambda match: _escaped_char(match[0]), line)
     start = line.lstrip()
@@ -187,7 +187,7 @@ def _disobeyed(line: str) -> str:
 
 def _escaped_char(char: str) -> str:
     number = ord(char)
-    # ASCII's control characters are shown as `cat -v` does: ^[ is the escape.
+    # ASCII control characters are shown as in `cat -v`: ^[ is the escape.
     return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"
 
 
@@ -199,11 +199,11 @@ def _json_escape(char: str) -> str:
 
 
 def go_float(number: float) -> str:
-    """Return the shortest text that reads back as this number, as Go's %v prints it.
+    """Return the shortest text that parses back to this number, like Go's %v.
 
     The number must not be negative.
 
-    From a million on, it has an exponent (`1e+06`). Python's `repr` has one only from 1e16 on.
+    Numbers from a million up have an exponent (`1e+06`). Python's `repr` uses one only from 1e16.
     """
     mantissa, _, power = f"{number!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -224,7 +224,7 @@ def go_float(number: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
-    """Return the known word that equals a word or differs from it in at most `most` letters,
+    """Return the known word that equals a word or differs from it by at most `most` letters,
     or "".
     """
     normal = normal_spelling(word)
@@ -242,7 +242,7 @@ def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
 
 @lru_cache(maxsize=4096)
 def normal_spelling(word: str) -> str:
-    """Return a word in lower case, with `-` for `_` and `.`."""
+    """Return a word in lowercase, with `-` for `_` and `.`."""
     return word.lower().replace("_", "-").replace(".", "-")
 
 
@@ -252,8 +252,8 @@ def _words(key: str) -> Sequence[str]:
 
 
 def differ(word: str, other: str, limit: int) -> int:
-    """Return in how many letters two words differ (inserted, dropped, replaced or swapped),
-    but at most `limit`.
+    """Return the number of letters by which two words differ (inserted, dropped, replaced, or
+    swapped), but at most `limit`.
 
     This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long
     keys.

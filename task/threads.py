@@ -1,8 +1,8 @@
-"""Starts threads, and makes values once for all of them.
+"""Starts threads, and creates values once for all of them.
 
 Threads never keep the process alive, and leave signals to the main thread. A signal must end the
-process within two seconds, even if a server does not answer. An executor joins its threads at exit,
-so these are daemon threads.
+process within two seconds, even if a server does not respond. An executor joins its threads at
+exit, so these are daemon threads.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TypeVar
 
 from task import shutdown
 
-# seconds for threads after a signal: git gets SIGKILL after 0.8, and then its files are removed
+# seconds for threads after a signal: git gets SIGKILL after 0.8 s, and then its files are removed
 _TIDYING = 1.2
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def start(work: Callable[[], object]) -> None:
-    """Do this in a thread of its own."""
+    """Run `work` in a new thread."""
     with shutdown.unheard():
         Thread(target=work, daemon=True).start()
 
@@ -29,12 +29,12 @@ def start(work: Callable[[], object]) -> None:
 def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
     """Return what `work` returns for each item, in order.
 
-    After all have ended, raise the first item's error.
+    After all calls have ended, raise the first error, in the order of the items.
 
-    `Stopped` begins no more work, and gives the rest a moment to tidy up. Inside `shutdown.shield`,
-    all work is done.
+    After `Stopped`, do not start more work, and give running work a moment to clean up. Inside
+    `shutdown.shield`, all work is done.
     """
-    if len(items) < 2:  # no need for threads
+    if len(items) < 2:  # no threads needed
         return list(map(work, items))
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
@@ -72,11 +72,12 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that calls `make` only once, in the first thread that needs the value,
-    and keeps the value.
+    """Return a function that calls `make` only once, in the first thread that needs the value, and
+    keeps the value.
 
-    `functools.cache` alone would let two threads make the value at the same time: two clients with
-    two logins. Each value has a lock of its own, because making one may wait for a server.
+    `functools.cache` alone would allow two threads to create the value at the same time: two
+    clients with two logins. Each value has its own lock, because creating a value may have to wait
+    for a server.
     """
     lock = RLock()
     made: list[T] = []
@@ -84,7 +85,7 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
     def value() -> T:
         if not made:
             with lock:
-                if not made:  # another thread may have made it meanwhile
+                if not made:  # another thread may have created it in the meantime
                     made.append(make())
         return made[0]
 

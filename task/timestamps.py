@@ -1,4 +1,4 @@
-"""Writes points in time in one spelling: RFC 3339, in UTC, to the millisecond."""
+"""Formats times consistently: RFC 3339, in UTC, to the millisecond."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _TIME = re.compile(
     r" ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?",
     re.ASCII,
 )
-_HINT = "write it as 2026-11-21T06:00:00Z"
+_HINT = "use the form 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:
-    """Rewrite an RFC 3339 time as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other
+    """Normalize an RFC 3339 time to `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other
     strings.
 
-    A date alone means its first moment, and a time without an offset is UTC.
-    `datetime.fromisoformat` alone would also take weeks (`2026-W01-1`) and `20261121`, which are
-    typos here, and it would refuse a leap second.
+    A date without a time means midnight, and a time without an offset is in UTC.
+    `datetime.fromisoformat` alone would also accept weeks (`2026-W01-1`) and `20261121`, which are
+    typos here, and it would reject a leap second.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -40,7 +40,7 @@ def utc(text: str) -> str:
 
 
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
-    """Return a Unix timestamp in the format of `utc`.
+    """Return a Unix timestamp in `utc` format.
 
     Raises `Malformed` for times after the year 9999.
     """
@@ -53,12 +53,12 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
 
 
 def readable(text: str) -> str:
-    """Return a time as people read it, to the minute: `2026-11-21 06:00 UTC`. "" stays ""."""
+    """Return a human-readable time, to the minute: `2026-11-21 06:00 UTC`. "" remains ""."""
     return f"{text[:10]} {text[11:16]} UTC" if text else ""
 
 
 def span(seconds: int) -> str:
-    """Return a length of time in its largest whole unit: `3 days`."""
+    """Return a duration in its largest whole unit: `3 days`."""
     for noun, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds % size == 0:
             return counted(seconds // size, noun)
@@ -66,7 +66,7 @@ def span(seconds: int) -> str:
 
 
 def epoch_seconds(text: str) -> float:
-    """Return the seconds since 1970 for an RFC 3339 time. A time without an offset is UTC."""
+    """Return the seconds since 1970 for an RFC 3339 time. A time without an offset is in UTC."""
     when = datetime.fromisoformat(text)
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 

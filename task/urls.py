@@ -1,9 +1,9 @@
-r"""Parses URLs. No other file does. Pure.
+r"""Parses URLs, for all other files. Pure.
 
-URLs come from Applications and from servers, so they are untrusted, and programs disagree about odd
-ones: in `https://evil.example\@good/`, urllib3 sees the host evil.example, and curl sees good.
-`split` reads a URL as urllib3 does, and decides where a login is sent. The login is removed from a
-URL before git gets it (`without_login`). Then all programs agree.
+URLs come from Applications and from servers, so they are untrusted, and programs disagree about
+unusual URLs: in `https://evil.example\@good/`, urllib3 sees the host evil.example, and curl sees
+good. `split` parses a URL like urllib3, and determines where a login is sent. The login is removed
+from a URL before git gets it (`without_login`), so that all programs agree.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PORTS = {
     "ssh": "22",
 }
 _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
-# Up to the last @ before the path: a password may hold an @, a # or a ?. One with a slash that is
-# not escaped ends what programs take for the host, but behind its colon there is no port then.
+# Up to the last @ before the path: a password may contain an @, a #, or a ?. An unescaped slash in
+# it ends what programs treat as the host, but then the text after the colon is not a port.
 _LOGIN = re.compile(r"(?<=://)([^/]*|[^/@:\[]*:(?!\d*(?:[/?#]|$)).*)@", re.DOTALL)
 _BRACKETS = re.compile(r"\[([^/@\[\]]*@)?([^/:@\[\]]+:[0-9]+)\]:")  # git's `[user@host:port]:path`
 _IPV6 = re.compile(r"((?:[^/@\[\]]*@)?\[[0-9A-Fa-f:.]+\]):")
@@ -32,9 +32,9 @@ _LOOPBACK = re.compile(r"localhost|127\.[0-9]+\.[0-9]+\.[0-9]+|\[::1\]", re.ASCI
 class Url:
     """The parts of a URL; missing parts are ""."""
 
-    scheme: str  # lower case
+    scheme: str  # lowercase
     login: str  # `user:password`, as written
-    host: str  # lower case; an IPv6 address in its brackets
+    host: str  # lowercase; an IPv6 address in its brackets
     port: str  # as written
     path: str  # with its leading slash
     tail: str = ""  # query and fragment, with their `?` and `#`
@@ -46,14 +46,14 @@ class Url:
 
     @property
     def server(self) -> str:
-        """`host[:port]`, without the default port of the scheme."""
+        """`host[:port]`, without the scheme's default port."""
         return self.host if self.port == _PORTS.get(self.scheme) else self.authority
 
 
 def split(url: str) -> Url:
     """Return the parts of a URL.
 
-    If no program could contact it, the host is "". A text without `://` is all path.
+    If no program could contact it, the host is "". A text without `://` is only a path.
     """
     try:
         parts = urlsplit(url.replace("\\", "/"))
@@ -71,22 +71,20 @@ def split(url: str) -> Url:
 
 
 def origin(url: str) -> str:
-    """Return `scheme://host[:port]` in lower case,
-    without a login and without the default port of the scheme.
-    """
+    """Return `scheme://host[:port]` in lowercase, without a login or the scheme's default port."""
     parts = split(url)
     return f"{parts.scheme}://{parts.server}"
 
 
 def without_query(url: str) -> str:
-    """Return the URL for a log, without login and query. The query of a signed URL is a secret."""
+    """Return the URL for a log, without login and query. A signed URL's query is a secret."""
     return f"{origin(url)}{split(url).path or '/'}"
 
 
 def without_login(url: str) -> str:
-    """Return the URL without user and password, to show it.
+    """Return the URL without user and password, for display.
 
-    The user of an ssh URL belongs to its address and stays.
+    The user in an ssh URL is part of its address and is kept.
     """
     match = _LOGIN.search(url)
     if match is None or "://" in url[: match.start() - 3]:
@@ -105,7 +103,7 @@ def login_of(url: str) -> tuple[str, str]:
 def as_ssh_url(url: str) -> str:
     """Turn git's `user@host:path` and `[user@host:port]:path` into an ssh URL.
 
-    Any other text stays as it is.
+    Other text is returned unchanged.
     """
     before, colon, path = url.partition(":")
     if "://" in url or not colon or "/" in before:
@@ -116,25 +114,25 @@ def as_ssh_url(url: str) -> str:
     elif match := _IPV6.match(url):
         before = match[1]
         path = url[match.end() :]
-    elif path.startswith(":"):  # `ext::…` starts a program, and has no host
+    elif path.startswith(":"):  # `ext::…` runs a program, and does not have a host
         return url
     return f"ssh://{before}/{path.lstrip('/')}"
 
 
 @lru_cache(maxsize=4096)
 def normal_url(url: str) -> str:
-    """Return a key that is equal for all spellings of one repository's URL.
+    """Return a key that is equal for all spellings of a repository's URL.
 
-    Argo CD's NormalizeGitURL treats most of them as equal. This also ignores the default port of
-    the scheme, `git+ssh:`, and, over ssh, extra slashes before the path and git's
-    `[user@host:port]:`. With two keys for one repository, a run would write to it in two threads,
-    and open two pull requests.
+    Argo CD's NormalizeGitURL treats most of them as equal. This also ignores the scheme's default
+    port, `git+ssh:`, and, for ssh, extra slashes before the path and git's `[user@host:port]:`.
+    With two keys for one repository, a run would write to it in two threads, and open two pull
+    requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
     text = as_ssh_url(text) if "@" in text else text
     scheme, marker, rest = text.partition("://")
     scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
-    if not marker or scheme == "file":  # case matters in the names of folders
+    if not marker or scheme == "file":  # folder names are case-sensitive
         return f"file://{text.removeprefix('file://')}"
     parts = split(f"{scheme}://{rest}")
     path = f"/{parts.path.lstrip('/')}" if scheme == "ssh" else parts.path
@@ -143,13 +141,13 @@ def normal_url(url: str) -> str:
 
 
 def is_ssh_for_argo_cd(url: str) -> bool:
-    """Tell whether Argo CD takes a URL for an ssh URL (its IsSSHURL)."""
+    """Return whether Argo CD treats a URL as an ssh URL (its IsSSHURL)."""
     return bool(_ARGO_CD_SSH.fullmatch(url)) or url.lower().startswith("ssh://")
 
 
 def argo_cd_url(url: str) -> str:
-    """Return the result of Argo CD's NormalizeGitURL, by which it finds a repository's secret;
-    "" if this is no URL.
+    """Return the result of Argo CD's NormalizeGitURL, which it uses to find a repository's secret;
+    "" if it is not a URL.
     """
     text = url.strip().lower()
     if _ARGO_CD_SSH.fullmatch(text) and not text.startswith("ssh://"):
@@ -160,22 +158,20 @@ def argo_cd_url(url: str) -> str:
     scheme, marker, rest = text.partition("://")
     host = rest.partition("/")[0].rpartition("@")[2]
     port = host.rpartition("]")[2].partition(":")[2] if marker else ""
-    # Go's URL parser refuses `ssh://git@host:path`
+    # Go's URL parser rejects `ssh://git@host:path`
     if scheme == "ssh" and port and not port.isdigit():
         return ""
     return rest if scheme == "ssh" else text
 
 
 def login_and_host(url: str) -> str:
-    """Return login, host and port as text,
-    to compare the beginning of an `argo_cd_url` with whole URLs.
-    """
+    """Return login, host, and port as text, to compare an `argo_cd_url` prefix with whole URLs."""
     return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path, equal for `https://user@host/a/b.git`,
-    `ssh://git@host:22/a/b/` and `git@host:a/b`.
+    """Return host and path, equal for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/`, and
+    `git@host:a/b`.
     """
     text = as_ssh_url(url)
     parts = split(text if "://" in text else f"//{text}")
@@ -183,12 +179,12 @@ def host_and_path(url: str) -> str:
 
 
 def path_part(text: str) -> str:
-    """Escape a text, so that it is one part of a URL's path."""
+    """Escape a text for use as one segment of a URL path."""
     return quote(text, safe="")
 
 
 def local_folder(url: str) -> str:
-    """Return the folder that git finds for a local path or a file:// URL."""
+    """Return the folder that git uses for a local path or a file:// URL."""
     if not url.startswith("file://"):
         return url
     path = unquote(url[len("file://") :])
@@ -196,13 +192,13 @@ def local_folder(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether `host`, without a port, is this machine. `localhost.evil.example` is not."""
+    """Return whether `host`, without a port, is this machine. `localhost.evil.example` is not."""
     return bool(_LOOPBACK.fullmatch(host))
 
 
 def web_page(url: str | None, longest: int = 2000) -> str:
-    """Return a page's URL as a server sent it, or "" if it cannot be one,
-    or is longer than `longest` bytes.
+    """Return a page's URL as sent by a server, or "" if it is not a valid URL or is longer than
+    `longest` bytes.
     """
     known = (
         url is not None

@@ -1,15 +1,15 @@
-"""Parses YAML text into events, with the best available parser,
-and reads manifest files of any size into plain data.
+"""Parses YAML text into events with the best available parser,
+and loads manifest files of any size as plain data.
 
-Go's YAML, and so Helm, Argo CD and kustomize, descends from libyaml 0.2, which PyYAML's wheels
-contain. It is ten times faster than ruamel.yaml's parser in Python. That one comes second, where
-libyaml refuses a text (`%YAML 1.2`, `[a:1]`) or is missing. ruamel.yaml's own C extension is
-libyaml 0.1, which refuses `{url: https://example.com}`.
+Go's YAML, which Helm, Argo CD, and Kustomize use, is derived from libyaml 0.2, which PyYAML's
+wheels include. It is ten times faster than ruamel.yaml's Python parser, which is the fallback if
+libyaml rejects a text (`%YAML 1.2`, `[a:1]`) or is missing. ruamel.yaml's own C extension is
+libyaml 0.1, which rejects `{url: https://example.com}`.
 
-In manifests, scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never
-copied, and the depth is limited, so an alias bomb does no harm. Merge keys (`<<`) are followed as
-kubectl and Argo CD do. Otherwise a rule that they bring, such as `allow-tags`, would not count
-here. A broken document does not hide the others.
+In manifests, scalars remain strings: the tag `1.10` is not a number. Aliases are shared and never
+copied, and the depth is limited, so an alias bomb is harmless. Merge keys (`<<`) are applied as in
+kubectl and Argo CD. Otherwise, a merged rule such as `allow-tags` would have no effect here. A
+broken document does not hide the others.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from task.errors import Malformed
 from task.plain_data import parsed_json
 
 # Go's readers skip a byte order mark before the first word of each document, and two files may have
-# been put together.
+# been concatenated.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
-# characters; there is no second try, because the parser in Python would take minutes
+# characters; there is no fallback, because the Python parser would take minutes
 _LARGE = 1_000_000
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _MERGE = object()  # the key `<<`
-# A document without any of these cannot concern us, and is not parsed, because parsing takes most
+# A document without any of these cannot concern us and is not parsed, because parsing takes most
 # of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
@@ -44,17 +44,17 @@ _PLAIN = {
     "False": False,
     "FALSE": False,
 }
-_FEW = 10_000  # keys that merge keys may add to the smallest text
+_FEW = 10_000  # keys that merge keys may add, even to the smallest text
 
 
 def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
-    """Call `build` with the events of `text`, and return its result. Raises `NotYaml`.
+    """Call `build` with the events of `text` and return its result. Raises `NotYaml`.
 
     The text must not begin with a byte order mark, which the parsers do not count.
     """
     if "\ufeff" in text:
-        text = _BOM.sub(r"\1\n", text)  # as long as before, so that places in the text stay
-    problem: Exception | None = None  # the message of the first parser counts
+        text = _BOM.sub(r"\1\n", text)  # same length, so that positions in the text do not change
+    problem: Exception | None = None  # report the first parser's message
     if yaml.__with_libyaml__:
         try:
             return build(yaml.parse(text, Loader=yaml.CSafeLoader))
@@ -65,8 +65,8 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
             if len(text) > _LARGE:
                 raise NotYaml(problem) from error
 
-    # Imported here because few runs need it, and it is a thirtieth of the time that every other run
-    # takes to start.
+    # Imported here because few runs need it, and importing it would take a thirtieth of every other
+    # run's start time.
     from ruamel.yaml import YAML  # noqa: PLC0415
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
 
 
 class NotYaml(Malformed):
-    """No parser can read the text. `line` counts from 1, and is 0 if the parser does not say it."""
+    """No parser can read the text. `line` counts from 1, and is 0 if the parser does not set it."""
 
     def __init__(self, error: Exception) -> None:
         mark = getattr(error, "problem_mark", None)
@@ -91,14 +91,14 @@ class NotYaml(Malformed):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How data are made from events, and what a document may cost."""
+    """How data is built from events, and what a document may cost."""
 
     scalar: Callable[[Any], Any]  # its event → the value
-    key: Callable[[Any, Mapping[Any, Any]], Any]  # the value, and the mapping so far → the key
+    key: Callable[[Any, Mapping[Any, Any]], Any]  # the value and the mapping so far → the key
     value: Callable[[Any], Any] = lambda value: value  # of everything that is not a key
     deepest: int = 200
-    merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is a key like any other
-    # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
+    merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is an ordinary key
+    # values after alias expansion: seven lines can expand to ten million. 0 means no limit
     most: int = 0
     tags: bool = True  # whether explicit tags are allowed
 
@@ -110,7 +110,7 @@ def loaded(text: str, dialect: Dialect) -> list[Any]:
 
 
 class _Builder:
-    """Builds data from events, with a stack and without recursion. Aliases share their values."""
+    """Builds data from events, with a stack instead of recursion. Aliases share their values."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._how = dialect
@@ -118,7 +118,7 @@ class _Builder:
         self._stack: list[
             tuple[Any, list[Any], str | None]
         ] = []  # container, [pending key] or [], and its anchor
-        self._sizes = [0]  # of the open containers, with their aliases expanded
+        self._sizes = [0]  # sizes of the open containers, with aliases expanded
         self._anchors: dict[str | None, tuple[Any, int]] = {}
         self._done: list[Any] = []
 
@@ -126,11 +126,11 @@ class _Builder:
         for event in events:
             kind = type(
                 event
-            ).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
+            ).__name__  # PyYAML and ruamel.yaml have different classes with the same names
             if not self._how.tags and (tag := getattr(event, "tag", None)):
                 raise Malformed(
-                    f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}",
-                    "leave the tag out",
+                    f"line {event.start_mark.line + 1} has the tag {str(tag)[:100]!r}",
+                    "remove the tag",
                 )
             if kind == "ScalarEvent":
                 self._put(
@@ -150,7 +150,7 @@ class _Builder:
             elif kind == "AliasEvent":
                 if event.anchor not in self._anchors:
                     raise Malformed(
-                        f"anchor '{event.anchor}' value contains itself, or there is none"
+                        f"anchor '{event.anchor}' value contains itself, or is not defined"
                     )
                 self._put(*self._anchors[event.anchor], None)
             elif kind == "DocumentEndEvent":
@@ -159,7 +159,7 @@ class _Builder:
         return self._done
 
     def _merges(self, event: Any) -> bool:
-        """Tell whether a scalar is a merge key. A quoted one is a key like any other."""
+        """Return whether a scalar is a merge key. A quoted `<<` is an ordinary key."""
         plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
         if event.value != "<<" or not plain or not self._how.merged or not self._stack:
             return False
@@ -167,18 +167,17 @@ class _Builder:
         return isinstance(container, dict) and not pending
 
     def _merge(self, into: dict[Any, Any], value: Any) -> None:
-        """Add the keys of a mapping, or of a list of mappings, of which the first one wins.
+        """Add the keys of a mapping, or of a list of mappings, in which the first one wins.
 
-        For Go, the order of lines counts: a key that comes before `<<` is replaced, and one after
-        it wins.
+        In Go, the order of lines matters: a key before `<<` is replaced, and a key after it wins.
         """
         items = value[::-1] if isinstance(value, list) else [value]
         for item in items:
             if not isinstance(item, dict):
-                raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
+                raise Malformed("a merge key (<<) expects a mapping or a list of mappings")
             self._left -= len(item)
             if self._left < 0:
-                raise Malformed("merge keys (<<) add more keys than the text has letters")
+                raise Malformed("merge keys (<<) add more keys than the text has characters")
             into.update(item)
 
     def _put(self, value: Any, size: int, anchor: str | None) -> None:
@@ -203,13 +202,13 @@ class _Builder:
 
 @dataclass(frozen=True)
 class ManifestDocument:
-    """One document: its data, or the reason why it cannot be read."""
+    """A document: its data, or the reason it cannot be read."""
 
     data: Any
     line: int  # of its first line, from 1
     problem: str = ""
-    text: str = ""  # the YAML; "" for JSON, whose data has types already
-    number: int = 0  # of this document in the text, from 0
+    text: str = ""  # the YAML; "" for JSON, whose data is already typed
+    number: int = 0  # this document's index in the text, from 0
 
 
 def documents(text: str) -> Iterator[ManifestDocument]:
@@ -222,14 +221,14 @@ def documents(text: str) -> Iterator[ManifestDocument]:
             yield ManifestDocument(parsed_json(text), 1)
             return
         except ValueError:
-            pass  # a YAML flow mapping, or broken; then the YAML reader reports it
+            pass  # a YAML flow mapping, or broken JSON, which the YAML reader reports
     for chunk, line in _chunks(text):
         if OURS.search(chunk):
             yield from _read(chunk, line)
 
 
 def broken(text: str) -> Iterator[ManifestDocument]:
-    """Yield the documents that `documents` leaves out, and that are not YAML.
+    """Yield the documents that `documents` skips and that are not YAML.
 
     This parses all of them.
     """
@@ -239,12 +238,12 @@ def broken(text: str) -> Iterator[ManifestDocument]:
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:
-    """Split a YAML text at the lines that begin a document.
+    """Split a YAML text at the lines that start a document.
 
-    Yields each part with its first line, from 1.
+    Yields each part with the number of its first line, counting from 1.
     """
     starts = [match.start() for match in _START.finditer(text)]
-    if re.search(r"^%", text, re.MULTILINE):  # directives belong to the document that follows
+    if re.search(r"^%", text, re.MULTILINE):  # directives belong to the following document
         starts = []
     bounds = [0, *[start for start in starts if start], len(text)]
     line = 1
@@ -257,15 +256,15 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
 def plain(text: str, *, exact: bool = False) -> Any:
     """Return the first document of any YAML text, or None for an empty string. Raises `Malformed`.
 
-    A merge key is a key like any other. `exact` refuses what readers understand in different ways:
-    explicit tags, and keys that are there twice.
+    A merge key is an ordinary key. `exact` rejects constructs that readers interpret differently:
+    explicit tags and duplicate keys.
     """
     data = loaded(text, Dialect(_scalar, _unique_key if exact else _key, tags=not exact))
     return data[0] if data else None
 
 
 def loaded_plain(text: str) -> list[Any]:
-    """Return all documents of any YAML text, as `plain` reads the first one. Raises `Malformed`."""
+    """Return all documents of any YAML text, read like `plain`. Raises `Malformed`."""
     return loaded(text, Dialect(_scalar, _key, tags=True))
 
 
@@ -289,12 +288,12 @@ def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
 def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
     key = _key(value, container)
     if key in container:
-        raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")
+        raise Malformed(f"the key {str(key)[:100]!r} appears twice", "keep one of them")
     return key
 
 
 def _scalar(event: Any) -> Any:
     value = event.value
-    if event.style or event.tag:  # quoted, block or tagged: a string
+    if event.style or event.tag:  # quoted, block, or tagged: a string
         return value
     return None if value in NULL else _PLAIN.get(value, value)

@@ -110,9 +110,9 @@ def test_warns_if_the_token_cannot_see_any_application(
     argo_cd.hidden.add(("argocd", "web"))
     result = with_argocd(argo_cd)
     assert (result.code, result.json["status"]) == (0, "unchanged")
-    told = [one for one in result.json["errors"] if "shows no Application" in one["message"]]
+    told = [one for one in result.json["errors"] if "lists no Application" in one["message"]]
     assert ["applications, get, */*, allow" in one["hint"] for one in told] == [True]
-    assert "none exists, or the token is not allowed to read it" in result.stderr
+    assert "there are none, or the token is not allowed to read them" in result.stderr
     named = with_argocd(argo_cd, "--application", "web")
     assert named.code == 3
     assert "there is no Application named 'web'" in named.stderr
@@ -123,7 +123,7 @@ def test_an_invalid_selector_is_rejected_before_any_request(
 ) -> None:
     result = with_argocd(argo_cd, "--selector", "team in a")
     assert result.code == 2
-    assert "--selector: cannot read 'team in a'" in result.stderr
+    assert "--selector: cannot parse 'team in a'" in result.stderr
     assert argo_cd.seen == []
 
 

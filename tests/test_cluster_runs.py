@@ -167,7 +167,7 @@ def test_a_forbidden_refresh_is_a_warning(tmp_path: Path, api: KubernetesApi) ->
     config = kubeconfig(tmp_path, api, "reader")
     result = run("--applications", "cluster", "--kubeconfig", config)
     assert (result.code, result.json["status"]) == (0, "updated")
-    assert "cannot ask for a refresh" in result.stderr
+    assert "cannot request a refresh" in result.stderr
     assert "verbs: [patch]" in result.stderr
     assert "reader\n" not in result.stderr
 
@@ -203,7 +203,7 @@ def test_without_cluster_wide_access_only_the_argo_cd_namespace_is_read(
     api.rules = [role("Role", granted), binding("Role")]
     result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
-    assert "only those of namespace 'argocd' count" in result.stderr
+    assert "only those in namespace 'argocd' are used" in result.stderr
 
 
 def test_a_run_without_any_access_exits_4_and_names_the_missing_permission(
@@ -496,14 +496,14 @@ def test_projects_with_the_same_login_share_a_commit(
 
 
 FOREIGN = [
-    ("git:secret:other/git", "argocd", 3, "in another namespace than the Application"),
+    ("git:secret:other/git", "argocd", 3, "not in the Application's namespace"),
     ("git:secret:argocd/gone", "argocd", 4, "there is no secret argocd/gone"),
-    ("git:secret:argocd/empty", "argocd", 4, "has neither username and password"),
+    ("git:secret:argocd/empty", "argocd", 4, "does not have a username and password"),
     ("git:secret:a/b/c", "argocd", 3, "git:secret:<namespace>/<name>"),
     ("git:secret:argocd/theirs", "team", 3, "Argo CD's login for another repository"),
     ("git:secret:argocd/theirs", "argocd", 3, "Argo CD's login for another repository"),
     ("git:secret:argocd/cluster-prod", "team", 3, "belongs to Argo CD itself"),
-    ("git:secret:argocd/plain", "team", 3, "for Applications of the namespace argocd"),
+    ("git:secret:argocd/plain", "team", 3, "for Applications in namespace argocd"),
 ]
 
 
@@ -907,7 +907,7 @@ def test_pull_secrets_must_be_in_the_same_namespace_and_contain_the_login(
     result = run_here("--registry-check", "always")
     assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
     assert "holds no login for ghcr.io" in result.stderr
-    assert "names a secret of namespace other" in result.stderr
+    assert "refers to a secret in namespace other" in result.stderr
     assert {
         one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"
     } == {"argocd"}
@@ -951,14 +951,18 @@ def test_an_application_from_a_file_gets_no_secrets_from_the_cluster(
         (
             "argocd",
             "secret:argocd/cluster-prod#config",
-            "belongs to Argo CD itself and is not a login for a registry",
+            "belongs to Argo CD itself and is not a registry login",
         ),
         (
             "team",
             "secret:argocd/cluster-prod#config",
-            "namespace argocd, the Application is in team",
+            "namespace argocd, but the Application is in team",
         ),
-        ("team", "secret:argocd/ldap-bind#pair", "namespace argocd, the Application is in team"),
+        (
+            "team",
+            "secret:argocd/ldap-bind#pair",
+            "namespace argocd, but the Application is in team",
+        ),
     ],
 )
 @pytest.mark.parametrize("check", ["auto", "always"])
@@ -992,7 +996,7 @@ def test_secrets_of_argo_cd_itself_are_never_sent_to_a_registry(
         ),
         (
             {"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}},
-            "not a login for a registry",
+            "not a registry login",
         ),
     ],
 )
@@ -1090,7 +1094,7 @@ def test_a_missing_or_empty_kubeconfig_is_a_usage_error(tmp_path: Path) -> None:
     assert result.code == 2
     result = run("--applications", "cluster")
     assert result.code == 2
-    assert "there is no cluster to ask" in result.stderr
+    assert "no cluster is available" in result.stderr
     (tmp_path / "empty").write_text("{}")
     result = run("--applications", "cluster", "--kubeconfig", tmp_path / "empty")
     assert (result.code, f"the kubeconfig '{tmp_path}/empty' has no context" in result.stderr) == (
@@ -1101,7 +1105,7 @@ def test_a_missing_or_empty_kubeconfig_is_a_usage_error(tmp_path: Path) -> None:
         "--applications", "cluster", "--kubeconfig", tmp_path / "empty", "--kube-context", "a"
     )
     assert (
-        "the kubeconfig has no context 'a'\n  fix: it has none: name another file with --kubeconfig"
+        "the kubeconfig has no context 'a'\n  fix: it has no contexts: pass another file with --kubeconfig"
         in result.stderr
     )
 

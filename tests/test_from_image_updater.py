@@ -207,7 +207,7 @@ def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
     result = compared(apps)
     assert result.code == 0
     where = f"to main of {repo}"
-    silence = "no write-back-method: Image Updater patches the live Application, Image Update commits to Git"
+    silence = "no write-back-method is set: Image Updater patches the live Application, but Image Update commits to Git"
     assert result.stdout.splitlines() == [
         "argocd/a",
         f"    as before       commits apps/a {where}",
@@ -229,7 +229,7 @@ def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
         "    git.user                     --git-author-name 'The bot'",
         f"    interval                     {NO_LOOP}",
         f"{apps}:1: info: {silence} (argocd/b, argocd/c)",
-        "    fix: write git or argocd, so that both do the same",
+        "    fix: set it to git or argocd, so that both do the same",
         "3 Applications read: 0 errors, 0 warnings, 1 remark",
     ]
     assert show(repo, "main", target("b")).count("newTag: 1.0.0") == 1  # nothing is written
@@ -266,7 +266,7 @@ def test_lint_only_mentions_the_config_map_without_the_image_updater_option(tmp_
             "webhook.enable",
             "true",
             "",
-            "not needed: nothing listens for webhooks, because the pipeline calls",
+            "not needed: the pipeline runs Image Update, so nothing listens for webhooks",
         ),
         ("colour", "blue", "", "Image Updater does not read this key either"),
     ],

@@ -93,7 +93,7 @@ def test_a_server_that_sends_endless_data_is_stopped_at_a_limit(
         out, err = running.communicate(timeout=LONGEST)
     (error,) = json.loads(out)["errors"]
     assert (running.returncode, error["rule"]) == (75, "repository"), err
-    assert "the Git server sent more data than the limit" in error["message"]
+    assert "the Git server sent more data than allowed" in error["message"]
     assert any(one in error["message"] for one in why)
     assert "uploadpack.allowFilter" in error["hint"]
     assert most.own < LARGEST
@@ -110,8 +110,8 @@ def test_a_server_that_trickles_data_is_stopped_at_the_deadline(tmp_path: Path) 
         out, err = running.communicate(timeout=LONGEST)
     (error,) = json.loads(out)["errors"]
     assert running.returncode == 75, err
-    assert "the Git server takes too long" in error["message"]
-    assert "one repository may take 3 seconds in all" in error["message"]
+    assert "the Git server took too long" in error["message"]
+    assert "the limit for one repository is 3 seconds" in error["message"]
     assert "--deadline" in error["hint"]
 
 

@@ -55,13 +55,13 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             {"image-list": "web=acme/web", "other.allow-tags": "any"},
             "warning",
             "other.allow-tags",
-            "write other=<image>",
+            "add other=<image>",
         ),
         (
             {"image-list": "acme/web", "web.allow-tags": "any"},
             "info",
             "web.allow-tags",
-            "write web=acme/web",
+            "use web=acme/web",
         ),
         (
             {"image-list": "web=acme/web", "helm.image-tag": "t"},
@@ -115,7 +115,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             },
             "error",
             "web.tag-order",
-            "two groups of the pattern are called 'n'",
+            "the pattern has two groups named 'n'",
         ),
         (
             {"image-list": "web=acme/web", "tag-order": "regexp:v([0-9]+)"},
@@ -196,13 +196,13 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             {"image-list": "web=acme/web", "web.platforms": "Linux/ARM64"},
             "error",
             "web.platforms",
-            "write linux/arm64",
+            "use linux/arm64",
         ),
         (
             {"image-list": "web=acme/web:^1", "web.update-strategy": "newest-build"},
             "warning",
             "image-list",
-            "newest-build takes every tag, whatever '^1' says",
+            "newest-build accepts every tag and ignores '^1'",
         ),
         (
             {
@@ -212,7 +212,7 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             },
             "error",
             "image-list",
-            "write web.helm.image-spec: image",
+            "use web.helm.image-spec: image",
         ),
         (
             {"image-list": "web=acme/web", "git-branch": "main:{{ lower .AppName }}"},
@@ -241,7 +241,7 @@ def test_typical_mistakes_get_a_specific_message(
 
 
 WEB = {"image-list": "web=acme/web"}
-RANGE_HINT = "write web=acme/web:~1.0 in image-list"
+RANGE_HINT = "use web=acme/web:~1.0 in image-list"
 
 
 # What AIU's issue tracker is full of; the numbers are its issues.
@@ -276,20 +276,20 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ({"image-list": "^ghcr.io/acme/.*$"}, "error", "image-list", "is a pattern"),
         ({"image-list": "regexp:^acme"}, "error", "image-list", "is a pattern"),
         ({"image-list": "web=ghcr.io/acme/*"}, "error", "image-list", "is a pattern"),
-        ({"image-list": "~1.0"}, "error", "image-list", "write <alias>=<image>:~1.0"),
+        ({"image-list": "~1.0"}, "error", "image-list", "use <alias>=<image>:~1.0"),
         ({"image-list": "web=acme/web:1.x, 2.x"}, "error", "image-list", "'2.x' follows a comma"),
         (
             {"image-list": "web=acme/web:regexp:^[0-9]{1,3}$"},
             "error",
             "image-list",
-            "which cut a pattern",
+            "that a comma split",
         ),
         ({"image-list": "- web=acme/web"}, "warning", "image-list", "the alias '- web'"),
         (
             {"image-list": "web=ghcr.io/Acme/Web:~1"},
             "error",
             "image-list",
-            "write web=ghcr.io/acme/web:~1",
+            "use web=ghcr.io/acme/web:~1",
         ),
         # a range belongs into image-list
         ({**WEB, "web.allow-tags": "~1.0"}, "error", "web.allow-tags", RANGE_HINT),
@@ -299,19 +299,19 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {"image-list": "acme/web", "allow-tags": ">=1, <2"},
             "error",
             "allow-tags",
-            "write web=acme/web:>=1 <2 in image-",
+            "use web=acme/web:>=1 <2 in image-",
         ),
         (
             {"image-list": "web=acme/web:^1", "web.allow-tags": "~1.0"},
             "error",
             "web.allow-tags",
-            "can have '~1.0' instead",
+            "to change it, use '~1.0'",
         ),
         (
             {**WEB, "web.allow-tags": "^1.2"},
             "error",
             "web.allow-tags",
-            "for the range ^1.2, write web=acme/web:^1.2",
+            "for the range ^1.2, use web=acme/web:^1.2",
         ),
         ({**WEB, "web.update-strategy": "semver:~1.0"}, "info", "web.update-strategy", RANGE_HINT),
         (
@@ -330,7 +330,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {"image-list": "web=acme/web:semver:~1.0"},
             "error",
             "image-list",
-            "write web=acme/web:~1.0",
+            "use web=acme/web:~1.0",
         ),
         (
             {"image-list": "web=acme/web:regexp:^v1"},
@@ -342,7 +342,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {"image-list": "web=acme/web:main"},
             "error",
             "image-list",
-            "write web.update-strategy: digest",
+            "set web.update-strategy: digest",
         ),
         (
             {"image-list": "web=acme/web:dev-*", "update-strategy": "newest-build"},  # 1100
@@ -354,44 +354,44 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {"image-list": "web=acme/web:latest", "update-strategy": "newest-build"},  # 580
             "warning",
             "image-list",
-            "to follow the tag 'latest', write web.update-strategy: digest",
+            "to follow the tag 'latest', set web.update-strategy: digest",
         ),
         # filters
-        ({**WEB, "web.allow-tags": "latest"}, "error", "web.allow-tags", "write regexp:^latest$"),
+        ({**WEB, "web.allow-tags": "latest"}, "error", "web.allow-tags", "use regexp:^latest$"),
         (
             {**WEB, "web.allow-tags": "master-*"},
             "error",
             "web.allow-tags",
-            "write regexp:^master-.*$",
+            "use regexp:^master-.*$",
         ),
-        ({**WEB, "web.allow-tags": "*"}, "error", "web.allow-tags", "write any"),
+        ({**WEB, "web.allow-tags": "*"}, "error", "web.allow-tags", "use any"),
         (
             {**WEB, "web.allow-tags": "regexp: ^v1"},
             "error",
             "web.allow-tags",
-            "write regexp:^v1",
+            "use regexp:^v1",
         ),  # 1018
-        ({**WEB, "web.allow-tags": "regexp:/^v1/"}, "error", "web.allow-tags", "write regexp:^v1"),
+        ({**WEB, "web.allow-tags": "regexp:/^v1/"}, "error", "web.allow-tags", "use regexp:^v1"),
         (
             {**WEB, "web.ignore-tags": "regexp:^sha256"},
             "error",
             "web.ignore-tags",
-            "write sha256*",
+            "use sha256*",
         ),  # 1108
         (
             {**WEB, "web.ignore-tags": "regexp:(a|b)"},
             "error",
             "web.ignore-tags",
-            "regular expressions are for allow-tags",
+            "for regular expressions, use allow-tags",
         ),
-        ({**WEB, "web.ignore-tags": "^dev-.*$"}, "error", "web.ignore-tags", "write dev-*"),
-        ({**WEB, "ignore-tags": "latest master"}, "error", "ignore-tags", "write latest, master"),
+        ({**WEB, "web.ignore-tags": "^dev-.*$"}, "error", "web.ignore-tags", "use dev-*"),
+        ({**WEB, "ignore-tags": "latest master"}, "error", "ignore-tags", "latest, master"),
         # Helm keys are names of parameters
         (
             {**WEB, "web.helm.image-name": "acme/web"},
             "error",
             "web.helm.image-name",
-            "write image.repository",
+            "for example, image.repository",
         ),
         (
             {**WEB, "web.helm.image-name": "ghcr.io/x/y"},
@@ -403,7 +403,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-spec": "acme/web:1.0"},
             "error",
             "web.helm.image-spec",
-            "write image,",
+            "for example, image,",
         ),
         (
             {**WEB, "web.helm.image-digest": ".Values.image.digest"},
@@ -415,7 +415,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-tag": "develop-v0.20.0-33"},
             "error",
             "web.helm.image-tag",
-            "write image.tag",
+            "for example, image.tag",
         ),
         ({**WEB, "web.helm.image-tag": "latest"}, "error", "web.helm.image-tag", "is a tag"),
         ({**WEB, "web.helm.image-tag": "v1.2.3"}, "error", "web.helm.image-tag", "is a tag"),
@@ -424,19 +424,19 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-tag": ".Values.image.tag"},
             "error",
             "web.helm.image-tag",
-            "write image.tag",
+            "use image.tag",
         ),
         (
             {**WEB, "web.helm.image-tag": "{{ .Values.tag }}"},
             "error",
             "web.helm.image-tag",
-            "that nothing fills in",
+            "that nothing renders",
         ),
         (
             {**WEB, "web.helm.image-tag": "pods.0.tag"},
             "warning",
             "web.helm.image-tag",
-            "write pods[0].tag",
+            "use pods[0].tag",
         ),
         (
             {**WEB, "web.helm.image-spec": "image.tag"},
@@ -448,56 +448,56 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-tag": "image.repository"},
             "warning",
             "web.helm.image-tag",
-            "write the key of the tag",
+            "use the key for the tag",
         ),
         (
             {**WEB, "web.helm.image-tag": "image.repository", "web.helm.image-name": "image.tag"},
             "error",
             "web.helm.image-tag",
-            "write web.helm.image-tag: image.tag and web.helm.image-name: image.repository",
+            "use web.helm.image-tag: image.tag and web.helm.image-name: image.repository",
         ),
         (
             {**WEB, "web.kustomize.image-name": "acme/web:1"},
             "error",
             "web.kustomize.image-name",
-            "write acme/web",
+            "use acme/web",
         ),
         (
             {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"},
             "warning",
             "web.helm.image-tag",
-            "keep those of the Application's type",
+            "keep those for the Application's type",
         ),
         # where to write
         (
             {**WEB, "write-back-target": "helm"},
             "error",
             "write-back-target",
-            "write helmvalues",
+            "use helmvalues",
         ),  # 934
         (
             {**WEB, "write-back-target": "helm:/a/b.yaml"},
             "error",
             "write-back-target",
-            "write helmvalues:/a/b.yaml",
+            "use helmvalues:/a/b.yaml",
         ),
         (
             {**WEB, "write-back-target": "kustomizatio"},
             "error",
             "write-back-target",
-            "write kustomization",
+            "use kustomization",
         ),  # 867
         (
             {**WEB, "write-back-target": "kustomize:../x"},
             "error",
             "write-back-target",
-            "write kustomization:../x",
+            "use kustomization:../x",
         ),
         (
             {**WEB, "write-back-target": "kustomization:a/kustomization.yaml"},
             "error",
             "write-back-target",
-            "write kustomization:a",
+            "use kustomization:a",
         ),
         (
             {**WEB, "write-back-method": "argocd", "write-back-target": "helmvalues"},
@@ -509,7 +509,7 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             {**WEB, "pull-secret": "secret:a/b#.dockerconfigjson"},
             "error",
             "pull-secret",
-            "write pullsecret:a/b",
+            "use pullsecret:a/b",
         ),
         # keys of older versions, of forks, and made up
         (
@@ -524,19 +524,19 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             "git-commit-message",
             "--commit-message-template",
         ),
-        ({**WEB, "web.credentials": "a/b"}, "warning", "web.credentials", "write web.pull-secret"),
+        ({**WEB, "web.credentials": "a/b"}, "warning", "web.credentials", "use web.pull-secret"),
         ({**WEB, "chart-version": "1"}, "warning", "chart-version", "targetRevision"),
         (
             {**WEB, "web.filter-tag": "^v1"},
             "warning",
             "web.filter-tag",
-            "write web.allow-tags",
+            "use web.allow-tags",
         ),  # 1018
         (
             {**WEB, "web.image-tag": "image.tag"},
             "warning",
             "web.image-tag",
-            "write web.helm.image-tag",
+            "use web.helm.image-tag",
         ),
     ],
 )
@@ -572,7 +572,7 @@ def test_the_path_of_a_values_file_is_resolved_relative_to_the_source() -> None:
     files = ("../environments/dev/values.yaml", "$ref/x.yaml", "../../../x")
     target = {**WEB, "write-back-target": "helmvalues:environments/dev/values.yaml"}
     found = lint(target, kind="Helm", path="chart", value_files=files)
-    assert [one.hint for one in found] == ["write helmvalues:/environments/dev/values.yaml"]
+    assert [one.hint for one in found] == ["use helmvalues:/environments/dev/values.yaml"]
     for good in (
         "helmvalues:/environments/dev/values.yaml",
         "helmvalues:../environments/dev/values.yaml",
@@ -655,21 +655,21 @@ def test_published_examples_cause_no_warnings(path: Path) -> None:
             "te/am=acme/web",
             "te_am.allow-tags",
             "info",
-            "write te-am=<image>, and its keys as te-am.<key>",
+            "use te-am=<image>, and te-am.<key>",
         ),
-        ("te/am=acme/web", "te/am.allow-tags", "error", "write te_am.allow-tags"),
+        ("te/am=acme/web", "te/am.allow-tags", "error", "use te_am.allow-tags"),
         ("-web=acme/web", "-web.allow-tags", "warning", "begin with a letter or digit"),
         (
             "we b=acme/web",
             "we b.allow-tags",
             "warning",
-            "use letters, digits, '-', '_' and '.' only",
+            "use only letters, digits, '-', '_', and '.'",
         ),
         (
             "we b=acme/web",
             "we b.allow-tags",
             "error",
-            "Kubernetes refuses the annotation 'we b.allow-tags'",
+            "Kubernetes rejects the annotation 'we b.allow-tags'",
         ),
         (f"{'w' * 60}=acme/web", f"{'w' * 60}.allow-tags", "error", "use a shorter alias"),
     ],
@@ -706,7 +706,7 @@ def test_a_misspelt_image_list_is_reported_once() -> None:
 
 def test_a_comma_in_a_constraint_is_reported_once() -> None:
     found = lint({"image-list": "web=acme/web:>=1.0, <2"})
-    assert [one.message for one in found] == ["'<2' follows a comma: a comma ends an entry"]
+    assert [one.message for one in found] == ["'<2' follows a comma, but a comma ends an entry"]
 
 
 @pytest.mark.parametrize("key", ["git-commit-template", "git-commit-message", "web.colour"])
@@ -733,7 +733,7 @@ def test_a_plugin_without_a_variable_is_an_error_despite_helm_keys() -> None:
     (found,) = lint(annotations, kind="Plugin", section="Plugin")
     assert (found.severity, found.hint.partition(" or ")[0]) == (
         "error",
-        "write web.plugin.image-tag",
+        "set web.plugin.image-tag",
     )
     assert (
         lint({**annotations, "web.plugin.image-tag": "TAG"}, kind="Plugin", section="Plugin")[
@@ -745,7 +745,7 @@ def test_a_plugin_without_a_variable_is_an_error_despite_helm_keys() -> None:
 
 def test_a_plain_directory_needs_the_manifests_target() -> None:
     found = lint({"image-list": "web=acme/web"}, kind="Directory", section="Directory")
-    assert [one.hint for one in found] == ["write write-back-target: manifests"]
+    assert [one.hint for one in found] == ["use write-back-target: manifests"]
 
 
 def test_each_mistake_is_reported_even_if_there_are_others() -> None:
@@ -765,9 +765,9 @@ def test_each_mistake_is_reported_even_if_there_are_others() -> None:
     }
     told = [one.message for one in lint(annotations) if one.severity != "info"]
     for words in (
-        "newest-build takes every tag, whatever '^1' says",
+        "newest-build accepts every tag and ignores '^1'",
         "'^v1' is neither 'any' nor 'regexp:…'",
-        "helm.image-name and helm.image-tag of 'web=acme/web:^1' are both 'image'",
+        "for 'web=acme/web:^1', helm.image-name and helm.image-tag are both 'image'",
         "unknown update strategy 'newst'",
         "db.pin-digest: 'maybe' is neither true nor false",
         "'amd64' is not a platform",
@@ -924,7 +924,7 @@ def test_settings_of_an_image_updater_resource_are_linted_as_well(tmp_path: Path
     }
     silent = found.pop(("argocd/web", "write-back-method", "info"))
     assert (
-        "Image Updater patches the live Application, Image Update commits to Git"
+        "Image Updater patches the live Application, but Image Update commits to Git"
         in silent["message"]
     )
     assert set(found) == {("argocd/web", "web.allow-tags", "error"), (None, None, "error")}
@@ -977,7 +977,7 @@ def test_a_mistake_in_an_image_updater_resource_is_reported_once_at_its_own_line
     result = image_update("lint", tmp_path, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
     assert {Path(one["file"]).name for one in result.json["findings"]} == {"updater.yaml"}
-    at, left_out = "ImageUpdater argocd/iu", ": the images that it applies to are left out"
+    at, left_out = "ImageUpdater argocd/iu", ": the images it applies to are skipped"
     assert [(one["line"], one["message"], one["hint"]) for one in result.json["findings"]][:5] == [
         (
             7,
@@ -1166,7 +1166,9 @@ def test_a_commit_id_in_a_numeric_tag_order_is_reported(order: str, tag: str, co
         "argocd", "web", {"image-list": "web=acme/web", **given}, (source,), live=live
     )
     found = [one.message for one in findings(app) if one.severity == "warning"]
-    assert [f"has the commit id {commit}," in message for message in found] == [True] * bool(commit)
+    assert [f"contains the commit ID {commit}," in message for message in found] == [True] * bool(
+        commit
+    )
 
 
 @pytest.mark.parametrize(

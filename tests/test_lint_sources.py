@@ -161,14 +161,14 @@ def test_the_pre_commit_hook_lints_the_repository(repository: Path) -> None:
             "w=acme/web:^1",
             "w=acme/web:~1.4",
             "warning",
-            "argocd/a writes image.tag in x/values.yaml too",
+            "argocd/a also writes image.tag in x/values.yaml",
         ),
         (
             "helmvalues",
             "w=acme/web",
             "c=acme/cart",
             "error",
-            "'c=acme/cart' is written to image.tag in x/values.yaml",
+            "'c=acme/cart' and 'w=acme/web' of argocd/a are both written to image.tag in x/values.yaml",
         ),
         ("helmvalues:$name.yaml", "w=acme/web", "c=acme/cart", "", ""),
         (
@@ -176,7 +176,7 @@ def test_the_pre_commit_hook_lints_the_repository(repository: Path) -> None:
             "w=acme/web:^1",
             "w=acme/web:~1.4",
             "warning",
-            "the entry of acme/web in x too",
+            "also writes the entry for acme/web in x",
         ),
         ("kustomization", "w=acme/web", "c=acme/cart", "", ""),
         (
@@ -184,7 +184,7 @@ def test_the_pre_commit_hook_lints_the_repository(repository: Path) -> None:
             "w=acme/web:^1",
             "w=acme/web:~1.4",
             "warning",
-            "the containers of acme/web in x too",
+            "also writes the containers for acme/web in x",
         ),
         ("manifests", "w=acme/web", "c=acme/cart", "", ""),
         (

@@ -26,17 +26,17 @@ REPO = "https://git.example/acme/deploy"
         (
             "1.6.0-rc.1",
             ("^1",),
-            "1.6.0-rc.1 is a pre-release, and ^1 admits releases only; to admit it, write ^1-0",
+            "1.6.0-rc.1 is a pre-release, but ^1 admits only releases; to admit it, use ^1-0",
         ),
-        ("1.6.0-rc.1", (">=1 <2",), "to admit it, write >=1 <2-0"),
-        ("1.6.0-rc.1", ("1.5.0 || ^1.6",), "to admit it, write 1.5.0 || ^1.6-0"),
-        ("1.6.0-rc.1", ("^1.6 || 1.5.0",), "to admit it, write -0 after a version, as in >=1.0-0"),
+        ("1.6.0-rc.1", (">=1 <2",), "to admit it, use >=1 <2-0"),
+        ("1.6.0-rc.1", ("1.5.0 || ^1.6",), "to admit it, use 1.5.0 || ^1.6-0"),
+        ("1.6.0-rc.1", ("^1.6 || 1.5.0",), "to admit it, add -0 to a version, as in >=1.0-0"),
         ("2.0.0-rc.1", ("^1",), "2.0.0-rc.1 does not satisfy ^1"),
         ("2.0.0", ("^1-0",), "2.0.0 does not satisfy ^1-0"),
         (
             "1.6.0-rc.1",
             (),
-            "without a constraint, only releases are admitted; to admit it, write the constraint >=0-0",
+            "without a constraint, only releases are admitted; to admit it, use the constraint >=0-0",
         ),
         (
             "main-42",
@@ -119,14 +119,14 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
         (
             newer(),
             (
-                "a newer build was written, b: sequence 1 comes before sequence 2; "
+                "a newer build was already written, b: sequence 1 comes before sequence 2; "
                 "to write it anyway: image-update rollback argocd/a --to a"
             ),
         ),
         (
             replayed(),
             (
-                "b was written before and has been replaced since, so a repeated run does not bring it back; "
+                "b was written earlier and has since been replaced, so a repeated run does not restore it; "
                 "to write it anyway: image-update rollback argocd/a --to b"
             ),
         ),
@@ -179,40 +179,40 @@ def argo_login_page() -> None:
 @pytest.mark.parametrize(
     ("raised", "message", "hint"),
     [
-        (tag_as_revision, "the revision 'refs/tags/v1.0.0' is not a branch", "annotate git-branch with the branch"),
-        (commit_as_revision, "is a commit, which no update can be written to", "annotate git-branch with the branch"),
-        (range_as_revision, "'1.x ^1' is not a branch name", "such as git-branch: main"),
+        (tag_as_revision, "the revision 'refs/tags/v1.0.0' is not a branch", "set the git-branch annotation to the branch"),
+        (commit_as_revision, "is a commit, but updates can only be written to a branch", "set the git-branch annotation to the branch"),
+        (range_as_revision, "'1.x ^1' is not a valid branch name", "such as git-branch: main"),
         (
             lambda: below("replicas: 1\nimage: ghcr.io/acme/web:1.0.0\n", "image.tag"),
             "line 2: image is a plain value ('ghcr.io/acme/web:1.0.0'), so it has no key tag",
-            "if image holds the whole reference, annotate <alias>.helm.image-spec: image",
+            "if image holds the whole reference, set <alias>.helm.image-spec: image",
         ),
         (
             lambda: below("images:\n- name: web\n", "images.tag"),
             "line 2: images is a list, so images.tag is not in it",
-            "name one item of it, such as images[0].tag",
+            "use one of its items, such as images[0].tag",
         ),
         (lambda: below("image: {tag: x}\n", "image[0].tag"), "line 1: image is not a list", "without an index: image"),
         (
             unsent,
-            f"{REPO}@main: the server asks for a login, and the one given was not sent: it is for https://github.com",
-            "give --git-credentials-url https://git.example as well; if not, give another login",
+            f"{REPO}@main: the server requires a login, and the configured login was not sent: it is for https://github.com",
+            "also pass --git-credentials-url https://git.example; if not, use another login",
         ),
         (
             api_token,
             "the API token (IMAGE_UPDATE_FORGE_TOKEN) was not sent to git.example: it is for https://github.com",
-            "if this Git host may have it, give --git-credentials-url https://git.example/",
+            "if this Git host is allowed to receive it, pass --git-credentials-url https://git.example/",
         ),
         (
             lambda: api_token(root="https://github.com"),
             "was not sent to git.example: it is for https://github.com",
-            "if this Git host may have it, give --forge gitlab=https://git.example",
+            "if this Git host is allowed to receive it, pass --forge gitlab=https://git.example",
         ),
-        (login_page, "the server shows a web page here, not a Git repository", "open the URL in a browser: if a login"),
+        (login_page, "the server returned a web page, not a Git repository", "open the URL in a browser: if it shows"),
         (
             argo_login_page,
-            "https://argocd.example answers with a web page (200), not with Argo CD's API",
-            "if a login page is in front of it, send what it requires with --argocd-header; ",
+            "https://argocd.example returned a web page (200), not an Argo CD API response",
+            "if a login page is in front of it, pass the headers it requires with --argocd-header; ",
         ),
     ],
 )  # fmt: skip

@@ -85,8 +85,7 @@ def test_annotations_cannot_write_to_the_config_of_image_update(
     result = image_update(command, *args)
     assert result.code == 3
     assert (
-        "annotations may not write Image Update's own files: '.image-update/config'"
-        in result.stdout
+        "annotations cannot write Image Update's own files: '.image-update/config'" in result.stdout
     )
     if command != "lint":
         assert [one["rule"] for one in result.json["decisions"]] == ["not-permitted"]
@@ -317,7 +316,7 @@ def test_an_unknown_key_in_the_url_of_the_manifests_is_a_usage_error(
     repo = bare_repo(tmp_path, {"apps/web.yaml": "kind: ConfigMap\n"})
     result = run("--applications", f"{repo}//apps?{query}")
     assert result.code == 2
-    assert "write REPO//PATH?ref=REF" in result.stderr
+    assert "use REPO//PATH?ref=REF" in result.stderr
 
 
 def test_a_digest_entry_without_a_tag_reports_its_strategy(tmp_path: Path) -> None:

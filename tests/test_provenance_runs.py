@@ -213,7 +213,7 @@ def test_the_keys_are_read_from_the_branch_that_is_written(
     ("files", "rule", "words"),
     [
         ({"keys/ci.pub": None}, "target", "keys/ci.pub: there is no such file"),
-        ({"keys/ci.pub": "hello"}, "target", "keys/ci.pub: it holds no public key"),
+        ({"keys/ci.pub": "hello"}, "target", "keys/ci.pub: it does not contain a public key"),
         ({"keys/ci.pub": "x" * 70_000}, "target", "keys/ci.pub: it is larger than 64 KiB"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_host_in_no_proxy_is_reached_directly(ground: Ground, web: Nginx, prox
 @pytest.mark.parametrize(
     ("login", "refuses", "code", "rule", "told"),
     [
-        (LOGIN, 403, 4, "repository", "the proxy does not permit this"),
+        (LOGIN, 403, 4, "repository", "the proxy does not allow this"),
         (LOGIN, 502, 75, "repository", "could not be reached"),
         ("bob:pr0xy-wrong", 0, 4, "credentials", "the proxy did not accept the login"),
     ],
@@ -113,18 +113,18 @@ def hides(text: str) -> None:
             "the proxy could not be reached",
         ),  # nobody listens
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "the proxy could not be reached"),
-        ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
-        ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy cannot be used"),
-        ("HTTPS_PROXY", f"{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
-        ("HTTPS_PROXY", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
-        ("http.proxy", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
+        ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy setting is not valid"),
+        ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy setting is not valid"),
+        ("HTTPS_PROXY", f"{LOGIN}@127.0.0.1:port", 4, "the proxy setting is not valid"),
+        ("HTTPS_PROXY", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy setting is not valid"),
+        ("http.proxy", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy setting is not valid"),
         (
             "http.proxy",
             "http://bob:pr0xy s3cret@127.0.0.1:{}",
             75,
             "the proxy could not be reached",
         ),
-        ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
+        ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy setting is not valid"),
     ],
 )
 def test_an_unusable_proxy_is_reported_without_its_password(

@@ -15,7 +15,7 @@ from task.errors import NoAnswerError
 from task.http import Http
 
 TOKEN = "b3arer-t0ken"
-ELSEWHERE = "a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
+ELSEWHERE = "a token sent as a header (http.extraHeader, bearerToken) goes only to its own server"
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_renamed_repository_is_found_with_a_configured_header(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("moved", "said"), [("/old/x", "in circles"), ("/login?", "which git does not follow")]
+    ("moved", "said"), [("/old/x", "in a loop"), ("/login?", "but git does not follow")]
 )
 def test_redirects_that_lead_nowhere_are_errors(
     tmp_path: Path, repo: Path, moved: str, said: str

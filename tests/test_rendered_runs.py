@@ -67,7 +67,7 @@ def test_a_chart_that_fails_to_render_is_a_single_lint_finding(tmp_path: Path) -
     assert result.code == 3
     first, *others = result.json["findings"]
     assert (first["file"], first["severity"]) == ("chart", "error")
-    assert first["message"] == "cannot render this Helm chart: helm ended with 1: Error: no"
+    assert first["message"] == "cannot render this Helm chart: helm exited with 1: Error: no"
     assert "web" in str(others[0]["application"])
 
 
@@ -78,7 +78,7 @@ def test_an_unrendered_chart_is_a_warning_with_a_hint(repo: Path) -> None:
     assert (warning["severity"], warning["rule"]) == ("warning", "source")
     assert (
         warning["message"]
-        == f"{repo}//chart: this Helm chart makes Applications, and it is not rendered"
+        == f"{repo}//chart: this Helm chart generates Applications, but it is not rendered"
     )
     assert "render it with --render helm" in result.stderr
 

@@ -192,7 +192,7 @@ def test_lint_reports_all_mistakes_in_the_config_with_their_lines(tmp_path: Path
             "rules[2] does not match the only Application that writes to this repository",
         ),
         (5, "error", "commit.template: there is no file no"),
-        (5, "error", "rules[3].match.projects is empty, and matches nothing"),
+        (5, "error", "rules[3].match.projects is empty, so it matches nothing"),
         (6, "error", "pinDigest is neither true nor false"),
     ]
 
@@ -258,7 +258,7 @@ def test_a_config_with_an_extension_is_an_error(tmp_path: Path, ending: str, bes
         result = image_update(command, *arguments(apps)[1:])
         (found,) = result.json["decisions"]
         assert (result.code, found["verdict"], found["rule"]) == (3, "error", "target")
-        assert found["because"] == f"{CONFIG}{ending}: is not read: the config is the file {CONFIG}"
+        assert found["because"] == f"{CONFIG}{ending}: is not read: the config file is {CONFIG}"
     assert git(repo, "rev-parse", "main") == tip
     given = ("--applications", apps, "--allow-protocol", "file", "--output", "json")
     assert image_update("status", *given, "--image", f"{WEB}:1.1.0").code == 3
@@ -274,6 +274,6 @@ def test_lint_reports_a_config_in_the_wrong_place(tmp_path: Path) -> None:
     found = [one["message"] for one in result.json["findings"] if "is not read" in one["message"]]
     assert found == [
         f"the folder {CONFIG} is not read",
-        f"{CONFIG}.yaml is not read: the config is the file {CONFIG}",
+        f"{CONFIG}.yaml is not read: the config file is {CONFIG}",
     ]
     assert result.code == 3

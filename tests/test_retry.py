@@ -142,7 +142,8 @@ def test_an_outcome_that_cannot_be_checked_is_reported_as_unknown(
         send_once(giving(sent), giving(seen), "whether it arrived")
     assert (caught.value.message, caught.value.subject) == ("broke off", "repo")
     assert (
-        caught.value.hint == "whether it arrived is unknown; run it again: it finds what has landed"
+        caught.value.hint
+        == "whether it arrived is unknown; run it again: the next run detects what has landed"
     )
 
 

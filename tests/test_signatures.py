@@ -119,7 +119,7 @@ def test_a_signature_by_another_key_is_refused(
     sign(server, cosign.keys(tmp_path, name="other"))
     result = Scene(tmp_path, server.name).call("--verify", pair.public)
     assert decision(result) == ("refuse", "signature")
-    assert "not by the key" in result.json["decisions"][0]["because"]
+    assert "not made with the required key" in result.json["decisions"][0]["because"]
 
 
 def test_a_signature_that_cannot_be_checked_is_an_error(
@@ -290,7 +290,7 @@ def test_the_signature_must_match_the_key_named_by_the_image_updater_resource(
     [
         (None, 4, "registry", "there is no secret argocd/keys"),
         (key_secret("x", key="other"), 4, "registry", "has no text at 'cosign.pub'"),
-        (key_secret("hello"), 3, "registry", "holds no public key"),
+        (key_secret("hello"), 3, "registry", "does not contain a public key"),
         (key_secret("hello", kind="cluster"), 3, "annotation", "belongs to Argo CD itself"),
     ],
 )

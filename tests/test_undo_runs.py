@@ -140,7 +140,7 @@ def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: Argo
 
 
 def uncompared(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    """The sync has succeeded, and a busy Argo CD has not compared since then."""
+    """The sync has succeeded, and a busy Argo CD has not compared it since then."""
     done = operated(revision=tip)
     return [*unseen(one, tip), at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
 

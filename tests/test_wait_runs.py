@@ -608,7 +608,9 @@ def test_a_sync_window_is_reported_before_the_push_and_ends_the_wait(tmp_path: P
             "sourceRepos": ["*"],
         },
     }
-    told = "a deny window of AppProject default (* * * * *, 1h) keeps Argo CD from syncing until 2"
+    told = (
+        "a deny window of AppProject default (* * * * *, 1h) prevents Argo CD from syncing until 2"
+    )
     with running() as api:
         api.add(PROJECTS, project)
         api.add(APPLICATIONS, old(full_application("web", repo)))

@@ -133,7 +133,7 @@ def test_merge_keys_are_resolved_as_in_kubectl(text: str, read: object) -> None:
 @pytest.mark.parametrize("text", ["{<<: x}", "{<<: [a]}", "{<<: [*one, [*one]]}"])
 def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
     (found,) = documents(f"{APP}one: &one {{}}\nread: {text}\n")
-    assert "takes a mapping" in found.problem
+    assert "expects a mapping" in found.problem
 
 
 def test_excessive_merge_keys_are_rejected_in_bounded_time() -> None:

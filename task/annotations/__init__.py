@@ -1,1 +1,1 @@
-"""Turns what Applications ask for, in annotations and custom resources, into subscriptions."""
+"""Turns the annotations and custom resources of Applications into subscriptions."""

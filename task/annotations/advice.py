@@ -1,8 +1,8 @@
-"""Advice for values that belong to another key, such as a range in `allow-tags`,
+"""Advice for values that belong in another key, such as a range in `allow-tags`
 or a tag in `helm.image-tag`.
 
-People reported each of these mistakes in issues of Argo CD Image Updater (AIU). The numbers name
-some of them.
+Each of these mistakes was reported in an Argo CD Image Updater (AIU) issue. Some of the issues are
+cited by number.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _SHA = re.compile(r"(?:sha-?)?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}")
 _TOKENS = r"\.[*+]|\\[._-]|\[\^?[A-Za-z0-9_-]+\]|[A-Za-z0-9_.-]"
 _TOKEN = re.compile(_TOKENS)
 _SIMPLE = re.compile(rf"(?:{_TOKENS})+")
-_AS_GLOB = {".*": "*", ".+": "?*"}  # by a lone ".", people mean a dot: ^0.28.*
+_AS_GLOB = {".*": "*", ".+": "?*"}  # a lone "." usually means a literal dot: ^0.28.*
 _TAG_WORDS = ("tag", "version")
 _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the text as a range of versions, with spaces instead of commas,
-    or "" if it may mean something else.
+    """Return the text as a version range, with spaces instead of commas,
+    or "" if it might mean something else.
 
-    `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
+    `1.2.3` and `*` are ranges too, but people use them to mean a tag and any tag.
     """
     word, colon, rest = text.partition(":")
     named = bool(colon) and word.strip().lower() == "semver"
@@ -52,11 +52,11 @@ def range_of(text: str) -> str:
 
 
 def listed_as(entry: Entry, constraint: str) -> str:
-    """Return the entry of `image-list` with this constraint.
+    """Return the `image-list` entry with this constraint.
 
-    It gets an alias if the constraint has a `=`.
+    The entry gets an alias if the constraint contains `=`.
 
-    AIU takes everything before the first `=` for the alias: `nginx:>=1.0` is the image `1.0` with
+    AIU reads everything before the first `=` as the alias: `nginx:>=1.0` is the image `1.0` with
     the alias `nginx:>`.
     """
     alias = entry.alias or (entry.image.name.rpartition("/")[2] if "=" in constraint else "")
@@ -65,86 +65,83 @@ def listed_as(entry: Entry, constraint: str) -> str:
 
 
 def key_of(entry: Entry, key: str) -> str:
-    """Return the name of the annotation for a per-image key of the entry."""
+    """Return the name of the entry's annotation for a per-image key."""
     return f"{entry.alias}.{key}" if entry.alias else key
 
 
 def on_allow_tags(entry: Entry, key: str, value: str) -> str:
-    """Return what to write instead of an `allow-tags` that is a range of versions,
+    """Return the advice for an `allow-tags` value that is a version range,
     or "" for any other value.
     """
     wanted = range_of(value)
     if not wanted:
         return ""
-    move = f"write {listed_as(entry, wanted)} in image-list and remove {key}"
+    move = f"use {listed_as(entry, wanted)} in image-list and remove {key}"
     if entry.constraint and entry.constraint != wanted:
         move = (
-            f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have"
-            f" {wanted!r} instead"
+            f"remove {key}: image-list already has the constraint {entry.constraint!r}; to change"
+            f" it, use {wanted!r}"
         )
-    # `^1.2` is a range and a regular expression
+    # `^1.2` is both a range and a regular expression
     if wanted.startswith("^") and not value.lower().startswith("semver"):
-        return (
-            f"write regexp:{wanted} if you mean tags that begin with it; for the range {wanted},"
-            f" {move}"
-        )
+        return f"use regexp:{wanted} if you mean a tag prefix; for the range {wanted}, {move}"
     return move
 
 
 def on_strategy(entry: Entry, key: str, value: str) -> str:
-    """Return what to write instead of an unknown `update-strategy`, or "" if there is no advice."""
+    """Return the advice for an unknown `update-strategy`, or ""."""
     word, colon, rest = (part.strip() for part in value.partition(":"))
     if wanted := range_of(value):
-        return f"write {key}: semver, and {listed_as(entry, wanted)} in image-list"
+        return f"set {key}: semver, and use {listed_as(entry, wanted)} in image-list"
     if colon and rest and word.lower() == "digest":
-        return f"write {key}: digest, and {listed_as(entry, rest)} in image-list"
+        return f"set {key}: digest, and use {listed_as(entry, rest)} in image-list"
     if colon and word.lower().startswith("reg"):
-        return f"write {key_of(entry, 'allow-tags')}: regexp:{rest}, and a strategy of its own"
+        return f"set {key_of(entry, 'allow-tags')}: regexp:{rest}, and set the strategy separately"
     return ""
 
 
 def on_constraint(entry: Entry) -> str:
-    """Return what to write instead of a constraint that is a tag to follow, or a pattern,
-    or "" without advice.
+    """Return the advice for a constraint that is a pattern or a tag to follow,
+    or "" if there is none.
     """
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
-        return f"write {listed_as(entry, wanted)}"
+        return f"use {listed_as(entry, wanted)}"
     if colon and word.lower().startswith("reg"):
         return (
-            f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}:"
-            f" regexp:{rest}"
+            f"use {listed_as(entry, '')} in image-list, and set"
+            f" {key_of(entry, 'allow-tags')}: regexp:{rest}"
         )
     if set(entry.constraint) <= TAG_LETTERS and not parse_version(entry.constraint):
         return (
-            f"to follow the tag {entry.constraint!r}, write {key_of(entry, 'update-strategy')}:"
+            f"to follow the tag {entry.constraint!r}, set {key_of(entry, 'update-strategy')}:"
             " digest"
         )
     if regexp := regexp_of_glob(entry.constraint):
         return (
-            f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}:"
-            f" {regexp}"
+            f"use {listed_as(entry, '')} in image-list, and set"
+            f" {key_of(entry, 'allow-tags')}: {regexp}"
         )
     return ""
 
 
 def on_ignored_constraint(entry: Entry) -> str:
-    """Return what to write if the strategy ignores the constraint."""
+    """Return the advice for a constraint that the strategy ignores."""
     if wanted := range_of(entry.constraint):
         return (
-            f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave"
-            f" {wanted!r} out"
+            f"set {key_of(entry, 'update-strategy')}: semver to allow only {wanted}, or remove"
+            f" {wanted!r}"
         )
     hint = on_constraint(entry)
     if hint.startswith("to follow"):
-        return f"{hint}; for every tag, write {listed_as(entry, '')}"
-    return hint or f"write {listed_as(entry, '')}, and allow-tags: regexp:… to choose tags"
+        return f"{hint}; to allow every tag, use {listed_as(entry, '')}"
+    return hint or f"use {listed_as(entry, '')}, and choose tags with allow-tags: regexp:…"
 
 
 def blind_pattern(text: str) -> str:
-    """Return the pattern without the spaces, quotes or slashes around it, or "" if there are none.
+    """Return the pattern without the surrounding spaces, quotes, or slashes, or "" if it has none.
 
-    No tag contains them, so the pattern matches nothing.
+    Tags cannot contain them, so such a pattern never matches.
     """
     bare = unwrapped(text)
     if bare == text:
@@ -157,9 +154,9 @@ def blind_pattern(text: str) -> str:
 
 
 def blind_glob(glob: str) -> str:
-    """Return the first character of a glob that no tag can have, or "" if it has none.
+    """Return the glob's first character that cannot be in a tag, or "" if there is none.
 
-    A glob with such a character ignores nothing.
+    A glob with such a character never matches.
     """
     outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
     return next(
@@ -169,23 +166,23 @@ def blind_glob(glob: str) -> str:
 
 
 def on_blind_glob(glob: str) -> str:
-    """Return what to write instead of a glob that ignores nothing.
+    """Return the advice for a glob that never matches.
 
-    Most are regular expressions (AIU issue 1108).
+    Most of these are regular expressions (AIU issue 1108).
     """
     if meant := glob_of_regexp(glob):
-        return f"ignore-tags takes globs: write {meant}"
+        return f"ignore-tags accepts globs: use {meant}"
     if (words := glob.strip("{}").split()) and len(words) > 1:
-        return f"separate globs with commas: write {', '.join(words)}"
+        return f"separate globs with commas: {', '.join(words)}"
     return (
-        "ignore-tags takes globs (* ? [a-z]) with commas between them; regular expressions are for"
+        "ignore-tags accepts comma-separated globs (* ? [a-z]); for regular expressions, use"
         " allow-tags"
     )
 
 
 def glob_of_regexp(text: str) -> str:
-    """Return the glob for a simple regular expression, with or without `regexp:`,
-    or "" if no glob means the same.
+    """Return the glob that is equivalent to a simple regular expression, with or without `regexp:`,
+    or "" if there is none.
     """
     word, colon, rest = text.partition(":")
     whole = rest.strip() if colon and word.strip().lower().startswith("reg") else text
@@ -199,10 +196,10 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Tell whether the value of a Helm key is an image.
+    """Return whether the value of a Helm key is an image.
 
-    Returns True for the entry's own image or one with a tag, False for a key, and None if it may be
-    either.
+    Returns True for the entry's own image or an image with a tag, False for a key, and None if the
+    value may be either.
     """
     if not set(value) & set("/:@") or set(value) & set("\\[{"):
         return False
@@ -214,9 +211,9 @@ def is_image(value: str, entry: Entry) -> bool | None:
 
 
 def is_tag(value: str) -> bool:
-    """Tell whether the value of a Helm key is a tag, not a key.
+    """Return whether the value of a Helm key is a tag rather than a key.
 
-    Tags are `v1.2.3`, `latest`, a commit, or `develop-v0.20.0-33` (AIU pull 663).
+    Examples of tags: `v1.2.3`, `latest`, a commit, `develop-v0.20.0-33` (AIU pull 663).
     """
     if not value or set(value) - TAG_LETTERS:
         return False
@@ -227,12 +224,12 @@ def is_tag(value: str) -> bool:
 
 
 def is_tag_key(key: str) -> bool:
-    """Tell whether a Helm key seems to be for a tag, by its name."""
+    """Return whether a Helm key's name suggests a tag."""
     return _last(key).lower().endswith(_TAG_WORDS)
 
 
 def is_name_key(key: str) -> bool:
-    """Tell whether a Helm key seems to be for an image's name, by its name."""
+    """Return whether a Helm key's name suggests an image name."""
     return _last(key).lower().endswith(_NAME_WORDS)
 
 

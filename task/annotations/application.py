@@ -1,8 +1,8 @@
-"""Parses an Argo CD Application, as JSON, and selects those that `--application`,
-`--selector` and so on ask for.
+"""Parses Argo CD Applications from JSON, and selects those that match `--application`,
+`--selector`, and so on.
 
-The data is untrusted, because it comes from files, servers and other teams. A value of the wrong
-shape is left out, or is an error.
+The data is untrusted, because it comes from files, servers, and other teams. A value of the wrong
+type is ignored or causes an error.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SECTIONS: Mapping[str, Kind] = {
     "plugin": "Plugin",
     "directory": "Directory",
 }
-_WRITE_IT = "write it as a mapping, as the Application specification has it"
-_LONGEST_VALUES = 1_500_000  # characters; Kubernetes stores no larger Application
+_WRITE_IT = "use a mapping; see the Application specification"
+_LONGEST_VALUES = 1_500_000  # characters; Kubernetes does not store larger Applications
 KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 
 def is_application(item: object) -> bool:
-    """Tell whether a manifest is an Argo CD Application."""
+    """Return whether a manifest is an Argo CD Application."""
     return text(item, "kind") == "Application" and text(item, "apiVersion").startswith(
         "argoproj.io/"
     )
@@ -49,21 +49,22 @@ def parse_application(
 ) -> Application:
     """Return the Application in a manifest or API object.
 
-    `namespace` is for a manifest without one. Raises `Malformed` for a manifest without a name, and
+    `namespace` is the default for manifests without one. Raises `Malformed` for a missing name, and
     for a section that is not a mapping.
     """
     metadata, spec, status = (_mapping_at(item, key) for key in ("metadata", "spec", "status"))
     name, namespace = _checked_name(metadata, namespace)
     sources, multi = _sources_of(spec, status)
     live = tuple(map(intern, _only_texts(_mapping_at(status, "summary").get("images"))))
-    # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the same
-    # words.
+    # Strip blanks like AIU v1; v0 keeps them in some values. Intern, because thousands of
+    # Applications have the same strings.
     found = {
         intern(key.removeprefix(prefix)): intern(value.strip())
         for key, value in _mapping_at(metadata, "annotations").items()
         if key.startswith(prefix) and key != prefix and isinstance(value, str)
     }
-    # What runs says more than the values do, and they may be long. They may hide a values file.
+    # The running images are more reliable than the values, which may be long. The values may
+    # override a values file.
     if live and "write-back-target" not in found and "image-list" in found:
         sources = tuple(replace(source, values="") for source in sources)
     return Application(
@@ -87,16 +88,16 @@ def parse_application(
 
 
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
-    """Return the name, and the namespace or this default.
+    """Return the name and the namespace, or the default namespace.
 
-    They become parts of paths: of the override file, and of the state file. Raises `Malformed`.
+    Both become part of the paths of the override file and the state file. Raises `Malformed`.
     """
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        raise Malformed("an Application without metadata.name", "give it a name")
+        raise Malformed("an Application has no metadata.name", "set metadata.name")
     if "/" in name or not name.isprintable():
         raise Malformed(
-            f"{name!r} is not a valid name of an Application",
+            f"{name!r} is not a valid Application name",
             "use a name that Kubernetes accepts",
         )
     namespace = intern(_text(metadata.get("namespace")) or default)
@@ -116,7 +117,7 @@ def _deployed_to(raw: Mapping[str, Any]) -> Destination:
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """Return an Application from its metadata alone, or None if it has no name,
+    """Return an Application from its metadata alone, or None if it has no name
     or no annotation with the prefix.
     """
     try:
@@ -131,13 +132,13 @@ def _sources_of(
     status: Mapping[str, Any],
 ) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
-    # Argo CD generates the hydrated branch from the dry source; AIU reads it since v1.3
+    # Argo CD generates the hydrated branch from the dry source; AIU has read it since v1.3
     if isinstance(hydrator, dict):
         return (_source(_mapping_at(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
-        # `status.sourceTypes` has the order of `spec.sources`. It is shorter or absent until Argo
-        # CD has compared.
+        # `status.sourceTypes` is in the order of `spec.sources`. It is shorter or absent until
+        # Argo CD has compared.
         types = elements(status, "sourceTypes")
         return (
             tuple(_source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])),
@@ -149,7 +150,7 @@ def _sources_of(
 
 def _source(raw: object, status_kind: object) -> Source:
     if not isinstance(raw, dict):
-        raise Malformed("a source of the Application is not a mapping", _WRITE_IT)
+        raise Malformed("an Application source is not a mapping", _WRITE_IT)
     sections = {key: _mapping_at(raw, key) for key in SECTIONS if raw.get(key) is not None}
     section: Kind = SECTIONS[next(iter(sections))] if sections else ""
     helm, kustomize, plugin = (
@@ -157,7 +158,7 @@ def _source(raw: object, status_kind: object) -> Source:
     )
     return Source(
         repo=intern(_text(raw.get("repoURL"))),
-        # For Argo CD, `./apps/web/` and `/apps/web` are `apps/web`, and `.` is the root.
+        # Argo CD treats `./apps/web/` and `/apps/web` as `apps/web`, and `.` as the root.
         path="/".join(part for part in _text(raw.get("path")).split("/") if part not in ("", ".")),
         revision=intern(_text(raw.get("targetRevision"))),
         chart=_text(raw.get("chart")),
@@ -190,14 +191,14 @@ def _source(raw: object, status_kind: object) -> Source:
 
 
 def _values_text(helm: Mapping[str, Any]) -> str:
-    """Return the values in the spec. Argo CD ignores `values` if there is a `valuesObject`."""
+    """Return the values in the spec. Argo CD ignores `values` if `valuesObject` is set."""
     given = helm.get("valuesObject")
     if not isinstance(given, dict):
         return _text(helm.get("values"))
     written = io.StringIO()
     try:
-        # Aliases in a manifest make an object that contains itself, or one that is endless when it
-        # is written out.
+        # Aliases in a manifest can create an object that contains itself, or one that is endless
+        # when written out.
         for piece in json.JSONEncoder(default=str).iterencode(given):
             written.write(piece)
             if written.tell() > _LONGEST_VALUES:
@@ -226,7 +227,7 @@ def _only_texts(raw: object) -> list[str]:
 def _text(value: object) -> str:
     """Return a scalar as text.
 
-    Without quotes, a manifest may have a number or boolean where Argo CD expects a string.
+    A manifest may have an unquoted number or boolean where Argo CD expects a string.
     """
     if isinstance(value, str):
         return value
@@ -239,23 +240,23 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Narrow:
-    """The Applications to consider. An Application must match one value of every given part."""
+    """The Applications to consider. An Application must match one value of each given part."""
 
-    names: tuple[str, ...] = ()  # globs of `name` or `namespace/name`
+    names: tuple[str, ...] = ()  # globs for `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     selector: str = ""
     within: tuple[
         str, ...
-    ] = ()  # globs like `names`: `status APP` shows only what --application leaves
-    # whether a person typed the names, so that one without a namespace may match only one
-    # Application
+    ] = ()  # globs like `names`: `status APP` narrows down --application further
+    # whether the names were typed by a person, so that a name without a namespace must not
+    # match more than one Application
     typed: bool = False
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:
-    """Tell whether an Application matches every part. Raises `UsageError` for an invalid
-    selector.
+    """Return whether an Application matches every part. Raises `UsageError` if the selector
+    is invalid.
     """
     return (
         all(
@@ -276,29 +277,29 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 
 
 def is_glob(text: str) -> bool:
-    """Tell whether the text is a glob, which may match several Applications."""
+    """Return whether the text is a glob, which may match several Applications."""
     return any(char in text for char in "*?[")
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One part of a Kubernetes label selector."""
+    """A requirement in a Kubernetes label selector."""
 
     key: str
     operator: str  # one of OPERATORS
     values: tuple[str, ...] = ()
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels meet the requirement.
+        """Return whether the labels meet the requirement.
 
-        As in Kubernetes, a missing label meets `NotIn`.
+        As in Kubernetes, a missing label satisfies `NotIn`.
         """
         if self.operator in ("Exists", "DoesNotExist"):
             return (self.key in labels) == (self.operator == "Exists")
         return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
-# the names in `matchExpressions` of a Kubernetes selector
+# the names used in a Kubernetes selector's `matchExpressions`
 OPERATORS = (
     "In",
     "NotIn",
@@ -312,7 +313,7 @@ _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
 
 @lru_cache(maxsize=16)
 def parse_selector(text: str) -> tuple[Requirement, ...]:
-    """Return the requirements of `a=b,c in (d,e),!f`, in kubectl's grammar. Raises `UsageError`."""
+    """Parse a selector such as `a=b,c in (d,e),!f`, in kubectl's grammar. Raises `UsageError`."""
     requirements = []
     for part in filter(None, map(str.strip, re.findall(r"(?:[^,()]|\([^()]*\))+", text))):
         if match := _SET.fullmatch(part) or _EQUAL.fullmatch(part):
@@ -329,6 +330,6 @@ def parse_selector(text: str) -> tuple[Requirement, ...]:
                 Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists")
             )
         else:
-            hint = "write a=b, a!=b, a in (b,c), a or !a, with commas between them"
-            raise UsageError(f"--selector: cannot read {part!r}", hint=hint)
+            hint = "use a=b, a!=b, a in (b,c), a, or !a, separated by commas"
+            raise UsageError(f"--selector: cannot parse {part!r}", hint=hint)
     return tuple(requirements)

@@ -1,10 +1,9 @@
-"""Turns a Flux v1 `HelmRelease` (Helm Operator) into the Subscriptions
-that its annotations ask for.
+"""Turns the annotations of a Flux v1 `HelmRelease` (Helm Operator) into Subscriptions.
 
 Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under
-`filter.fluxcd.io/`. Images are those that its `FindHelmReleaseContainers` finds: one at the top
+`filter.fluxcd.io/`. The images are those found by its `FindHelmReleaseContainers`: one at the top
 level of the values, one below each top-level key, and those whose keys are in annotations. A broken
-filter is an error here, while Flux took any tag.
+filter is an error here, whereas Flux accepted any tag.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ FILTER = "filter.fluxcd.io/"
 
 
 def is_helm_release(item: object) -> bool:
-    """Tell whether a manifest is a HelmRelease of Flux v1.
+    """Return whether a manifest is a Flux v1 HelmRelease.
 
-    Those of Flux v2 have the group `helm.toolkit.fluxcd.io`.
+    In Flux v2, the group is `helm.toolkit.fluxcd.io`.
     """
     return text(item, "kind") == "HelmRelease" and text(item, "apiVersion").startswith(GROUPS)
 
@@ -45,9 +44,9 @@ def subscribe_helm_release(
     """Return one Subscription for each image in `spec.values` that Flux would update,
     and the release's flaws.
 
-    `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without
-    a `repo`, every image gets a `source` flaw. A release that is not `automated`, or that Flux has
-    to `ignore`, has no Subscriptions. Those of a `locked` release are `suspended`.
+    `repo`, `branch` ("" is the default branch), and `path` are the manifest's location in Git.
+    Without a `repo`, every image gets a `source` flaw. A release that is not `automated`, or that
+    has `ignore` set, gets no Subscriptions. Subscriptions of a `locked` release are `suspended`.
     """
     annotations = _annotations(item)
     source = Source(repo, posixpath.dirname(path), branch, kind="Helm")
@@ -68,8 +67,9 @@ def subscribe_helm_release(
     for name, container in mapped.items():
         if container is None:
             key = f"{MAPPED[0]}{name}"
-            hint = "name a key path below spec.values"
-            flaws.append(_warned(key, annotations[key], "spec.values has no image there", hint))
+            hint = "use a key path below spec.values"
+            message = "spec.values has no image at this path"
+            flaws.append(_warned(key, annotations[key], message, hint))
     release = replace(release, live=tuple(container.image.reference for container in images))
     held = _why_locked(annotations)
     subscriptions = []
@@ -105,7 +105,7 @@ def subscribe_helm_release(
 
 
 def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return the release's annotations. An unquoted `true` counts as text, as in Flux."""
+    """Return the release's annotations. As in Flux, an unquoted `true` is treated as text."""
     found = {}
     for key, value in mapping(item, "metadata", "annotations").items():
         if isinstance(value, bool):
@@ -116,7 +116,7 @@ def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
-    """Return the HelmRelease, without the images that run."""
+    """Return the HelmRelease, without its running images."""
     metadata = mapping(item, "metadata")
     labels = mapping(metadata, "labels")
     return Tracker(
@@ -129,22 +129,18 @@ def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
 
 
 def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
-    """Return a warning for each switch with another word than true and false: for Flux,
-    it is off.
-    """
+    """Return a warning for each switch that is neither true nor false. Flux treats it as off."""
     flaws = []
     for name in ("automated", "locked"):
         key, value = _policy(annotations, name)
         if key and value not in ("true", "false"):
-            message = f"{value!r} is not true: it counts as false"
-            flaws.append(_warned(key, value, message, f'write {key}: "true"'))
+            message = f"{value!r} is not true, so it is treated as false"
+            flaws.append(_warned(key, value, message, f'set {key}: "true"'))
     return flaws
 
 
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
-    """Return the rules for an image's tags,
-    or the default ones with what is wrong with the annotation.
-    """
+    """Return the rules for an image's tags, or the default rules and the annotation's flaw."""
     key, value = _policy(annotations, f"tag.{entry.alias}")
     try:
         return filter_policy(value if key else "glob:*"), None
@@ -160,33 +156,31 @@ def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Fl
 
 
 def _without_place(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
-    """Return why the image's version cannot be written, or None if it can."""
+    """Return the reason the image's version cannot be written, or None if it can be."""
     if not repo:
         manifest = path or "the manifest"
-        message = f"{manifest} is not in a Git work tree with an origin and a commit"
-        hint = "clone the repository with git, or give --applications REPO//PATH"
+        message = f"{manifest} is not in a Git work tree that has an origin and a commit"
+        hint = "clone the repository with git, or pass --applications REPO//PATH"
         return Flaw(entry.text, entry, "", "", Trouble("source", message, hint))
     if not container.path:
         key = f"repository.fluxcd.io/{entry.alias}"
         message = (
-            f"{key}: repository and tag are not next to each other, or are next to another image"
+            f"{key}: repository and tag are not in one mapping, or share it with another image"
         )
-        hint = "keep the two keys in one mapping of their own, as repository and tag"
+        hint = "put both keys in their own mapping, as repository and tag"
         return Flaw(entry.text, entry, key, "", Trouble("annotation", message, hint))
     return None
 
 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Return (key, value) of a policy, or ("", "") if no annotation sets it."""
+    """Return a policy's (key, value), or ("", "") if no annotation sets it."""
     keys = [prefix + name for prefix in PREFIXES]
     keys += [FILTER + name.removeprefix("tag.")] if name.startswith("tag.") else []
     return next(((key, annotations[key]) for key in keys if key in annotations), ("", ""))
 
 
 def _why_locked(annotations: Mapping[str, str]) -> str:
-    """Return why a locked release does not change, although it is automated,
-    or "" if it is not locked.
-    """
+    """Return why an automated release does not change, or "" if it is not locked."""
     key, value = _policy(annotations, "locked")
     if value != "true":
         return ""
@@ -203,8 +197,8 @@ def _unknown_containers(
         for prefix in (*(f"{prefix}tag." for prefix in PREFIXES), FILTER):
             name = key.removeprefix(prefix)
             if name != key and name not in known:
-                hint = f"name one of the images there: {', '.join(sorted(known)) or 'none'}"
-                yield _warned(key, value, f"no image in spec.values is called {name!r}", hint)
+                hint = f"available images: {', '.join(sorted(known)) or 'none'}"
+                yield _warned(key, value, f"spec.values has no image {name!r}", hint)
 
 
 def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
@@ -215,7 +209,7 @@ def filter_policy(text: str) -> Policy:
     """Return the Policy for `semver:<range>`, `glob:<glob>` (or a glob alone),
     `regex:<RE2>` or `regexp:<RE2>`.
 
-    Without a range of versions, Flux orders tags by build time. Raises `Malformed`.
+    Without a version range, Flux orders tags by build time. Raises `Malformed`.
     """
     kind, colon, pattern = text.partition(":")
     if colon and kind == "semver":
@@ -227,8 +221,8 @@ def filter_policy(text: str) -> Policy:
     check_length(glob)
     if not glob:
         raise Malformed(
-            "the filter is empty, so no tag passes it",
-            "write glob:*, semver:<range> or regexp:<pattern>",
+            "the filter is empty, so no tag matches",
+            "use glob:*, semver:<range>, or regexp:<pattern>",
         )
     if not glob.strip("*"):
         return Policy("newest-build")
@@ -246,12 +240,12 @@ def glob_pattern(glob: str) -> str:
 
 
 MAPPED = ("repository.fluxcd.io/", "tag.fluxcd.io/", "registry.fluxcd.io/")
-TOP = "chart-image"  # the image at the top level of the values
+TOP = "chart-image"  # Flux's name for the image at the top level of the values
 
 
 @dataclass(frozen=True)
 class Container:
-    """One image in the values: Flux's name for it, and the key path for the editor."""
+    """An image in the values, with Flux's name for it and the editor's key path."""
 
     name: str
     image: Image
@@ -264,9 +258,9 @@ def containers(
     values: Mapping[str, Any],
     mapped: Mapping[str, Container | None],
 ) -> tuple[Container, ...]:
-    """Return the images by name, each once.
+    """Return the images, one for each name.
 
-    An image in annotations (`mapped`) wins over one of that name in the usual place.
+    An image from annotations (`mapped`) wins over an image with the same name in the usual place.
     """
     named = ((str(key), mapping(value)) for key, value in values.items())
     usual = (
@@ -283,22 +277,22 @@ def containers(
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
     """Return the image in a mapping, or None.
 
-    It is `image: {repository, tag}`, or `image` with or without `tag`, and perhaps `registry`.
+    The form is `image: {repository, tag}`, or `image` with an optional `tag`, and maybe `registry`.
     """
     raw = holder.get("image")
     inner = {} if isinstance(raw, str) else mapping(raw)
     image = _image(raw, holder) if isinstance(raw, str) else _image(inner.get("repository"), inner)
     if image is None:
         return None
-    # A whole reference in `repository` is rewritten there, as Flux does.
+    # Like Flux, rewrite a whole reference in `repository` in place.
     if inner and not isinstance(inner.get("tag"), str) and image.version:
         path = f"{path}.image.repository".lstrip(".")
     return Container(name, image, path or TOP)
 
 
 def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """Return the image in a text, with the registry and tag of its sibling keys,
-    or None if it is not a reference.
+    """Return the image in a text, with the registry and tag from sibling keys,
+    or None if the text is not a reference.
     """
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
@@ -341,7 +335,7 @@ def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str
     if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
     holder = mapping(values, *folder.split(".")) if folder else values
-    # If there is also an `image`, the editor would take that for the mapping's image.
+    # If there is also an `image`, the editor would use that as the mapping's image.
     return "" if name_key == "repository" and "image" in holder else folder or TOP
 
 

@@ -1,7 +1,6 @@
-"""Turns AIU's own resources into ours:
-an `ImageUpdater` into annotations on the Applications that it references.
+"""Turns AIU's `ImageUpdater` resources into annotations on the Applications they reference.
 
-Selection, specificity and merge order (global < applicationRef < image) are those of AIU v1.3 (its
+Selection, specificity, and merge order (global < applicationRef < image) follow AIU v1.3 (its
 docs/configuration/applications.md). Every setting becomes a per-image annotation, so that no
 Application-wide annotation applies by accident.
 """
@@ -30,26 +29,26 @@ from task.model import Application, Problem
 from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
-NO_FILES = ("", "cluster", "argocd")  # origins that messages leave out
-_STRATEGY = "write updateStrategy into it"
+NO_FILES = ("", "cluster", "argocd")  # origins that messages omit
+_STRATEGY = "set updateStrategy in it"
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """One `applicationRef` of one resource.
+    """An `applicationRef` of a resource.
 
-    An Application belongs to the fitting reference with the least `order`.
+    An Application belongs to the matching reference with the lowest `order`.
     """
 
-    order: tuple[int, int, int]  # the resource's number, the negative score, the place in its list
+    order: tuple[int, int, int]  # the resource's index, the negated score, the position in its list
     updater: str  # namespace/name
     pattern: str
     labels: tuple[Requirement, ...]
     spec: Mapping[str, Any]
     ref: Mapping[str, Any]
-    origin: str = ""  # the resource's place: "apps/updater.yaml:1"
+    origin: str = ""  # the resource's location: "apps/updater.yaml:1"
 
     @property
     def place(self) -> str:
@@ -58,28 +57,28 @@ class Reference:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the resource, and of the Applications that it can reference."""
+        """The namespace of the resource and of the Applications it can reference."""
         return self.updater.partition("/")[0]
 
     @property
     def field(self) -> Path:
-        """The reference's place in the resource."""
+        """The reference's path in the resource."""
         return "spec", "applicationRefs", self.order[2]
 
     def takes(self, app: Application) -> bool:
-        """Tell whether the reference selects this Application of the resource's namespace."""
+        """Return whether the reference selects this Application in the resource's namespace."""
         return glob_match(self.pattern, app.name) and all(
             label.met(app.labels) for label in self.labels
         )
 
 
-# The references by namespace and name; those whose pattern may match several names have none. So
-# each Application is compared only with those that may select it.
+# The references by namespace and name; the name is "" if the pattern may match several names. So
+# each Application is compared only with references that may select it.
 References = dict[tuple[str, str], list[Reference]]
 
 
 def is_image_updater(item: object) -> bool:
-    """Tell whether a manifest is an `ImageUpdater` of Argo CD Image Updater."""
+    """Return whether a manifest is an Argo CD Image Updater `ImageUpdater`."""
     version = plain_data.text(item, "apiVersion")
     return plain_data.text(item, "kind") == "ImageUpdater" and version.startswith(
         "argocd-image-updater.argoproj.io/"
@@ -98,11 +97,11 @@ def configure(
 
     If a resource references one, its settings replace the AIU annotations.
 
-    With `useAnnotations`, the Application's annotations count. If it has no `image-list`, the next
-    reference counts, as in AIU. An Application that no resource references does not change.
-    `namespace` is for a resource without one, and `origins` are the places of the resources.
-    `complete` says whether all Applications that they may reference are there. Problems are
-    warnings: the invalid parts of a resource are left out, with their images.
+    With `useAnnotations`, the Application's annotations apply. If it has no `image-list`, the next
+    reference applies, as in AIU. An Application that no resource references is unchanged.
+    `namespace` is the default for resources without one, and `origins` are their locations.
+    `complete` says whether `apps` has all Applications that the resources may reference. Problems
+    are warnings: invalid parts of a resource are skipped, together with their images.
     """
     if not updaters:
         return tuple(apps), ()
@@ -150,16 +149,16 @@ def _matching(
 
 def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) -> list[Problem]:
     """Return a warning if several resources reference an Application: in AIU,
-    they overwrite each other forever.
+    they keep overwriting each other.
     """
     rivals = dict.fromkeys(other.updater for other in others if other.updater != winner.updater)
     if not rivals:
         return []
     message = (
         "several ImageUpdaters reference this Application: "
-        f"{winner.updater} counts, not {', '.join(rivals)}"
+        f"{winner.updater} applies, not {', '.join(rivals)}"
     )
-    hint = "let each Application be referenced by one ImageUpdater"
+    hint = "reference each Application from only one ImageUpdater"
     return [
         replace(_resource_warning(winner.origin, message, hint, winner.field), application=app.key)
     ]
@@ -168,10 +167,10 @@ def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) ->
 def _idle(reference: Reference) -> Problem:
     """Return the warning for a reference that selects nothing."""
     message = f"{reference.place}: no Application in namespace {reference.namespace!r} matches"
-    labels = ", or its labelSelectors" if reference.labels else ""
+    labels = " or labelSelectors" if reference.labels else ""
     hint = (
-        f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their"
-        " namespace"
+        f"fix namePattern {reference.pattern!r}{labels}, or move the ImageUpdater to the"
+        " Applications' namespace"
     )
     return _resource_warning(reference.origin, message, hint, reference.field)
 
@@ -195,7 +194,7 @@ def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> It
 
 
 def _configured(app: Application, reference: Reference, settings: ReferenceSettings) -> Application:
-    """Return the Application with what the reference says about it."""
+    """Return the Application with the reference's settings."""
     app = replace(app, reference=reference.place)
     if settings.keys or settings.request_labels:
         app = replace(
@@ -205,7 +204,7 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
         )
     if settings.annotations is None:
         return app
-    # A misspelt key of ours stays as well, so that there is a warning about it.
+    # Our own misspelled keys are also kept, so that there is a warning about them.
     ours = {
         key: value
         for key, value in app.annotations.items()
@@ -226,7 +225,7 @@ def _resource_warning(origin: str, message: str, hint: str = "", field: Path = (
     return Problem(Trouble.warning("source", told, hint), field=field)
 
 
-# the namespace and name of an ImageUpdater, the resource, and where it is from
+# an ImageUpdater's namespace and name, the resource, and its origin
 _Named = tuple[tuple[str, str], Mapping[str, Any], str]
 
 
@@ -234,26 +233,24 @@ def _references_of_all(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[References, list[Problem]]:
-    """Return the references of all resources in the order of their names,
-    and the problems in them.
-    """
+    """Return the references of all resources, in order of resource name, and their problems."""
     references = References()
     named, problems = _in_order(updaters, namespace)
     for index, (name, item, origin) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
-            continue  # the same object from two files: the first one counts, as with Applications
+            continue  # the same object from two files: the first one is used, as with Applications
         called = f"ImageUpdater {'/'.join(name)}"
         for message, hint, path in unknown_fields(item):
             problems.append(_resource_warning(origin, f"{called}: {message}", hint, path))
         try:
             spec = mapping(item, "spec")
-            # AIU up to v1.1 read the Applications' namespace from here.
+            # Up to v1.1, AIU read the Applications' namespace from here.
             if spec.get("namespace") not in (None, "", name[0]):
                 message = (
-                    f"spec.namespace is no longer read; only Applications in {name[0]!r} are"
-                    " referenced"
+                    "spec.namespace is no longer read; only Applications in namespace"
+                    f" {name[0]!r} are referenced"
                 )
-                hint = "put the ImageUpdater into the namespace of its Applications"
+                hint = "move the ImageUpdater to its Applications' namespace"
                 problems.append(
                     _resource_warning(origin, f"{called}: {message}", hint, ("spec", "namespace"))
                 )
@@ -273,8 +270,8 @@ def _in_order(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[list[_Named], list[Problem]]:
-    """Return the resources in the order of their names, and a warning for each one without a
-    usable name.
+    """Return the resources in order of their names, and a warning for each resource
+    without a usable name.
     """
     problems = list[Problem]()
     named: list[_Named] = []
@@ -285,9 +282,9 @@ def _in_order(
             for key in ("name", "namespace")
             if isinstance(metadata.get(key), (dict, list))
         ]
-        if unusual:  # YAML reads `name: {{app}}` of a template as a mapping
+        if unusual:  # YAML parses `name: {{app}}` in a template as a mapping
             message = f"an ImageUpdater is skipped: {unusual[0]} is not a string"
-            hint = "put quotes around it, or render the template first"
+            hint = "quote it, or render the template first"
             problems.append(_resource_warning(origin, message, hint))
             continue
         name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
@@ -303,16 +300,15 @@ def _of_resource(
     origin: str,
     problems: list[Problem],
 ) -> list[Reference]:
-    """Return the references of one resource,
-    and none if AIU rejects the whole resource for one of them.
+    """Return a resource's references, or none if AIU rejects the whole resource for one of them.
 
-    Adds what is wrong to the problems. Raises `Malformed` if nothing can be read.
+    Adds any errors to `problems`. Raises `Malformed` if nothing can be read.
     """
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed(
             "spec.applicationRefs is empty",
-            "reference an Application with namePattern",
+            "add an entry with namePattern",
         )
     references = []
     rejected = False
@@ -334,7 +330,7 @@ def _of_resource(
             continue
         try:
             labels = tuple(_label_requirements(ref))
-        except Malformed as error:  # AIU: an invalid selector selects nothing
+        except Malformed as error:  # in AIU, an invalid selector selects nothing
             message = f"{called}, applicationRefs[{at}]: {error.message}"
             problems.append(_resource_warning(origin, message, field=(*where, "labelSelectors")))
             continue
@@ -344,7 +340,7 @@ def _of_resource(
 
 
 def _score_in_aiu(pattern: str, selector: object) -> int:
-    """Return how exact a reference is: an exact name, then a label selector and its parts,
+    """Return a reference's specificity: an exact name, then a label selector and its parts,
     then literal characters.
     """
     score = 0 if _WILD.search(pattern) else 1_000_000
@@ -357,9 +353,9 @@ def _score_in_aiu(pattern: str, selector: object) -> int:
 
 
 def _name_pattern(ref: Mapping[str, Any], at: int) -> str:
-    """Return the glob of names of a reference.
+    """Return a reference's name glob.
 
-    Raises `Malformed` if there is none that can be read.
+    Raises `Malformed` if it is missing or unreadable.
     """
     try:
         pattern = text(ref, "namePattern")
@@ -368,7 +364,7 @@ def _name_pattern(ref: Mapping[str, Any], at: int) -> str:
             return pattern
     except Malformed as error:
         raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
-    raise Malformed(f"applicationRefs[{at}] has no namePattern", "write a name, or a glob of names")
+    raise Malformed(f"applicationRefs[{at}] has no namePattern", "set it to a name or a glob")
 
 
 def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
@@ -393,26 +389,26 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
 
 
 NAME = "argocd-image-updater-config"
-NO_LOOP = "not needed: there is no loop. For images that others build, run scan on a schedule"
-NO_SERVER = "not needed: nothing listens for webhooks, because the pipeline calls"
+NO_LOOP = "not needed: there is no loop. For images built elsewhere, run scan on a schedule"
+NO_SERVER = "not needed: the pipeline runs Image Update, so nothing listens for webhooks"
 
 
 @dataclass(frozen=True)
 class ConfigOption:
-    """One key of the ConfigMap, and what takes its place."""
+    """A ConfigMap key and its replacement."""
 
     key: str
-    option: str  # "--log-level debug"; "" if nothing has to be given
+    option: str  # "--log-level debug"; "" if no option is needed
     note: str = ""
 
 
 def is_config(item: Mapping[str, Any]) -> bool:
-    """Tell whether a ConfigMap is AIU's."""
+    """Return whether a ConfigMap is AIU's."""
     return plain_data.text(item, "metadata", "name") == NAME
 
 
 def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
-    """Return an option, or a note why there is none, for each key of AIU's ConfigMap."""
+    """Return an option, or a note about why there is none, for each key in AIU's ConfigMap."""
     data = plain_data.mapping(item, "data")
     return tuple(_option_of(key, plain_data.text(value).strip()) for key, value in data.items())
 
@@ -420,7 +416,7 @@ def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
 def _option_of(key: str, text: str) -> ConfigOption:
     if key == "registries.conf":
         needs = (
-            " Scripts (ext:) need --allow-exec, and have to be in the image of the step."
+            " Scripts (ext:) need --allow-exec, and must be in the step's image."
             if "ext:" in text
             else ""
         )
@@ -471,7 +467,7 @@ _SWITCHES = {
     "argocd.plaintext": "--argocd-plaintext",
 }
 _NOT_NEEDED = {
-    "argocd.grpc_web": "not needed: Argo CD is asked over HTTPS",
+    "argocd.grpc_web": "not needed: Argo CD is queried over HTTPS",
     "interval": NO_LOOP,
     "max_concurrent_apps": NO_LOOP,
     "max_concurrent_reconciles": NO_LOOP,

@@ -1,7 +1,7 @@
-"""Turns the settings of one `applicationRef` of an `ImageUpdater` into equivalent annotations.
+"""Turns the settings of an `ImageUpdater`'s `applicationRef` into equivalent annotations.
 
-An API server checks a resource against the CRD's schema, but nobody has checked a manifest in Git.
-An image with invalid settings is left out with a warning, so that a broken rule never lets a tag
+An API server validates resources against the CRD's schema, but manifests in Git are not validated.
+An image with invalid settings is skipped with a warning, so that a broken rule never lets a tag
 through.
 """
 
@@ -18,7 +18,7 @@ from task.image import parse_entry
 from task.model import KeySecret
 from task.text import nearest
 
-ALIAS = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")  # the pattern of the CRD
+ALIAS = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")  # the CRD's pattern
 UPDATE = {
     "updateStrategy": "update-strategy",
     "allowTags": "allow-tags",
@@ -45,7 +45,7 @@ TARGETS = {
         "spec": "plugin.image-spec",
     },
 }
-# The field for each annotation.
+# The field that sets each annotation.
 FIELDS: Mapping[str, str] = {
     "image-list": "imageName",
     "write-back-method": "method",
@@ -54,33 +54,33 @@ FIELDS: Mapping[str, str] = {
     **{name: field for names in TARGETS.values() for field, name in names.items()},
 }
 MOST_LABELS = 100
-LONGEST_LABEL = 255  # the limits of the CRD
+LONGEST_LABEL = 255  # the CRD's limits
 # Kubernetes reads manifests as YAML 1.1, in which `yes` and `on` are booleans.
 _TRUE = frozenset(("true", "yes", "on", "y"))
 _FALSE = frozenset(("false", "no", "off", "n"))
 
 
 class UnknownFieldError(Malformed):
-    """A field that decides whether an image is written is unknown.
+    """An unknown field could decide whether an image is written.
 
-    `unknown_fields` reports it with its place.
+    `unknown_fields` reports the field and its location.
     """
 
 
 @dataclass(frozen=True)
 class ReferenceSettings:
-    """The settings of one `applicationRef` for its Applications, and the warnings about it."""
+    """An `applicationRef`'s settings for its Applications, and the warnings about it."""
 
-    annotations: Mapping[str, str] | None  # None: the Application's own annotations count
+    annotations: Mapping[str, str] | None  # None: the Application's own annotations apply
     warnings: tuple[str, ...] = ()
     keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is for every image
     request_labels: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()  # what means something else in a cluster
+    advice: tuple[str, ...] = ()  # settings that mean something else in a cluster
 
 
 @dataclass(frozen=True)
 class _Images:
-    """The images read so far: alias → (image, settings, the key that must have signed it)."""
+    """The images read so far: alias → (image, settings, required signing key)."""
 
     known: dict[str, tuple[str, Mapping[str, str], KeySecret | None]]
     warnings: list[str]
@@ -92,7 +92,7 @@ def reference_settings(
     ref: Mapping[str, Any],
     namespace: str,
 ) -> ReferenceSettings:
-    """Return the settings of one reference, merged from `spec`, `ref` and each image.
+    """Return a reference's settings, merged from `spec`, `ref`, and each image.
 
     A later level wins.
 
@@ -105,8 +105,8 @@ def reference_settings(
     )
     try:
         if flag(ref, "useAnnotations"):
-            # Then AIU ignores the other settings of the reference. Its documentation does not say
-            # whether this includes signatures. Here, a required signature is always checked.
+            # In this case, AIU ignores the reference's other settings. Its documentation does not
+            # say whether this includes signatures. Here, a required signature is always checked.
             key = _verification((ref, spec), namespace)
             return ReferenceSettings(None, keys={"": key} if key else {})
         places, labels = _write_back(spec, ref, images.warnings)
@@ -114,16 +114,16 @@ def reference_settings(
     except UnknownFieldError:
         return ReferenceSettings({})
     except Malformed as error:
-        return ReferenceSettings({}, (f"{error.message}: nothing is updated",))
+        return ReferenceSettings({}, (f"{error.message}, so nothing is updated",))
     for number, raw in enumerate(listed):
         try:
             _add_image(raw, (spec, ref), namespace, images)
         except UnknownFieldError:
             continue
         except Malformed as error:
-            images.warnings.append(f"images[{number}] is left out: {error.message}")
+            images.warnings.append(f"images[{number}] is skipped: {error.message}")
     if not images.known:
-        return ReferenceSettings({}, (*images.warnings, "no image is named: nothing is updated"))
+        return ReferenceSettings({}, (*images.warnings, "no image is listed: nothing is updated"))
     named = {
         f"{alias}.{key}": value
         for alias, (_, keys, _) in images.known.items()
@@ -145,14 +145,14 @@ def _write_back(
     ref: Mapping[str, Any],
     warnings: list[str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the annotations that say where changes go, and the labels of requests.
+    """Return the annotations that specify where changes go, and the request labels.
 
     Raises Malformed.
     """
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged_levels(levels), "method")
     git = _merged_levels([mapping(level, "gitConfig") for level in levels])
-    if method == "argocd":  # then AIU does not read gitConfig
+    if method == "argocd":  # in this case, AIU does not read gitConfig
         git = {}
     places = {"write-back-method": method, **{name: text(git, key) for key, name in GIT.items()}}
     places["pull-request"] = "true" if git.get("pullRequest") is not None else ""
@@ -170,7 +170,7 @@ def _add_image(
 
     `levels` are the resource and the reference. Raises `Malformed`.
     """
-    # A comma in a constraint means the same as a blank, but in `image-list` a comma would end the
+    # In a constraint, a comma means the same as a space, but in `image-list` it would end the
     # entry.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
     if not image:
@@ -183,7 +183,7 @@ def _add_image(
     if not ALIAS.fullmatch(alias):
         short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
         warning = (
-            f"{alias!r} is not a valid alias: {image} is called {short!r}"
+            f"{alias!r} is not a valid alias: {image} gets the alias {short!r}"
             if alias
             else f"{image} has no alias"
         )
@@ -191,14 +191,14 @@ def _add_image(
         alias = short
     if images.known.get(alias) == (image, keys, signed_by):
         return
-    # Two images with one alias would read each other's annotations.
+    # Two images with the same alias would read each other's annotations.
     number = 1
     free = alias
     while free in images.known:
         number += 1
         free = f"{alias}-{number}"
     if free != alias:
-        images.warnings.append(f"the alias {alias!r} is used twice: {image} is called {free!r}")
+        images.warnings.append(f"the alias {alias!r} is used twice: {image} gets {free!r}")
     images.known[free] = (image, keys, signed_by)
 
 
@@ -207,9 +207,9 @@ def _stored_default(
     common: Iterable[Mapping[str, Any]],
     advice: list[str],
 ) -> None:
-    """Tell of a block without a strategy.
+    """Add advice about a block without a strategy.
 
-    AIU's CRD (1.3) stores semver there, which hides that of an outer level.
+    AIU's CRD (1.3) stores semver in it, which overrides an outer level's strategy.
     """
     outer = ""
     names = ("spec", "the reference", "the image")
@@ -221,8 +221,8 @@ def _stored_default(
             and level.get("commonUpdateSettings") is not None
         ):
             advice.append(
-                f"commonUpdateSettings of {name} has no updateStrategy: here the outer {outer}"
-                " counts, but in a cluster Image Updater's CRD stores semver"
+                f"commonUpdateSettings in {name} has no updateStrategy: here, the outer {outer}"
+                " applies, but in a cluster, Image Updater's CRD stores semver"
             )
         outer = strategy or outer
 
@@ -230,7 +230,7 @@ def _stored_default(
 def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the annotations for `commonUpdateSettings`.
 
-    A later level wins, and its empty value hides earlier ones.
+    A later level wins, even if its value is empty.
     """
     merged = _merged_levels(levels)
     values = {}
@@ -238,8 +238,8 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if key == "forceUpdate":
             values[name] = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
-            # A comma would split the glob in the annotation. No tag has a comma or a `+`, so both
-            # match nothing.
+            # A comma would split the glob in the annotation. Tags contain neither commas nor `+`,
+            # so both match nothing.
             values[name] = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
         else:
             values[name] = text(merged, key)
@@ -249,14 +249,14 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     """Return the annotations for `manifestTargets`.
 
-    Raises `Malformed` if it has several kinds, or an unknown field.
+    Raises `Malformed` for several kinds or an unknown field.
 
     With a `spec`, `name` and `tag` are ignored.
     """
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
         raise Malformed(
-            f"manifestTargets has {' and '.join(kinds)}, and only one of them is allowed"
+            f"manifestTargets has {' and '.join(kinds)}, but only one of them is allowed"
         )
     _refuse_unknown(targets, TARGETS)
     if not kinds:
@@ -277,20 +277,20 @@ def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, .
     labels = [label for label in given if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
     if len(labels) != len(given) or len(labels) > MOST_LABELS:
         warnings.append(
-            f"gitConfig.pullRequest.labels: {MOST_LABELS} labels of 1 to {LONGEST_LABEL} letters"
-            " are allowed; the others are left out"
+            f"gitConfig.pullRequest.labels: at most {MOST_LABELS} labels of 1 to {LONGEST_LABEL}"
+            " characters are allowed; the rest are ignored"
         )
     return tuple(labels[:MOST_LABELS])
 
 
 def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySecret | None:
-    """Return the key that must have signed an image, or None if none is required.
+    """Return the required signing key of an image, or None if no signature is required.
 
-    AIU verifies since v1.3.
+    AIU has verified signatures since v1.3.
 
-    The first of the levels is the innermost one, and its fields win. A block without `enabled` is
-    on, as AIU's CRD stores it. Raises `Malformed` for anything that cannot be verified here, so
-    that the image is left out.
+    The first level is the innermost one, and its fields win. A block without `enabled` is on, which
+    is the default in AIU's CRD. Raises `Malformed` for anything that cannot be verified here, so
+    that the image is skipped.
     """
     given = [
         level for level in reversed(tuple(levels)) if level.get("imagesVerification") is not None
@@ -310,7 +310,7 @@ def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySec
 
 
 def _key(wanted: Mapping[str, Any], namespace: str) -> KeySecret | None:
-    """Return the key of an `imagesVerification`, or None if it is off.
+    """Return the key in `imagesVerification`, or None if verification is off.
 
     Raises `Malformed` for any other kind of check.
     """
@@ -410,10 +410,10 @@ def _lower_word(value: object) -> str:
     return str(value).lower() if isinstance(value, (str, bool)) else ""
 
 
-# the name of a field → the fields in it, or in each item of its list; {} for a value
+# field name → the fields in it, or in each item of its list; {} for a value
 Fields = Mapping[str, Any]
 Path = tuple[str | int, ...]
-MOST = 50  # unknown fields that are reported for one resource
+MOST = 50  # unknown fields reported per resource
 LONGEST = 100  # characters of a field in a message
 
 _VALUE: Fields = {}
@@ -455,17 +455,16 @@ SPEC: Fields = {
 
 
 def shown(path: Iterable[str | int]) -> str:
-    """Return the path as people write it: `spec.applicationRefs[0].images[1]`."""
+    """Return the path in its usual notation: `spec.applicationRefs[0].images[1]`."""
     return "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
     ).removeprefix(".")
 
 
 def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
-    """Yield the message, the hint and the place of each field that nothing reads,
-    in the order of the text.
+    """Yield the message, hint, and path of each unknown field, in document order.
 
-    There are at most `MOST`. Values of a wrong shape are skipped.
+    Yields at most `MOST` fields. Values of the wrong type are skipped.
     """
     for (*place, key), hint in islice(
         _unknown(
@@ -477,7 +476,7 @@ def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
     ):
         message = f"{shown(place)} has an unknown field {str(key)[:LONGEST]!r}"
         if "manifestTargets" in place or "imagesVerification" in place:
-            message += ": the images that it applies to are left out"
+            message += ": the images it applies to are skipped"
         yield message, hint, (*place, key)
 
 
@@ -494,7 +493,7 @@ def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, 
 
 
 def _hint(key: str, fields: Fields) -> str:
-    """Return the hint: the field of this level, or of a deeper one, that is similar to the key."""
+    """Return a hint with a similarly named field on this level or a deeper one."""
     level = dict(fields)
     while level:
         names = {path.rpartition(".")[2]: path for path in level}

@@ -1,14 +1,14 @@
-"""The annotation keys: their legal values, which of several spellings and levels wins,
-and which have no effect.
+"""The annotation keys: their valid values, which of several spellings and levels wins,
+and which keys have no effect.
 
-A key without effect gets a `Doubt`: what people probably meant, and what to write instead. A
-misspelt rule never lets a tag through, so a misspelling is exactly defined. A *near miss* equals a
-known key in lower case with `-` for `_` and `.`, or differs from one in at most two letters, or in
-the order of its words. Keys of older versions and of forks are not near misses. `FORMER` has advice
-for each.
+A key without effect gets a `Doubt`: what was probably meant, and the key to use instead. A
+misspelled rule never lets a tag through, so misspellings are defined exactly. A *near miss* equals
+a known key after converting it to lower case with `-` for `_` and `.`, or differs from a known key
+in at most two letters or in word order. Keys from older versions and forks are not near misses:
+`FORMER` has advice for each.
 
-docs/annotations.md says what each key means. Comments about Argo CD Image Updater (AIU) are about
-v0.18 (v0), the last version that reads annotations by default, and v1.3 (v1).
+docs/annotations.md documents each key. Comments about Argo CD Image Updater (AIU) refer to v0.18
+(v0), the last version that reads annotations by default, and v1.3 (v1).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ IMAGE_KEYS = (
     "helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest",
     "kustomize.image-name", "plugin.image-name", "plugin.image-tag", "plugin.image-spec", "manifests.image-name",
 )  # fmt: skip
-# AIU ignores these keys. They stay on an Application that an ImageUpdater resource configures,
-# because no resource can set the same.
+# AIU ignores these keys. They stay on an Application configured by an ImageUpdater resource,
+# because a resource cannot set them.
 OURS = (
     "write-back-source",
     "pull-request",
@@ -53,7 +53,7 @@ OURS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and its key, without the prefix. Both are "" if no annotation sets it."""
+    """A value and its key, without the prefix. Both are "" if no annotation sets the key."""
 
     key: str = ""
     value: str = ""
@@ -67,7 +67,7 @@ class Setting:
 
 
 class Faulty(Malformed):
-    """An annotation has an unusable value. The error has the key and the value."""
+    """An annotation has an unusable value. The error includes the key and the value."""
 
     def __init__(self, key: str, value: str, message: str, hint: str) -> None:
         super().__init__(f"{key}: {message}", hint)
@@ -76,14 +76,14 @@ class Faulty(Malformed):
 
 
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return the names under which the per-image keys of an entry are searched.
+    """Return the prefixes under which an entry's per-image keys are looked up.
 
     The first one with a value wins.
 
-    With an alias, they are the alias with "/" as "_" (AIU v0), and the alias as written (v1).
-    Without one, they are the whole name and its path, both with "/" as "_", then its last part,
-    unless an alias has that name (`taken`). AIU reads no per-image key without an alias, but people
-    expect it to.
+    With an alias, they are the alias with "/" as "_" (AIU v0), and the alias itself (v1). Without
+    an alias, they are the whole name and its path, both with "/" as "_", then the last part, unless
+    that is an alias (`taken`). AIU does not read per-image keys without an alias, but people expect
+    it to.
     """
     if entry.alias:
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
@@ -95,18 +95,18 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
 
 @dataclass(frozen=True)
 class ImageList:
-    """What an `image-list` says, and the names that come before the keys of its images."""
+    """A parsed `image-list`, and the prefixes of its images' keys."""
 
     entries: tuple[Entry, ...]
-    unreadable: tuple[tuple[str, Malformed], ...]  # the texts of entries that do not parse
-    cut: Mapping[str, list[str]]  # by an entry's text, what a comma cut off its range of versions
-    aliases: frozenset[str]  # the names for entries with an alias
-    bare: Mapping[str, Entry]  # the names for entries without one
+    unreadable: tuple[tuple[str, Malformed], ...]  # the entries that cannot be parsed
+    cut: Mapping[str, list[str]]  # by an entry's text: the parts cut off by a comma
+    aliases: frozenset[str]  # the prefixes of entries with an alias
+    bare: Mapping[str, Entry]  # the prefixes of entries without an alias
     names: frozenset[str]  # all of them, and the aliases of unreadable entries
-    shown: tuple[str, ...]  # one name for each entry, in its usual spelling
+    shown: tuple[str, ...]  # one prefix for each entry, in its usual spelling
 
     def prefixes(self, entry: Entry) -> tuple[str, ...]:
-        """Return the names under which the per-image keys of an entry are searched.
+        """Return the prefixes under which an entry's per-image keys are looked up.
 
         The first one with a value wins.
         """
@@ -115,7 +115,7 @@ class ImageList:
 
 @lru_cache(maxsize=4096)
 def read_image_list(text: str) -> ImageList:
-    """Return what an `image-list` says. An unreadable entry keeps its alias."""
+    """Parse an `image-list`. An unreadable entry keeps its alias."""
     pieces = split_image_list(text)
     cut = cut_ranges(text)
     entries: list[Entry] = []
@@ -154,7 +154,7 @@ def _without_alias(
     entries: Iterable[Entry],
     aliases: frozenset[str],
 ) -> list[tuple[Entry, tuple[str, ...]]]:
-    """Return the entries without an alias, each with the names that no alias has taken."""
+    """Return the entries without an alias, each with the prefixes that no alias has taken."""
     bare = []
     for entry in entries:
         names = () if entry.alias else prefixes(entry, aliases)
@@ -163,17 +163,17 @@ def _without_alias(
     return bare
 
 
-# Image key → name before it ("" for the Application-wide form) → value.
+# Image key → its prefix ("" for the Application-wide form) → value.
 Index = Mapping[str, Mapping[str, str]]
 
 
 def index(annotations: Mapping[str, str]) -> Index:
-    """Return the per-image settings of an Application.
+    """Return an Application's per-image settings.
 
-    Empty values are left out, except a per-image `ignore-tags`.
+    Empty values are omitted, except for a per-image `ignore-tags`.
 
-    In AIU v0, an empty per-image value hides the Application-wide one. In v1, this is so only for
-    `ignore-tags`, and any other empty value counts as absent.
+    In AIU v0, an empty per-image value overrides the Application-wide one. In v1, this is true only
+    for `ignore-tags`; any other empty value is treated as absent.
     """
     values: dict[str, dict[str, str]] = {}
     for full, value in annotations.items():
@@ -197,8 +197,8 @@ def split_key(full: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return the settings of one entry by image key:
-    those under its own names win over the Application-wide ones.
+    """Return an entry's settings by image key:
+    those with its own prefixes win over the Application-wide ones.
     """
     chosen = {}
     for key, values in annotated.items():
@@ -215,7 +215,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def boolean(setting: Setting) -> bool:
-    """Return the boolean, in the spellings of AIU v1, or False if the setting is absent.
+    """Parse a boolean in AIU v1's spellings. An absent setting is False.
 
     Raises `Faulty` for other strings.
     """
@@ -223,11 +223,11 @@ def boolean(setting: Setting) -> bool:
         return True
     if not setting or setting.value in FALSE:
         return False
-    raise setting.wrong(f"{setting.value!r} is neither true nor false", 'write "true" or "false"')
+    raise setting.wrong(f"{setting.value!r} is neither true nor false", 'use "true" or "false"')
 
 
 def platforms(setting: Setting) -> tuple[str, ...]:
-    """Return the names of the platforms, trimmed."""
+    """Return the platform names, trimmed."""
     return tuple(platform.strip() for platform in setting.value.split(",") if platform.strip())
 
 
@@ -235,7 +235,7 @@ def write_back_method(value: str) -> tuple[str, str]:
     """Return the method (`git` or `argocd`) and the credentials (""
     or `secret:<namespace>/<name>`).
 
-    The default method is `git`, but AIU's is `argocd`. Raises `Faulty`.
+    The default method is `git`; in AIU, it is `argocd`. Raises `Faulty`.
     """
     method, colon, credentials = value.partition(":")
     method = method.strip()
@@ -245,7 +245,7 @@ def write_back_method(value: str) -> tuple[str, str]:
         or (method != "git" and colon)
         or (colon and not credentials)
     ):
-        hint = "write git, git:repocreds, git:secret:<namespace>/<name> or argocd"
+        hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
         raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
     if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
         return method or "git", ""
@@ -253,15 +253,15 @@ def write_back_method(value: str) -> tuple[str, str]:
     parts = name.split("/")
     if kind != "secret" or not all(parts) or len(parts) > 2:  # namespace and name
         message = f"invalid git credentials source {credentials!r}"
-        raise Faulty("write-back-method", value, message, "write git:secret:<namespace>/<name>")
+        raise Faulty("write-back-method", value, message, "use git:secret:<namespace>/<name>")
     return method, credentials
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """Return the base branch and the head's template. Each is "" if the value does not have it.
+    """Return the base branch and the head's template. Each is "" if it is not in the value.
 
-    A `:` inside `{{ }}` does not split. AIU splits at every `:`, so its templates cannot have one.
-    Raises `Faulty`.
+    A `:` inside `{{ }}` does not split the value. AIU splits at every `:`, so its templates cannot
+    contain one. Raises `Faulty`.
     """
     parts = []
     depth = 0
@@ -278,38 +278,38 @@ def git_branch(value: str) -> tuple[str, str]:
             "git-branch",
             value,
             f"{value!r} has more than two parts",
-            "write <base>:<head>",
+            "use <base>:<head>",
         )
     return parts[0], parts[1] if len(parts) > 1 else ""
 
 
-# Keys from older manifests, guides and forks of AIU, in their `normal_spelling`. `{}` is the alias
-# with its dot. Deckhouse's fork updates charts (`chart-version`). The `git-…` keys are settings of
-# AIU's ConfigMap or command line, but guides show them as annotations.
+# Keys from older manifests, guides, and AIU forks, in their `normal_spelling`. `{}` is the alias
+# with its dot. Deckhouse's fork updates charts (`chart-version`). The `git-…` keys are settings in
+# AIU's ConfigMap or on its command line, but guides show them as annotations.
 FORMER: Mapping[str, str] = {
-    "credentials": "write {}pull-secret",
-    "git-credentials": "write write-back-method: git:secret:<namespace>/<name>",
-    "git-secret": "write write-back-method: git:secret:<namespace>/<name>",
-    "git-commit-message": "give the step --commit-message-template",
-    "git-commit-message-template": "give the step --commit-message-template",
-    "git-commit-template": "give the step --commit-message-template",
-    "git-commit-user": "give the step --git-author-name",
-    "git-user": "give the step --git-author-name",
-    "git-username": "give the step --git-author-name",
-    "git-commit-email": "give the step --git-author-email",
-    "git-email": "give the step --git-author-email",
-    "git-commit-sign-off": "give the step --sign-off",
-    "git-commit-signing-key": "give the step --signing-key",
-    "git-commit-signing-method": "give the step --signing-format",
+    "credentials": "use {}pull-secret",
+    "git-credentials": "use write-back-method: git:secret:<namespace>/<name>",
+    "git-secret": "use write-back-method: git:secret:<namespace>/<name>",
+    "git-commit-message": "pass --commit-message-template",
+    "git-commit-message-template": "pass --commit-message-template",
+    "git-commit-template": "pass --commit-message-template",
+    "git-commit-user": "pass --git-author-name",
+    "git-user": "pass --git-author-name",
+    "git-username": "pass --git-author-name",
+    "git-commit-email": "pass --git-author-email",
+    "git-email": "pass --git-author-email",
+    "git-commit-sign-off": "pass --sign-off",
+    "git-commit-signing-key": "pass --signing-key",
+    "git-commit-signing-method": "pass --signing-format",
     # No version ever read these, but people guess them (AIU issue 1018).
-    "filter-tag": "write {}allow-tags: regexp:…",
-    "filter-tags": "write {}allow-tags: regexp:…",
-    "image-name": "write {0}helm.image-name, or {0}kustomize.image-name",
-    "image-tag": "write {}helm.image-tag",
-    "chart-version": "write the range as targetRevision of the chart's source: Argo CD follows it",
+    "filter-tag": "use {}allow-tags: regexp:…",
+    "filter-tags": "use {}allow-tags: regexp:…",
+    "image-name": "use {0}helm.image-name or {0}kustomize.image-name",
+    "image-tag": "use {}helm.image-tag",
+    "chart-version": "set the range as targetRevision of the chart's source; Argo CD follows it",
 }
-SHOWN = 10  # aliases that a hint lists
-# characters; Kubernetes allows 63 after the prefix, but nobody has checked a manifest in Git
+SHOWN = 10  # aliases listed in a hint
+# characters; Kubernetes allows 63 after the prefix, but manifests in Git are not validated
 LONGEST = 253
 
 
@@ -318,33 +318,33 @@ DoubtKind = Literal["near", "former", "level", "orphan", "unknown"]
 
 @dataclass(frozen=True)
 class Doubt(Troubled):
-    """A key without effect, the reason, and what to write instead of it."""
+    """A key without effect, the reason, and the key to use instead."""
 
-    # near: a near miss of a known key. former: a key of older versions or forks. level: an
-    # Application-wide key under an alias. orphan: a per-image key whose prefix is not that of an
-    # entry. unknown: none of these.
+    # near: a near miss of a known key. former: a key from an older version or a fork. level: an
+    # Application-wide key under an alias. orphan: a per-image key whose prefix does not belong to
+    # an entry. unknown: anything else.
     kind: DoubtKind
     trouble: Trouble
-    meant: str = ""  # the key that was probably meant, in full: "web.allow-tags"
-    name: str = ""  # for a near miss, the prefix of the entries that it governs; "" is every entry
+    meant: str = ""  # the full key that was probably meant: "web.allow-tags"
+    name: str = ""  # for a near miss, the prefix of the entries it applies to; "" is every entry
 
     @property
     def governs(self) -> bool:
-        """Whether the key is a misspelt rule or place,
-        so that the entries that it governs must not be updated.
+        """Whether the key is a misspelled rule or place,
+        so that the entries it applies to must not be updated.
         """
         return self.kind == "near" and self.meant != "image-list"
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
-    """Return the annotations (keys without prefix) that have no effect, each with its doubt."""
+    """Return the annotations that have no effect (keys without prefix), each with its doubt."""
     image_list = annotations.get("image-list", "")
     return tuple((key, doubtful) for key in annotations if (doubtful := doubt(key, image_list)))
 
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, image_list: str) -> Doubt | None:
-    """Return the doubt about a key without effect on these entries,
+    """Return the doubt about a key that has no effect on these entries,
     or None for a key that has an effect.
     """
     listed = read_image_list(image_list)
@@ -357,11 +357,11 @@ def doubt(key: str, image_list: str) -> Doubt | None:
 
 
 def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
-    """Yield what may be meant by a key, the most probable first.
+    """Yield possible interpretations of a key, the most probable first.
 
-    `known`: it is spelt right, except for its prefix.
+    `known`: the key is spelled correctly, except for its prefix.
     """
-    # An alias may have dots, so a key may be split in several places. The longest alias comes
+    # An alias may contain dots, so a key can be split in several places. Try the longest alias
     # first.
     splits = _splits(key)
     for name, rest in splits:
@@ -379,7 +379,7 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
     for prefix, rest in _splits(key, "." if known else "._-"):
         if (alias := normal.get(normal_spelling(prefix))) and (near := nearest(rest, IMAGE_KEYS)):
             yield _near(key, near, alias)
-    for prefix, rest in reversed(splits):  # none of them names an entry
+    for prefix, rest in reversed(splits):  # none of the prefixes belongs to an entry
         yield from _doubts_behind_an_unknown_name(key, prefix, rest, listed)
     guess = nearest(key, every, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
@@ -437,13 +437,13 @@ def _former(key: str, name: str, rest: str) -> Doubt:
     way = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
     return _doubt_of(
         "former",
-        f"{key} has no effect: it comes from another version, a fork or a guide of Image Updater",
+        f"{key} has no effect: it comes from another version of Image Updater, a fork, or a guide",
         way,
     )
 
 
 def _level(key: str, known: str) -> Doubt:
-    hint = f"write {known}, for the whole Application"
+    hint = f"use {known} for the whole Application"
     return _doubt_of("level", f"{key} has no effect: {known} has no per-image form", hint, known)
 
 
@@ -454,11 +454,11 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
     hint = (
         f"did you mean {close}.{known}? "
         if close
-        else f"write {prefix}=<image> in image-list, or remove it; "
+        else f"add {prefix}=<image> to image-list, or remove the annotation; "
     )
     return _doubt_of(
         "orphan",
-        f"{key} has no effect: no entry of image-list has the alias {prefix!r}",
+        f"{key} has no effect: no image-list entry has the alias {prefix!r}",
         f"{hint}{told[:1].upper() + told[1:] if close else told}",
         f"{close}.{known}" if close else "",
     )
@@ -466,23 +466,23 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
 
 DOCKER_CONFIG = ".dockerconfigjson"
 _LOGIN_HINT = (
-    "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE> or"
-    " ext:</path/of/script>"
+    "use pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE>, or"
+    " ext:</path/to/script>"
 )
 CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """The place of a registry's login: `pull-secret`, and `credentials` in registries.conf.
+    """The source of a registry login: `pull-secret`, or `credentials` in registries.conf.
 
-    It contains no secret.
+    It does not contain the secret itself.
 
-    Fields that do not belong to the kind are "".
+    Fields that do not apply to the kind are "".
     """
 
     kind: CredentialKind
-    registry: str = ""  # the part before `=`; "" if the text names no registry
+    registry: str = ""  # the part before `=`; "" if there is none
     namespace: str = ""
     name: str = ""
     field: str = ""
@@ -493,7 +493,7 @@ class CredentialSource:
 def parse_credential_source(spec: str) -> CredentialSource:
     """Parse `[registry=]kind:place`. Raises `Malformed`.
 
-    As in AIU, a script's path is not checked here. It must be absolute when the script is run.
+    As in AIU, a script's path is not checked here. It must be absolute when the script runs.
     """
     registry, _, rest = spec.partition("=")
     if not (registry and rest):
@@ -509,10 +509,10 @@ def parse_credential_source(spec: str) -> CredentialSource:
         return CredentialSource("ext", registry, script=place)
     if kind not in ("pullsecret", "secret"):
         raise Malformed(
-            f"{shortened(spec)!r}: unknown kind of credentials {shortened(word)!r}",
+            f"{shortened(spec)!r}: unknown credential kind {shortened(word)!r}",
             _LOGIN_HINT,
         )
-    # As in AIU, a `#` belongs to the name of a pull secret.
+    # As in AIU, a `#` is part of a pull secret's name.
     secret, _, field = place.partition("#") if kind == "secret" else (place, "", DOCKER_CONFIG)
     namespace, name = _parse_secret(secret, field, spec)
     return CredentialSource(
@@ -525,8 +525,8 @@ def parse_credential_source(spec: str) -> CredentialSource:
 
 
 def _parse_secret(secret: str, field: str, spec: str) -> tuple[str, str]:
-    """Return the namespace and the name of a secret. Raises `Malformed` if a part is missing."""
+    """Return a secret's namespace and name. Raises `Malformed` if a part is missing."""
     namespace, _, name = secret.partition("/")
     if not (namespace and name and field) or "/" in name or "#" in field:
-        raise Malformed(f"{shortened(spec)!r} names no secret", _LOGIN_HINT)
+        raise Malformed(f"{shortened(spec)!r} does not name a secret", _LOGIN_HINT)
     return namespace, name

@@ -1,7 +1,7 @@
-"""Finds every problem in an Application's annotations, and says what to write instead. Pure.
+"""Finds all problems in an Application's annotations, and suggests fixes. Pure.
 
-An annotation that would stop `run` is an error in `lint`, too. Typical mistakes from the issues of
-Argo CD Image Updater (AIU) have their own messages.
+An annotation that would stop `run` is also an error in `lint`. Typical mistakes from Argo CD Image
+Updater (AIU) issues have their own messages.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from task.policy.strategies import commit_in, parse_tag_order, rules_of
 from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
-# an annotation, how bad it is, what is wrong, and what to write instead
+# an annotation, the severity, the problem, and the fix
 Remark = tuple[str, Severity, str, str]
-# AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their
-# Application-wide form counts for every image.
+# AIU reads these only per image, but users expect more (AIU issues 1122 and 1142). Here, their
+# Application-wide form applies to every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
-# People copy examples, or write a template that nobody fills in (AIU issues 660 and 877).
+# People copy examples, or use a template that is never rendered (AIU issues 660 and 877).
 PLACEHOLDER = re.compile(
     r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
 )
 PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-# Names of annotations that Kubernetes accepts: the alias before the dot, and the whole key after
+# Annotation names that Kubernetes accepts: the alias before the dot, and the whole key after
 # the prefix.
 ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -66,20 +66,18 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 @dataclass(frozen=True)
 class Finding(Troubled):
-    """One trouble in what `lint` reads, and its place."""
+    """A problem that `lint` found, and its location."""
 
     trouble: Trouble
     application: str = ""
     key: str = ""
     value: str = ""
-    origin: str = (
-        ""  # "file:line" of the manifest; "" for an Application from a cluster or from Argo CD
-    )
-    field: str = ""  # of the ImageUpdater at `origin`, if that set the annotation: "allowTags"
+    origin: str = ""  # "file:line" of the manifest; "" for an Application from a cluster or Argo CD
+    field: str = ""  # in the ImageUpdater at `origin`, if it set the annotation: "allowTags"
 
 
 def noted(severity: Severity, message: str, hint: str) -> Trouble:
-    """Return a trouble as `lint` tells it: all of them count as wrong annotations."""
+    """Return a trouble as `lint` reports it: always as an annotation error."""
     return Trouble("annotation", message, hint, severity)
 
 
@@ -87,7 +85,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
     misplaced = dict(_impossible_entries(app.annotations.get("image-list", "")))
-    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelt)  # `_key` reports misspelt keys
+    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelt)  # see `_key`
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
     readings, asked = attempted(app, defaults)
     remarks = chain(
@@ -112,8 +110,8 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
 
 
 def _without_effect(app: Application) -> Iterator[Remark]:
-    """Yield a warning if no image is named, and for what `write-back-method:
-    argocd` does not read.
+    """Yield a warning if no image is listed, and for annotations that
+    `write-back-method: argocd` ignores.
     """
     # `_key` reports it
     misspelt = any(one.meant == "image-list" for _, one in doubts(app.annotations))
@@ -122,20 +120,20 @@ def _without_effect(app: Application) -> Iterator[Remark]:
         and not misspelt
         and not split_image_list(app.annotations.get("image-list", ""))
     ):
-        message = "there are annotations but no image-list: nothing is ever updated"
-        yield "image-list", "warning", message, "write image-list: <alias>=<image>"
+        message = "there are annotations but no image-list, so nothing is ever updated"
+        yield "image-list", "warning", message, "add image-list: <alias>=<image>"
     if app.annotations.get("write-back-method") == "argocd":
         for key in ("write-back-target", "git-branch", "git-repository"):
             if app.annotations.get(key):
                 message = (
-                    f"{key} has no effect with write-back-method: argocd, which writes no file"
+                    f"{key} has no effect with write-back-method: argocd, which writes no files"
                 )
-                yield key, "warning", message, f"write write-back-method: git, or remove {key}"
+                yield key, "warning", message, f"use write-back-method: git, or remove {key}"
 
 
 def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
-    """Return one remark about all Applications for which the tools have different methods,
-    because none is written.
+    """Return one remark about all Applications without a method,
+    because the two tools have different defaults.
     """
     silent = [
         app
@@ -149,15 +147,15 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
         return ()
     names = and_more([app.key for app in silent], 3)
     message = (
-        "no write-back-method: Image Updater patches the live Application, Image Update commits to"
-        f" Git ({names})"
+        "no write-back-method is set: Image Updater patches the live Application, but Image Update"
+        f" commits to Git ({names})"
     )
     found = _finding(
         silent[0],
         "write-back-method",
         "info",
         message,
-        "write git or argocd, so that both do the same",
+        "set it to git or argocd, so that both do the same",
     )
     return (found if len(silent) == 1 else replace(found, application=""),)
 
@@ -165,9 +163,9 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
     """Return the problems of all Applications.
 
-    A problem that comes from an ApplicationSet or ImageUpdater is one finding. A template's own
-    mistake is in every Application that it makes, with other values at its placeholders. Any other
-    mistake comes with a parameter, so such findings are one only if their words are the same.
+    A problem from an ApplicationSet or ImageUpdater is reported once. A mistake in a template is in
+    every generated Application, with different values for its placeholders. Other mistakes come
+    from a parameter, so such findings are merged only if their messages are the same.
     """
     made = Counter[tuple[str, str]]()
     kin: dict[tuple[object, ...], list[_Member]] = {}
@@ -200,11 +198,11 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     return tuple(told[at] for at in sorted(told))
 
 
-_Member = tuple[int, Application, Finding]  # the first one is the place in the order
+_Member = tuple[int, Application, Finding]  # the number is the position
 
 
 def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
-    """Return groups of findings whose messages are the same,
+    """Group the findings whose messages are the same,
     or differ only in the Application's name.
     """
     groups: dict[str, list[_Member]] = {}
@@ -222,7 +220,7 @@ def _without_name(app: Application, finding: Finding, text: str) -> str:
 
 
 def _maker(app: Application, finding: Finding) -> str:
-    """Return what made this annotation for several Applications, or ""."""
+    """Return the resource that set this annotation for several Applications, or ""."""
     if finding.field:
         return f"ImageUpdater {app.resource}"
     return f"ApplicationSet {app.generated_by}" if app.generated_by else ""
@@ -250,14 +248,14 @@ def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
 
 
 def _place(app: Tracker, key: str) -> tuple[str, str]:
-    """Return the manifest that has the annotation, and the field if that is an ImageUpdater."""
+    """Return the manifest with the annotation, and the field if it is an ImageUpdater."""
     if not isinstance(app, Application) or key not in app.from_resource:
         return app.origin, ""
     return app.resource_origin, FIELDS.get(split_key(key)[1] or key, "spec")
 
 
 def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the pieces of an `image-list` that cannot be images, each with a message and a hint."""
+    """Yield the parts of an `image-list` that cannot be images, each with a message and a hint."""
     pieces = split_image_list(text)
     cut = cut_ranges(text)
     for number, piece in enumerate(pieces):
@@ -266,93 +264,93 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             yield (
                 piece,
                 (
-                    f"{piece!r} holds the placeholder {placeholder.group()!r}",
-                    "write what it stands for",
+                    f"{piece!r} contains the placeholder {placeholder.group()!r}",
+                    "replace it with its value",
                 ),
             )
-        elif number in cut:  # a flaw of its entry
+        elif number in cut:  # reported as a flaw of its entry
             continue
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
             hint = (
-                "write the image alone in image-list, and the pattern in <alias>.allow-tags:"
-                " regexp:…"
+                "list only the image in image-list, and set <alias>.allow-tags: regexp:… to the"
+                " pattern"
             )
             yield (
                 piece,
-                (f"{piece!r} follows a comma, which cut a pattern: a comma ends an entry", hint),
+                (f"{piece!r} is part of a pattern that a comma split: a comma ends an entry", hint),
             )
         elif RANGE.fullmatch(piece):
             yield (
                 piece,
                 (
-                    f"{piece!r} is a range of versions without an image",
-                    f"write <alias>=<image>:{piece}",
+                    f"{piece!r} is a version range without an image",
+                    f"use <alias>=<image>:{piece}",
                 ),
             )
         elif PATTERN.match(piece):
             hint = (
-                "name each image separately: <alias>=<image>; to choose tags, write"
+                "list each image separately: <alias>=<image>; to choose tags, use"
                 " <alias>.allow-tags: regexp:…"
             )
             yield piece, (f"{piece!r} is a pattern, which image-list does not accept", hint)
 
 
 def _key(app: Application, key: str) -> Iterator[Remark]:
-    """Yield the problems of a key: it has no effect here, or AIU does not read it in this form."""
+    """Yield the problems of a key that has no effect here, or that AIU does not read."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
-        message = f"{key} applies to every image here; AIU ignores it without an alias"
-        yield key, "info", message, f"write <alias>.{key}"
+        message = f"{key} applies to every image here, but AIU ignores it without an alias"
+        yield key, "info", message, f"use <alias>.{key}"
         return
     image_list = app.annotations.get("image-list", "")
     if known and (bare := read_image_list(image_list).bare.get(name)):
         message = (
-            f"the entry {bare.text!r} has no alias; AIU reads per-image keys only under an alias"
+            f"the entry {bare.text!r} has no alias; AIU reads per-image keys only with an alias"
         )
-        yield key, "info", message, f"write {name}={bare.text} in image-list"
+        yield key, "info", message, f"use {name}={bare.text} in image-list"
         return
     if doubtful := doubt(key, image_list):
-        # If the alias is similar to no other, the key was probably left over from a removed image.
+        # If no other alias is similar, the key is probably left over from a removed image.
         wrong = doubtful.kind in ("near", "level") or (doubtful.kind == "orphan" and doubtful.meant)
         yield key, "error" if wrong else "warning", doubtful.message, doubtful.hint
     elif key not in app.from_resource and not NAME.fullmatch(key):
         fixed = key.replace("/", "_")
         message = (
-            f"Kubernetes refuses the annotation {key!r}: after the prefix, a name has up to 63"
+            f"Kubernetes rejects the annotation {key!r}: after the prefix, a name can have up to 63"
             " letters, digits, "
         )
         hint = (
-            f"write {fixed}"
+            f"use {fixed}"
             if NAME.fullmatch(fixed)
-            else "use a shorter alias, of letters and digits"
+            else "use a shorter alias with only letters and digits"
         )
-        yield key, "error", f"{message}'-', '_' and '.'", hint
+        yield key, "error", f"{message}'-', '_', and '.'", hint
     elif (
         key in OURS or known in OURS
-    ) and key not in app.from_resource:  # but AIU reads its own resource
-        yield key, "info", f"{known or key} works here; AIU ignores it", ""
+    ) and key not in app.from_resource:  # AIU does read its own resource
+        yield key, "info", f"{known or key} works here, but AIU ignores it", ""
 
 
 def _is_read(app: Application, key: str) -> bool:
-    """Tell whether an annotation is read, or would be if its key were spelt right."""
+    """Return whether an annotation is read, or would be if its key were spelled correctly."""
     doubtful = doubt(key, app.annotations.get("image-list", ""))
     return doubtful is None or doubtful.kind not in ("former", "unknown")
 
 
 def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
-    """Yield the problems of a value that would otherwise show only when a run asks the registry."""
+    """Yield problems that would otherwise appear only when a run queries the registry."""
     if not value:
         return
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = (
-            f"{key}: {value!r} is a template that nothing fills in: annotations of an Application"
-            " are plain text"
+            f"{key}: {value!r} is a template that nothing renders: Application annotations are"
+            " plain text"
         )
         yield (
             key,
             "error",
             message,
-            "write what it stands for, or have it filled in by an ApplicationSet",
+            "use the value itself, or render it with an ApplicationSet",
         )
     if key == "pull-secret" or key.endswith(".pull-secret"):
         try:
@@ -367,25 +365,23 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
                     else ("variable", "--allow-env")
                 )
                 message = (
-                    f"{key}: the {what} {source.script or source.env} is not used unless the run"
-                    f" has {option}"
+                    f"{key}: the {what} {source.script or source.env} is used only if the run has"
+                    f" {option}"
                 )
                 more = (
-                    f" {source.env}"
-                    if source.env
-                    else ", and put the script into the image of the step"
+                    f" {source.env}" if source.env else ", and add the script to the step's image"
                 )
-                yield key, "info", message, f"give {option}{more}"
+                yield key, "info", message, f"pass {option}{more}"
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
                 message = (
-                    f"{key}: the field {source.field} does not hold user:password, which"
-                    " secret:…#<field> needs"
+                    f"{key}: the field {source.field} does not contain user:password, which"
+                    " secret:…#<field> requires"
                 )
-                yield key, "error", message, f"write pullsecret:{source.namespace}/{source.name}"
+                yield key, "error", message, f"use pullsecret:{source.namespace}/{source.name}"
 
 
 def _entry_mistakes(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
-    """Yield mistakes that show only when all settings of an entry are compared."""
+    """Yield mistakes that appear only when all settings of an entry are compared."""
     listed = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
     for entry in (item for item in listed.entries if item.text not in misplaced):
@@ -399,33 +395,33 @@ def _entry_mistakes(app: Application, misplaced: Collection[str]) -> Iterator[Re
         yield from _range_in_strategy(entry, own["update-strategy"])
         allow = own["allow-tags"]
         keyword, colon, expression = allow.value.partition(":")
-        # The blank after `regexp:` belongs to the pattern (AIU issue 1018).
+        # A space after `regexp:` is part of the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
             message = (
-                f"the pattern {expression!r} matches no tag: spaces, quotes and slashes are part"
-                " of it"
+                f"the pattern {expression!r} cannot match a tag: spaces, quotes, and slashes are"
+                " part of it"
             )
-            yield allow.key, "error", f"{allow.key}: {message}", f"write {bare}"
+            yield allow.key, "error", f"{allow.key}: {message}", f"use {bare}"
         named = own["kustomize.image-name"]
         image = live_image(named.value) if named else None
         if image and (image.tag or image.digest):
             message = (
-                f"{named.key}: {named.value!r} is a name with a version, which is taken for a part"
-                " of the name"
+                f"{named.key}: {named.value!r} includes a version, which is read as part of the"
+                " name"
             )
-            yield named.key, "error", message, f"write {image.name}"
+            yield named.key, "error", message, f"use {image.name}"
 
 
 def _upper_case(entry: Entry) -> Remark:
-    why = "the repository has upper-case letters, which no registry accepts: no build matches it"
+    why = "the repository has uppercase letters, which registries reject, so no build matches it"
     image = entry.image
     name = image.name.removesuffix(image.repository) + image.repository.lower()
     fixed = listed_as(replace(entry, image=replace(image, name=name)), entry.constraint)
-    return "image-list", "error", f"{entry.text!r}: {why}", f"write {fixed}"
+    return "image-list", "error", f"{entry.text!r}: {why}", f"use {fixed}"
 
 
 def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
-    """Yield a remark for `semver:<range>`, which AIU does not know."""
+    """Yield a remark for `semver:<range>`, which AIU does not support."""
     word, colon, _ = strategy.value.partition(":")
     wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
     if not wanted or wanted == entry.constraint:
@@ -433,37 +429,37 @@ def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
     both = wanted
     if entry.constraint and "||" not in wanted:
         both = f"{entry.constraint} {wanted}"
-    message = f"{strategy.value!r} works here; AIU reads it as semver without a constraint"
-    hint = f"write {listed_as(entry, both)} in image-list, and {strategy.key}: semver"
+    message = f"{strategy.value!r} works here, but AIU reads it as semver without a constraint"
+    hint = f"use {listed_as(entry, both)} in image-list, and set {strategy.key}: semver"
     yield strategy.key, "info", message, hint
 
 
 def _alias(alias: str) -> Remark:
-    """Return the remark about an alias that no annotation's name can begin with."""
+    """Return the remark about an alias that an annotation name cannot begin with."""
     plain = alias.replace("/", "-")
     if ALIAS.fullmatch(plain):
         message = (
-            f"the alias {alias!r} has a '/', and no annotation's name has one: its keys begin with "
-            f"{alias.replace('/', '_')!r}, which AIU from 1.0 on does not find"
+            f"the alias {alias!r} has a '/', which annotation names cannot have: its keys begin"
+            f" with {alias.replace('/', '_')!r}, which AIU 1.0 and later does not find"
         )
         return (
             "image-list",
             "info",
             message,
-            f"write {plain}=<image>, and its keys as {plain}.<key>",
+            f"use {plain}=<image>, and {plain}.<key> for its keys",
         )
     message = (
-        f"the alias {alias!r} has characters that an annotation's name cannot have there, so no"
-        " per-image key is found"
+        f"the alias {alias!r} cannot be the start of an annotation name, so its per-image keys are"
+        " not found"
     )
-    hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
+    hint = "use only letters, digits, '-', '_', and '.', and begin with a letter or digit"
     return "image-list", "warning", message, hint
 
 
 def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
     """Yield mistakes in Helm keys.
 
-    A key takes a parameter's name or a value's path, but people write the value itself.
+    A key takes a parameter's name or a value's path, but people set it to the value itself.
     """
     name, tag, spec, digest = (
         own[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest")
@@ -478,46 +474,46 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
         yield from _helm_key(setting, sample, entry)
     if spec and is_tag_key(spec.value):
         message = (
-            f"{spec.key} takes the whole reference (name:tag), and {spec.value!r} looks like a key"
-            " of the tag"
+            f"{spec.key} takes the whole reference (name:tag), but {spec.value!r} looks like a key"
+            " for the tag"
         )
-        yield spec.key, "warning", message, f"write {key_of(entry, 'helm.image-tag')}: {spec.value}"
+        yield spec.key, "warning", message, f"use {key_of(entry, 'helm.image-tag')}: {spec.value}"
     elif not spec and tag and is_name_key(tag.value):
-        message = f"{tag.key} takes the tag, and {tag.value!r} looks like a key of the name"
+        message = f"{tag.key} takes the tag, but {tag.value!r} looks like a key for the name"
         swapped = name and is_tag_key(name.value)
         hint = (
-            f"write {tag.key}: {name.value} and {name.key}: {tag.value}"
+            f"use {tag.key}: {name.value} and {name.key}: {tag.value}"
             if swapped
-            else "write the key of the tag"
+            else "use the key for the tag"
         )
         yield tag.key, "error" if swapped else "warning", message, hint
 
 
 def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
-    """Yield the mistake in one key, which may be such as `sample`."""
+    """Yield the mistake in one key. `sample` is an example of a valid value."""
     key = setting.key
     value = setting.value
-    wanted = "the key takes the name of the Helm parameter that holds it"
-    as_in_chart = f"write {sample}, or as the chart has it"
+    wanted = "use the name of the Helm parameter instead"
+    as_in_chart = f"for example, {sample}, or the chart's own name for it"
     bare = value.removeprefix("$").lstrip(".")
     if bare.startswith("Values."):
-        message = f"{key}: {value!r} is how a template names the value"
-        yield key, "error", message, f"write {bare.removeprefix('Values.')}"
+        message = f"{key}: {value!r} is template syntax"
+        yield key, "error", message, f"use {bare.removeprefix('Values.')}"
     elif is_tag(value):
         yield key, "error", f"{key}: {value!r} is a tag; {wanted}", as_in_chart
     elif (image := is_image(value, entry)) is not False:
         message = f"{key}: {value!r} {'is' if image else 'looks like'} an image; {wanted}"
         yield key, "error" if image else "warning", message, as_in_chart
     elif "." in value and any(part.isdigit() for part in value.split(".")):
-        message = f"{key}: {value!r} uses a number as a key, which is not an index of a list"
+        message = f"{key}: {value!r} uses a number as a key, not as a list index"
         places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
-        yield key, "warning", message, f"write {places} for an index of a list"
+        yield key, "warning", message, f"use {places} for a list index"
 
 
 def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
-    """Yield a warning if one image has keys of two types.
+    """Yield a warning if an image has keys of two types.
 
-    AIU 0.x uses those of the Application's type, and 1.x refuses the Application.
+    AIU 0.x uses those of the Application's type; 1.x rejects the Application.
     """
     first = {
         kind: setting
@@ -532,19 +528,19 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
     kept = next(iter(kinds)) if len(kinds) == 1 else ""
     names = " and ".join(setting.key for setting in first.values())
     message = (
-        f"{entry.text!r} has keys of several types: {names}; only those of the Application's type"
-        " count"
+        f"{entry.text!r} has keys of several types ({names}), but only those of the Application's"
+        " type are used"
     )
     hint = (
-        f"keep the {kept}.… keys" if kept else "keep those of the Application's type (spec.source)"
+        f"keep the {kept}.… keys" if kept else "keep those for the Application's type (spec.source)"
     )
     wrong = next(setting.key for kind, setting in first.items() if kind != kept)
     yield wrong, "warning", message, hint
 
 
 def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
-    """Yield mistakes that show only when the settings
-    of an entry are combined with the defaults.
+    """Yield mistakes that appear only when an entry's settings
+    are combined with the defaults.
     """
     for entry_reading in readings:
         yield from _order(app, entry_reading)
@@ -554,22 +550,22 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
             and not entry_reading.keys.spec
         ):
             message = (
-                f"helm.image-name and helm.image-tag of {entry_reading.entry.text!r} are both "
+                f"for {entry_reading.entry.text!r}, helm.image-name and helm.image-tag are both "
                 f"{entry_reading.keys.name!r}"
             )
             yield (
                 "image-list",
                 "error",
                 message,
-                f"write {_alias_of(entry_reading)}.helm.image-spec: {entry_reading.keys.name}",
+                f"use {_alias_of(entry_reading)}.helm.image-spec: {entry_reading.keys.name}",
             )
 
 
 def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
-    """Yield a warning if `tag-order` does not suit a tag that runs, or one in the Application's
-    own source.
+    """Yield a warning if `tag-order` does not work for a running tag, or for a tag in the
+    Application's own source.
 
-    It has no place for the tag, or it compares the digits of a commit id, which have no order.
+    Either it does not match the tag, or it compares the digits of a commit ID, which have no order.
     """
     rules = rules_of(reading.policy)
     if not reading.policy.tag_order or not rules.ordered:
@@ -591,22 +587,22 @@ def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
         rule, why = rules.objection(tag, reading.policy)
         if rule == "tag-order":
             hint = (
-                "correct the pattern; a current tag that it does not match is replaced by any that"
-                " it does"
+                "fix the pattern: as long as it does not match the current tag, any matching tag"
+                " replaces it"
             )
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
         elif commit := commit_in(parse_tag_order(reading.policy.tag_order), tag):
             message = (
-                f"{key}: the current tag {tag} has the commit id {commit}, "
-                "whose digits say nothing about order"
+                f"{key}: the current tag {tag} contains the commit ID {commit}, "
+                "whose digits have no order"
             )
-            hint = "name only the number that grows: regexp:-(?P<build>[0-9]+)$"
+            hint = "match only the number that increases: regexp:-(?P<build>[0-9]+)$"
             yield key, "warning", message, hint
 
 
 def _shared_helm_values(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield a mistake for two images that are written to one Helm value:
-    each event would undo the other's.
+    """Yield an error for two images that are written to the same Helm value:
+    each event would undo the other's change.
     """
     taken: dict[tuple[str, str], str] = {}
     for sub in asked:
@@ -614,9 +610,7 @@ def _shared_helm_values(asked: Iterable[Subscription]) -> Iterator[Remark]:
             continue
         other = taken.setdefault((sub.path, key), sub.entry.text)
         if other != sub.entry.text:
-            hint = (
-                f"write {_alias_of(sub)}.helm.image-tag and .helm.image-name with keys of its own"
-            )
+            hint = f"set {_alias_of(sub)}.helm.image-tag and .helm.image-name to separate keys"
             yield (
                 "image-list",
                 "error",
@@ -626,7 +620,7 @@ def _shared_helm_values(asked: Iterable[Subscription]) -> Iterator[Remark]:
 
 
 def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield a warning for two entries of one image in one place that have different rules."""
+    """Yield a warning for two entries for the same image and place with different rules."""
     taken: dict[tuple[str, str, str], Subscription] = {}
     for sub in asked:
         entry = _kustomize_entry(sub) or _containers(sub)
@@ -635,28 +629,28 @@ def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
         other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
         if _rules(other) != _rules(sub):
             message = (
-                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by different"
-                " rules: what one of them admits, both deploy"
+                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, with different"
+                " rules: both deploy a tag that either of them admits"
             )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
             key = f"{_alias_of(sub)}.{kind}.image-name"
-            hint = f"give both the same rules, or name what each writes: {key}"
+            hint = f"give both the same rules, or set a different name for each with {key}"
             yield "image-list", "warning", message, hint
 
 
 def _kustomize_entry(sub: Subscription) -> str:
-    """Return the words for the entry of a kustomization that gets the tag, or ""."""
+    """Return a description of the kustomization entry that gets the tag, or ""."""
     own = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
     if not own and sub.target != "kustomization":
         return ""
-    return f"the entry of {sub.keys.kustomize_name or sub.entry.image.name}"
+    return f"the entry for {sub.keys.kustomize_name or sub.entry.image.name}"
 
 
 def _containers(sub: Subscription) -> str:
-    """Return the words for the containers in manifests that get the tag, or ""."""
+    """Return a description of the containers that get the tag, or ""."""
     if sub.target != "manifests":
         return ""
-    return f"the containers of {sub.keys.manifests_name or sub.entry.image.name}"
+    return f"the containers for {sub.keys.manifests_name or sub.entry.image.name}"
 
 
 def _alias_of(entry: EntryReading | Subscription) -> str:
@@ -664,7 +658,7 @@ def _alias_of(entry: EntryReading | Subscription) -> str:
 
 
 def _helm_value(sub: Subscription) -> str:
-    """Return the key of the Helm value that gets the tag, or "" if it goes elsewhere."""
+    """Return the key of the Helm value that gets the tag, or "" if the tag goes elsewhere."""
     if sub.target != "helmvalues" and (
         sub.target not in ("override", "file") or sub.source.kind != "Helm"
     ):
@@ -673,15 +667,15 @@ def _helm_value(sub: Subscription) -> str:
 
 
 def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
-    """Return a problem for each place in Git into which two Applications write other images,
-    or by other rules.
+    """Return a problem for each place in Git to which two Applications write different images,
+    or the same image by different rules.
 
-    What one of them writes, the other one deploys, whatever its own rules say.
+    Each deploys what the other writes, regardless of its own rules.
     """
     first: dict[tuple[str, ...], Subscription] = {}
     found: dict[
         tuple[str, ...], Finding
-    ] = {}  # one for each place, however many Applications share it
+    ] = {}  # one per place, no matter how many Applications share it
     for sub in written:
         key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
         if not key or sub.target == "override":  # an override file belongs to one Application
@@ -694,18 +688,18 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
         neighbour = other.application.key
         severity: Severity = "error"
         message = (
-            f"{sub.entry.text!r} is written to {where}, and so is {other.entry.text!r} of"
-            f" {neighbour}"
+            f"{sub.entry.text!r} and {other.entry.text!r} of {neighbour} are both written to"
+            f" {where}"
         )
-        hint = "give each a key or file of its own"
+        hint = "use a separate key or file for each"
         if other.entry.image.identity == sub.entry.image.identity:
             if _rules(other) == _rules(sub):
                 continue
             severity = "warning"
-            hint = "give both the same rules, or each a file of its own"
+            hint = "give both the same rules, or use a separate file for each"
             message = (
-                f"{neighbour} writes {where} too, by different rules: what one of them admits, both"
-                " deploy"
+                f"{neighbour} also writes {where}, with different rules: both deploy a tag that"
+                " either of them admits"
             )
         found[place] = _finding(sub.application, "image-list", severity, message, hint)
     return tuple(found.values())
@@ -724,55 +718,54 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
 
 
 def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield mistakes that show only when a target is compared with its keys and its source."""
+    """Yield mistakes that appear only when a target is compared with its keys and source."""
     for sub in asked:
         alias = _alias_of(sub)
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
             message = (
                 f"helm.image-name is set for {sub.entry.text!r}, but there is no key for the tag"
             )
-            yield "write-back-target", "error", message, f"write {alias}.helm.image-tag"
+            yield "write-back-target", "error", message, f"set {alias}.helm.image-tag"
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
             message = (
                 f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the"
                 " source's path"
             )
-            yield "write-back-target", "error", message, f"write helmvalues:/{root}"
+            yield "write-back-target", "error", message, f"use helmvalues:/{root}"
         if (
             sub.source.kind == "Plugin"
             and sub.target in ("override", "file")
             and not (sub.keys.tag or sub.keys.spec)
         ):
             message = (
-                f"no annotation names the plugin's variable for {sub.entry.text!r}, so the tag"
+                f"no annotation specifies the plugin variable for {sub.entry.text!r}, so the tag"
                 " cannot be written"
             )
             hint = (
-                f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's"
-                " name"
+                f"set {alias}.plugin.image-tag or {alias}.plugin.image-spec to the variable's name"
             )
             yield "image-list", "error", message, hint
         if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
             message = "the source is a plain directory, which has no override file"
-            yield "write-back-target", "error", message, "write write-back-target: manifests"
+            yield "write-back-target", "error", message, "use write-back-target: manifests"
 
 
 def _head_template_mistakes(app: Application) -> Iterator[Remark]:
-    """Yield the mistake in the template of a head branch."""
+    """Yield the mistake in a head branch template."""
     with suppress(Malformed):
         _, head = git_branch(app.annotations.get("git-branch", ""))
         try:
             if head:
                 check_branch_template(head)
         except Malformed as error:
-            hint = "write a Go text/template without sprig functions"
+            hint = "use a Go text/template without sprig functions"
             yield "git-branch", "error", f"git-branch: {error.message}", hint
 
 
 def _meant_from_the_root(sub: Subscription) -> str:
-    """Return the values file that a relative path means if it is read from the root, or "".
+    """Return the values file that a relative path refers to if resolved from the root, or "".
 
-    People expect paths to begin there (AIU issue 1518).
+    People expect paths to start at the root (AIU issue 1518).
     """
     folder = f"{sub.source.path}/" if sub.source.path else ""
     if sub.repo != sub.source.repo or not folder or not sub.path.startswith(folder):

@@ -1,9 +1,8 @@
-"""Turns an Application into the Subscriptions that its annotations ask for,
-and finds flaws in these annotations.
+"""Turns an Application's annotations into Subscriptions, and finds flaws in them.
 
-An entry with an error gets no Subscription, so that a broken rule never lets a tag through. AIU
-logs a warning and continues with another meaning: for example, it uses semver for an unknown
-strategy.
+An entry with an error does not get a Subscription, so that a broken rule never lets a tag through.
+AIU logs a warning and continues with a different meaning: for example, it uses semver for an
+unknown strategy.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from task.policy.strategies import STRATEGIES, UNFIT_HINT, parse_tag_order, unfi
 from task.policy.version_range import parse_range
 
 T = TypeVar("T")
-PLATFORM_HINT = "write <os>/<architecture>[/<variant>], as in linux/arm64"
-MOST_GLOBS = 10  # broken globs of one annotation that are told one by one
+PLATFORM_HINT = "use <os>/<architecture>[/<variant>], such as linux/arm64"
+MOST_GLOBS = 10  # broken globs reported individually per annotation
 BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """The settings of the command line for all Applications."""
+    """The command-line settings for all Applications."""
 
     argocd_namespace: str = "argocd"
     strategy: Strategy = "semver"
@@ -53,7 +52,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which Applications to look for, and what their annotations leave open."""
+    """The Applications to look for, and the defaults for their annotations."""
 
     prefix: str
     narrow: Narrow
@@ -67,8 +66,8 @@ def subscribe(
 ) -> Subscribed:
     """Return all Subscriptions of an Application, and every flaw in its annotations.
 
-    There is one Subscription for each entry and write-back target. With `wanted`, there are
-    Subscriptions only for images with these identities.
+    There is one Subscription for each entry and write-back target. With `wanted`, only images with
+    these identities get Subscriptions.
     """
     asked = _asked_by(tuple(app.annotations.items()), defaults)
     wheres, errors = write_backs(app, defaults.argocd_namespace)
@@ -105,10 +104,10 @@ def attempted(
     app: Application,
     defaults: Defaults = Defaults(),
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
-    """Return what the entries of an Application ask for, and where, as if it had no mistakes.
+    """Return the subscriptions an Application would have if it had no mistakes.
 
-    Only `lint` needs this, so that one mistake hides no other. Entries with a misspelt key are left
-    out, because they lack the setting of that key.
+    Only `lint` needs this, so that one mistake does not hide another. Entries with a misspelled key
+    are skipped, because they lack that setting.
     """
     asked = _asked_by(tuple(app.annotations.items()), defaults)
     wheres, _ = write_backs(app, defaults.argocd_namespace)
@@ -127,7 +126,7 @@ def _subscriptions_for(
         Subscription(
             application=app,
             entry=reading.entry,
-            # A signature belongs to a digest, so the digest has to be written.
+            # A signature is for a digest, so the digest has to be written.
             policy=replace(reading.policy, pin_digest=True) if key else reading.policy,
             keys=reading.plugin if where.of_plugin else reading.keys,
             source=where.source,
@@ -183,30 +182,30 @@ def _of_every_entry(
 
 @dataclass(frozen=True)
 class EntryReading:
-    """What one entry asks for, and the flaws in its settings."""
+    """An entry's settings, and their flaws."""
 
     entry: Entry
     policy: Policy
     keys: Keys
-    plugin: Keys  # the same for an Application of a plugin
+    plugin: Keys  # the same for an Application with a plugin
     flaws: tuple[Flaw, ...]
     broken: bool  # whether there is an error, not only a warning
-    managed: tuple[str, ...]  # the names in an override file that belong to this entry
-    strategy: Strategy | None = None  # None if the annotation names an unknown strategy
+    managed: tuple[str, ...]  # the names in an override file that this entry manages
+    strategy: Strategy | None = None  # None if the annotation sets an unknown strategy
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a set of annotations asks for, except where it is written."""
+    """The settings in a set of annotations, except where to write."""
 
     readings: tuple[EntryReading, ...]
-    usable: tuple[EntryReading, ...]  # without entries that have a misspelt key
+    usable: tuple[EntryReading, ...]  # without entries that have a misspelled key
     managed: tuple[str, ...]
     claims: tuple[Claim, ...]
     flaws: tuple[Flaw, ...]
 
 
-@lru_cache(maxsize=4096)  # the Applications of one generator have the same annotations
+@lru_cache(maxsize=4096)  # Applications from the same generator have the same annotations
 def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
     by_key = dict(annotations)
     listed = read_image_list(by_key.get("image-list", ""))
@@ -230,8 +229,8 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
         reading = EntryReader(entry, settings, defaults).read()
         readings.append(replace(reading, broken=reading.broken or bool(rest)))
         if rest:
-            message = f"{rest[0]!r} follows a comma: a comma ends an entry"
-            hint = f"join constraints with a space: {' '.join((entry.text, *rest))}"
+            message = f"{rest[0]!r} follows a comma, but a comma ends an entry"
+            hint = f"separate constraints with a space: {' '.join((entry.text, *rest))}"
             flaws.append(
                 Flaw(
                     entry.text,
@@ -258,7 +257,7 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
                 manifests_name=entry_reading.keys.manifests_name,
             )
             for entry_reading in readings
-            if len(readings) > 1  # claims decide which of several entries owns a place
+            if len(readings) > 1  # claims decide which entry owns a place
         ),
         flaws=(
             *flaws,
@@ -269,11 +268,11 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
 
 
 def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
-    """Return the flaws for misspelt rules and places.
+    """Return the flaws for misspelled rules and places.
 
-    Each one stops every entry that it would govern.
+    Each one blocks every entry it would apply to.
 
-    AIU ignores a misspelt `allow-tags`, and lets every tag through.
+    AIU ignores a misspelled `allow-tags`, and lets every tag through.
     """
     listed = read_image_list(annotations.get("image-list", ""))
     flaws = []
@@ -283,7 +282,7 @@ def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
             continue
         for entry in listed.entries:
             names = listed.prefixes(entry)
-            # hides the Application-wide form
+            # overrides the Application-wide form
             own = any(prefix in index.get(doubt.meant, ()) for prefix in names)
             if doubt.name in names or (not doubt.name and not own):
                 flaws.append(
@@ -300,7 +299,7 @@ def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
 
 
 class EntryReader:
-    """Reads the settings of one entry, and collects their flaws."""
+    """Reads an entry's settings, and collects their flaws."""
 
     def __init__(self, entry: Entry, settings: Mapping[str, Setting], defaults: Defaults) -> None:
         self.entry = entry
@@ -309,7 +308,7 @@ class EntryReader:
         self.flaws: list[Flaw] = []
 
     def read(self) -> EntryReading:
-        """Return what the entry asks for."""
+        """Return the entry's settings."""
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(self._strategy, nothing)
         known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
@@ -328,7 +327,7 @@ class EntryReader:
             ),
             pull_secret=values["pull-secret"],
         )
-        # A strange value causes only a warning, because `force-update` has no effect here. In AIU
+        # An invalid value causes only a warning, because `force-update` has no effect here. In AIU
         # v1, the whole Application fails.
         try:
             keys.boolean(self.settings["force-update"])
@@ -348,7 +347,7 @@ class EntryReader:
             digest=values["helm.image-digest"],
         )
         self._check_helm_keys(names)
-        # If no annotation names the parameters, AIU's override files have `image.name` and
+        # If no annotation sets the parameters, AIU's override files have `image.name` and
         # `image.tag`.
         helm = (
             (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
@@ -370,24 +369,24 @@ class EntryReader:
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self.settings[key]
             if BLANK_INDEX.search(setting.value):
-                # AIU and Helm refuse an index with spaces. Here, it would become a key that no file
+                # AIU and Helm reject an index with spaces. Here, it would become a key that no file
                 # has.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.key}: {setting.value!r} has a space inside an index"
-                self._fault(setting, message, f"write {fixed}")
+                self._fault(setting, message, f"use {fixed}")
         digest = self.settings["helm.image-digest"]
         if digest and names.spec:
-            message = "helm.image-digest: the value of helm.image-spec has the digest itself"
+            message = "helm.image-digest: the value of helm.image-spec already includes the digest"
             self._fault(
                 digest,
                 message,
-                "remove it, or write helm.image-tag instead of helm.image-spec",
+                "remove it, or use helm.image-tag instead of helm.image-spec",
             )
         elif digest and digest.value in (names.tag or "image.tag", names.name or "image.name"):
             self._fault(
                 digest,
-                f"helm.image-digest: {digest.value} has the tag or the name",
-                "name a key of its own",
+                f"helm.image-digest: {digest.value} is already the key for the tag or the name",
+                "use a separate key",
             )
 
     def _try(self, read: Callable[[], T], otherwise: T) -> T:
@@ -423,7 +422,7 @@ class EntryReader:
     def _strategy(self) -> tuple[Strategy, str]:
         """Return the canonical strategy, and the constraint in `semver:<constraint>` or "".
 
-        Raises `Faulty` for an unknown strategy. AIU logs a warning then, and uses semver.
+        Raises `Faulty` for an unknown strategy. AIU logs a warning and uses semver.
         """
         setting = self.settings["update-strategy"]
         if not setting:
@@ -440,22 +439,22 @@ class EntryReader:
         known = DEPRECATED.get(whole) or (named if named == whole else None)
         if known is None:
             advised = advice.on_strategy(self.entry, setting.key, setting.value)
-            hint = advised or f"write one of {', '.join(STRATEGIES)}"
+            hint = advised or f"use one of {', '.join(STRATEGIES)}"
             raise setting.wrong(f"unknown update strategy {setting.value!r}", hint)
         if whole in DEPRECATED:
             message = f"the strategy {setting.value!r} is now called {known!r}"
-            self._warn(setting, message, f"write {known}")
+            self._warn(setting, message, f"use {known}")
         return known, ""
 
     def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
         constraints = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
         meaning = STRATEGIES[strategy].constraint
         if meaning == "tag" and not self.entry.constraint:
-            fix = f"write {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
+            fix = f"use {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
             raise Faulty(
                 "image-list",
                 self.entry.text,
-                f"the {strategy} strategy needs the tag to follow",
+                f"the {strategy} strategy needs a tag to follow",
                 fix,
             )
         if meaning == "range":
@@ -473,9 +472,9 @@ class EntryReader:
         return constraints
 
     def _warn_of_constraint(self, strategy: Strategy) -> None:
-        """Add a warning that the constraint limits nothing (AIU issues 580 and 1100)."""
+        """Add a warning that the constraint has no effect (AIU issues 580 and 1100)."""
         entry = self.entry
-        message = f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
+        message = f"{entry.text!r}: {strategy} accepts every tag and ignores {entry.constraint!r}"
         hint = advice.on_ignored_constraint(entry)
         self.flaws.append(
             Flaw(
@@ -488,7 +487,7 @@ class EntryReader:
         )
 
     def _platforms(self) -> tuple[str, ...]:
-        """Return the wanted platforms. A name that no image can have lets no tag through."""
+        """Return the wanted platforms. An impossible platform name does not let any tag through."""
         setting = self.settings["platforms"]
         if not setting:
             return ()
@@ -497,14 +496,14 @@ class EntryReader:
         if not names:
             self._platform_fault(f"{value!r} is not a platform, so no image ever matches it")
         elif value != value.lower():  # the comparison is case-sensitive, as in AIU
-            message = f"platforms are written in lower case: no image ever matches {value!r}"
-            self._platform_fault(message, f"write {value.lower()}")
+            message = f"platforms are lowercase, so no image ever matches {value!r}"
+            self._platform_fault(message, f"use {value.lower()}")
         for name in names:
             if not is_platform(name):
                 self._platform_fault(f"{name!r} is not a platform, so no image ever matches it")
             elif name == name.lower() and (meant := meant_platforms(name)):
                 message = f"{name!r} has an unknown architecture, so no image matches it"
-                self._platform_fault(message, f"write {' or '.join(meant)}")
+                self._platform_fault(message, f"use {' or '.join(meant)}")
         return names
 
     def _platform_fault(self, message: str, hint: str = PLATFORM_HINT) -> None:
@@ -513,7 +512,7 @@ class EntryReader:
 
     def _allow(self) -> str | None:
         setting = self.settings["allow-tags"]
-        # `tag-match` is the name before AIU v0.7, and v1 does not read it.
+        # `tag-match` was the name before AIU v0.7; v1 does not read it.
         if not setting and (setting := self.settings["tag-match"]):
             self._warn(setting, "tag-match is now called allow-tags", "rename the annotation")
         if not setting:
@@ -530,7 +529,7 @@ class EntryReader:
             raise setting.wrong(why, UNFIT_HINT)
         if not STRATEGIES[strategy].ordered:
             message = f"it has no effect with the strategy {strategy}, whose tags have no order"
-            self._warn(setting, message, "remove it, or write update-strategy: alphabetical")
+            self._warn(setting, message, "remove it, or use update-strategy: alphabetical")
         return order
 
     def _ignore(self) -> tuple[str, ...]:
@@ -539,8 +538,8 @@ class EntryReader:
         broken: list[Faulty] = []
         for glob in dict.fromkeys(globs):
             if len(broken) == MOST_GLOBS:
-                hint = "correct the first ones, and check again"
-                broken.append(setting.wrong("there may be more wrong globs", hint))
+                hint = "fix these first, and check again"
+                broken.append(setting.wrong("there may be more invalid globs", hint))
                 break
             try:
                 _check_glob(glob)
@@ -552,14 +551,14 @@ class EntryReader:
 
 
 def _check_glob(glob: str) -> None:
-    """Raise `Malformed` for a broken glob, and for one that ignores nothing.
+    """Raise `Malformed` for a glob that is broken or never matches.
 
-    AIU accepts the latter, and so takes tags that somebody wanted to ignore.
+    AIU accepts the latter, and so accepts tags that were meant to be ignored.
     """
     tag_filter.check_glob(glob)
     if sign := advice.blind_glob(glob):
         raise Malformed(
-            f"{glob!r} ignores nothing: no tag has {sign!r}",
+            f"{glob!r} does not match any tag: tags cannot contain {sign!r}",
             advice.on_blind_glob(glob),
         )
 
@@ -567,7 +566,7 @@ def _check_glob(glob: str) -> None:
 def _read_setting(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
     """Call `read` with the value, and return the result.
 
-    An error becomes a `Faulty` with the key, and with advice if there is any.
+    An error becomes a `Faulty` with the key and any advice.
     """
     try:
         return read(setting.value)

@@ -1,10 +1,10 @@
-"""Finds out where an update of an Application goes, from its annotations,
-and which files they may name at all.
+"""Determines from an Application's annotations where an update goes,
+and which files annotations may write.
 
-For a multi-source Application, AIU uses a source of the type that the target needs, and so does
-`choose_source`. A `chart:` source is a Helm repository, and is never cloned with Git.
+For a multi-source Application, `choose_source`, like AIU, uses a source of the type that the target
+needs. A `chart:` source is a Helm repository and is never cloned with Git.
 
-Whoever may annotate an Application need not be somebody who may push. Without limits, a
+People who can annotate an Application may not be allowed to push. Without limits, a
 `write-back-target` could end another team's hold, change the repository's rules, or run a program
 in its CI.
 """
@@ -31,8 +31,8 @@ FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"
 TARGETS = ("kustomization", "helmvalues", "manifests")
 MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934).
-# What people mean:
+# AIU treats these words as file names, and writes files that are never read (AIU issues 867 and
+# 934). The intended targets:
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -42,14 +42,14 @@ MEANT: Mapping[str, str] = {
     "directory": "manifests",
 }
 WAY_OUT_OF_CHARTS = (
-    "Argo CD reads override files only from Git sources: keep the values in Git and write "
+    "Argo CD reads override files only from Git sources: keep the values in Git and use "
     "write-back-target: helmvalues:$<ref>/<file>, or helmvalues:/<file> with git-repository: <url>"
 )
 
 
 @dataclass(frozen=True)
 class Where:
-    """One write-back target, resolved as far as possible without reading Git."""
+    """A write-back target, resolved as far as possible without reading Git."""
 
     target: str  # "override", "kustomization", "helmvalues", "manifests", "file"
     path: str
@@ -60,13 +60,13 @@ class Where:
     head_template: str = ""  # "" is the base branch
     method: str = "git"
     credentials: str = ""
-    # the folder of the first target that goes to the same branch, for the state file's path
+    # the folder of the first target on the same branch, for the state file's path
     home: str = ""
-    beside: tuple[str, ...] = ()  # the paths of the other targets that go to the same branch
+    beside: tuple[str, ...] = ()  # the paths of the other targets on the same branch
 
     @property
     def of_plugin(self) -> bool:
-        """Whether variables of a plugin are written, so that Helm's keys mean nothing."""
+        """Whether plugin variables are written, so that Helm's keys have no meaning."""
         return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 
@@ -75,9 +75,9 @@ def write_backs(
     argocd_namespace: str,
 ) -> tuple[tuple[Where, ...], list[Faulty | TaskError]]:
     """Return all write-back targets that can be parsed,
-    and all errors that keep the Application from being updated.
+    and all errors that prevent the Application from being updated.
 
-    With an error, only `lint` needs the targets: as if the other annotations had no mistakes.
+    If there are errors, only `lint` needs the targets, so that it can check the rest.
     """
     errors: dict[str, Faulty | TaskError] = {}
 
@@ -92,18 +92,18 @@ def write_backs(
         lambda: write_back_method(app.annotations.get("write-back-method", "")), ("git", "")
     )
     base, head = tried(lambda: git_branch(app.annotations.get("git-branch", "")), ("", ""))
-    # `_where_to_write` does not get there if the target is broken
+    # `_where_to_write` does not check this if the target is broken
     tried(lambda: choose_source(app, ""), None)
-    # In AIU, there is only one target. Several, separated by commas, are our addition.
+    # AIU supports only one target. Several targets, separated by commas, are our addition.
     texts = [
         text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()
     ] or [""]
     places = [tried(partial(_where_to_write, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []
-    for place in dict.fromkeys(filter(None, places)):  # a duplicate target is written once
+    for place in dict.fromkeys(filter(None, places)):  # write a duplicate target only once
         branch = base or place.base
-        # For Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
+        # In Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
         # is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
         is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(
@@ -162,10 +162,9 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
 
 
 def _at_ref(app: Application, path: str, source: Source) -> Where:
-    """Return the place of a values file at `$ref/path`.
+    """Return the location of a values file at `$ref/path`.
 
-    As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this
-    `ref`.
+    As in a chart's `valueFiles`, `$ref` is the repository root of the source with this `ref`.
     """
     ref, _, rest = path[1:].partition("/")
     named = next((other for other in app.sources if other.ref == ref), None)
@@ -177,14 +176,14 @@ def _at_ref(app: Application, path: str, source: Source) -> Where:
 
 
 def _target(text: str) -> tuple[str, str]:
-    """Return the kind and the path, as written, of a `write-back-target`. Raises `Faulty`."""
+    """Return the kind and the unresolved path of a `write-back-target`. Raises `Faulty`."""
     word, colon, path = text.partition(":")
     word = word.strip()
     path = path.strip()
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
         folder = posixpath.dirname(path) or ("/" if "/" in path else ".")
-        message = f"{text!r} names a file, and kustomization takes the folder that contains it"
-        raise Faulty(TARGET, text, message, f"write kustomization:{folder}")
+        message = f"{text!r} is a file, but kustomization takes the folder that contains it"
+        raise Faulty(TARGET, text, message, f"use kustomization:{folder}")
     if word in TARGETS:
         return word, path
     _refuse_likeness(text, word, path)
@@ -194,33 +193,35 @@ def _target(text: str) -> tuple[str, str]:
             TARGET,
             text,
             f"{text!r} is a kustomization file",
-            f"write kustomization:/{folder}",
+            f"use kustomization:/{folder}",
         )
     if colon or text.lower() in ("helmvalues", "manifests"):
-        hint = "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file"
+        hint = "use kustomization[:dir], helmvalues[:file], manifests[:path], or a file"
         raise Faulty(TARGET, text, f"unknown target {text!r}", hint)
     return ("file", text) if text else ("override", "")
 
 
 def _refuse_likeness(text: str, word: str, path: str) -> None:
-    """Raise `Faulty` for a method, and for a word that looks like one of the targets."""
+    """Raise `Faulty` for a method, and for a word that looks like a target."""
     unknown = f"unknown target {text!r}"
     if word.lower() in ("git", "argocd"):
-        hint = f"write write-back-method: {text}, and kustomization, helmvalues or manifests here"
-        raise Faulty(TARGET, text, f"{unknown}: that is a method", hint)
+        hint = (
+            f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests here"
+        )
+        raise Faulty(TARGET, text, f"{unknown}: it is a write-back-method", hint)
     if "/" not in word and "." not in word:
         meant = MEANT.get(word.lower()) or nearest(word, TARGETS)
         if meant:
-            raise Faulty(TARGET, text, unknown, f"write {meant}{f':{path}' if path else ''}")
-    # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these
+            raise Faulty(TARGET, text, unknown, f"use {meant}{f':{path}' if path else ''}")
+    # AIU compares only the prefix, so it treats `kustomizationX` and `helmvalues.yaml` as these
     # targets.
     begun = next((known for known in FORCED if text.startswith(known)), "")
     if begun and posixpath.basename(text) not in KUSTOMIZATIONS:
-        raise Faulty(TARGET, text, unknown, f"write {begun} or {begun}:<path>")
+        raise Faulty(TARGET, text, unknown, f"use {begun} or {begun}:<path>")
 
 
 class Neighbours:
-    """Knows which Application has a file in its path."""
+    """Knows which Application a file's path belongs to."""
 
     def __init__(self, apps: Iterable[Tracker]) -> None:
         self._at: dict[tuple[str, str], list[str]] = {}
@@ -231,7 +232,7 @@ class Neighbours:
                     self._at.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
-        """Return the subscription with the name of another Application with the file."""
+        """Return the subscription with the name of another Application that has the file."""
         if sub.target != "helmvalues":
             return sub
         repo = normal_url(sub.repo)
@@ -245,13 +246,13 @@ class Neighbours:
 
 
 def choose_source(app: Application, forced: Kind) -> Source:
-    """Return the source that an update is written for: by `write-back-source`, else by type,
+    """Return the source to update: the one in `write-back-source`, or else by type,
     as in AIU.
     """
     if not app.sources:
         raise SourceError(
             "the Application has no source",
-            hint="give it spec.source or spec.sources",
+            hint="set spec.source or spec.sources",
         )
     if name := app.annotations.get("write-back-source", ""):
         return _named_source(app, name)
@@ -264,7 +265,7 @@ def choose_source(app: Application, forced: Kind) -> Source:
 
 
 def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source]:
-    """Return the sources of the forced kind, or of the first kind that is stated."""
+    """Return the sources of the forced kind, or of the first explicit kind."""
     stated = [source.kind for source in sources if source.kind in ("Helm", "Kustomize", "Plugin")]
     kind = forced or (stated[0] if stated else "")
     if not kind:
@@ -275,7 +276,7 @@ def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source
 
 
 def _named_source(app: Application, name: str) -> Source:
-    """Return the source that `write-back-source` names, refs and names before indices."""
+    """Return the `write-back-source`: names and refs take precedence over indices."""
     for source in app.sources:
         if name in (source.name, source.ref):
             return source
@@ -285,14 +286,14 @@ def _named_source(app: Application, name: str) -> Source:
     known = ", ".join(
         source.name or source.ref or str(index) for index, source in enumerate(app.sources)
     )
-    hint = f"use a name, a ref or a zero-based index: {known}"
-    raise Faulty("write-back-source", name, f"no source {name!r}", hint)
+    hint = f"use a name, a ref, or a zero-based index: {known}"
+    raise Faulty("write-back-source", name, f"there is no source {name!r}", hint)
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
     """Return the repository to write to, and its revision.
 
-    With `git-repository`, that is the revision of the source with that URL. Since v0.16, AIU
+    With `git-repository`, the revision is that of the source with the same URL. Since v0.16, AIU
     compares the two URLs literally.
     """
     other = app.annotations.get("git-repository", "")
@@ -300,7 +301,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
         if not source.repo:
             raise SourceError(
                 "the source has no repoURL",
-                hint="give it one, or annotate git-repository",
+                hint="set it, or add the git-repository annotation",
             )
         return source.repo, source.revision
     same = [
@@ -316,11 +317,11 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
-    """Return the override file's name by Argo CD's rule, and the other spelling.
+    """Return the override file's name according to Argo CD's rule, and the alternative name.
 
     Argo CD adds the namespace as a prefix if the Application is outside the control plane's
     namespace (argo-cd util/argo, AppInstanceName). AIU compares with its own namespace, so if it
-    runs elsewhere, it writes files that nobody reads (AIU issues 963, 1343).
+    runs elsewhere, it writes files that are never read (AIU issues 963 and 1343).
     """
     plain = f".argocd-source-{app.name}.yaml"
     prefixed = f".argocd-source-{app.namespace}_{app.name}.yaml"
@@ -328,7 +329,7 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """Return `path` in normal form, relative to `folder`, or to the root if it begins with "/".
+    """Normalize `path`, relative to `folder`, or to the root if it begins with "/".
 
     Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not restrict
     `..`.
@@ -337,7 +338,7 @@ def inside(folder: str, path: str, what: str = "target") -> str:
     joined = path if path.startswith("/") else f"{folder}/{path}"
     if not joined.isprintable() or "\\" in joined:
         raise error(
-            f"the path {joined!r} contains characters that are not allowed in a path",
+            f"the path {joined!r} contains characters that are not allowed",
             hint="rename it",
         )
     parts: list[str] = []
@@ -345,8 +346,8 @@ def inside(folder: str, path: str, what: str = "target") -> str:
         if part == "..":
             if not parts:
                 raise error(
-                    f"the path {joined.lstrip('/')!r} leaves the repository",
-                    hint="name a path inside it",
+                    f"the path {joined.lstrip('/')!r} points outside the repository",
+                    hint="use a path inside it",
                 )
             parts.pop()
         elif part not in ("", "."):
@@ -356,11 +357,11 @@ def inside(folder: str, path: str, what: str = "target") -> str:
 
 _OURS = "Image Update's own files"
 _GITS = "Git's own files"
-_CI = "a definition of the repository's CI"
-_REVIEWERS = "a definition of the repository's reviewers"
+_CI = "the repository's CI definition"
+_REVIEWERS = "the repository's definition of reviewers"
 _NEVER_AT_ALL = (_OURS, _GITS)
-# Names of files and folders, without the ending of YAML files. Case does not matter, because for
-# some checkouts it does not, nor does the depth, because hosts can be told to look elsewhere.
+# File and folder names, without the YAML extension. Case is ignored, because some checkouts ignore
+# it, and so is depth, because hosts can be configured to look elsewhere.
 _NEVER: Mapping[str, str] = {
     name: what
     for what, names in (
@@ -384,12 +385,12 @@ LONGEST_PATH = 4096  # bytes that file systems accept
 
 
 def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None:
-    """Raise `NotPermittedError` for changes that an Application may not make,
-    by the repository's own config as well: an annotation may name any file, and so may the list of
-    what waits, which others can write.
+    """Raise `NotPermittedError` for changes that an Application is not allowed to make,
+    including by the repository's own config. An annotation may point to any file, and so may the
+    list of waiting builds, which others can edit.
 
-    A folder of manifests, too, may have files that annotations may not write. Without changes,
-    nothing is refused.
+    A folder of manifests may also contain files that annotations cannot write. Without changes,
+    nothing is raised.
     """
     for path in paths:
         refuse_unwritable(path)
@@ -401,7 +402,7 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
 
 
 def _refuse_guarded(sub: Subscription, path: str) -> None:
-    """Raise `NotPermittedError` for a guarded file that no rule of the repository names."""
+    """Raise `NotPermittedError` for a guarded file that no repository rule lists."""
     owned = {part: what for part, what in _guarded_names(path).items() if what not in _NEVER_AT_ALL}
     named = (
         glob
@@ -410,52 +411,52 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
         if owned.keys() <= set(glob.split("/"))
     )
     if owned and not any(fits_glob(glob, path) for glob in named):
-        raise _not_written(next(iter(owned.values())), path, f", or name it in `writes` of {PATH}")
+        raise _not_written(next(iter(owned.values())), path, f", or add it to `writes` in {PATH}")
 
 
 def _refuse_by_rule(sub: Subscription, writes: Writes, paths: Collection[str], branch: str) -> None:
-    """Raise `NotPermittedError` for a file or branch that this rule of the repository does not
+    """Raise `NotPermittedError` for a file or branch that this repository rule does not
     list.
     """
-    rule = f"by {PATH}, line {writes.line}, {sub.application.key}"
-    hint = f"let the repository's owner add it to `writes` in {PATH}"
+    rule = f"{PATH}, line {writes.line}, does not allow {sub.application.key}"
+    hint = f"ask the repository's owner to add it to `writes` in {PATH}"
     for path in paths:
         if writes.paths is not None and not any(fits_glob(glob, path) for glob in writes.paths):
-            raise NotPermittedError(f"{rule} may not write {shortened(path)!r}", hint=hint)
+            raise NotPermittedError(f"{rule} to write {shortened(path)!r}", hint=hint)
     if writes.branches is not None and not any(fits_glob(glob, branch) for glob in writes.branches):
-        raise NotPermittedError(f"{rule} may not write the branch {shortened(branch)!r}", hint=hint)
+        raise NotPermittedError(f"{rule} to write to the branch {shortened(branch)!r}", hint=hint)
 
 
 def refuse_unwritable(path: str) -> None:
-    """Raise `NotPermittedError` for a file that no annotation may write,
-    and `TargetError` for one without a place.
+    """Raise `NotPermittedError` for a file that annotations must never write,
+    and `TargetError` for a name or path that is too long.
 
-    `path` is in normal form, from the repository's root. A definition of the repository's CI or
-    reviewers may still be permitted by its config.
+    `path` is normalized and relative to the repository's root. The repository's config may still
+    permit its CI and reviewer definitions.
     """
     parts = path.split("/")
     if what := next((what for what in _guarded_names(path).values() if what in _NEVER_AT_ALL), ""):
         raise _not_written(what, path)
     if (longest := max(parts, key=size)) and size(longest) > LONGEST_NAME:
         message = (
-            f"{shortened(longest)!r} has {size(longest)} bytes, and file systems accept names of"
+            f"{shortened(longest)!r} has {size(longest)} bytes, but file systems limit names to"
             f" {LONGEST_NAME}"
         )
-        hint = "name another file in write-back-target, or give the Application a shorter name"
+        hint = "use another file in write-back-target, or a shorter Application name"
         raise TargetError(message, hint=hint)
     if size(path) > LONGEST_PATH:
         message = (
-            f"{shortened(path)!r} has {size(path):,} bytes, and file systems accept paths of"
+            f"{shortened(path)!r} has {size(path):,} bytes, but file systems limit paths to"
             f" {LONGEST_PATH:,}"
         )
-        raise TargetError(message, hint="name a file in fewer folders in write-back-target")
+        raise TargetError(message, hint="use a file in fewer folders in write-back-target")
 
 
 def _guarded_names(path: str) -> Mapping[str, str]:
-    """Return the names in a path that annotations may not write, each with what it is."""
+    """Return the names in a path that annotations cannot write, each with a description."""
     found = {}
     for part in path.split("/"):
-        # Windows takes `.git.` and `.git ` for `.git`.
+        # Windows treats `.git.` and `.git ` as `.git`.
         name = part.casefold().rstrip(". ")
         if what := _NEVER.get(name) or _NEVER.get(_YAML.sub("", name)):
             found[part] = what
@@ -464,11 +465,11 @@ def _guarded_names(path: str) -> Mapping[str, str]:
 
 def _not_written(what: str, path: str, also: str = "") -> NotPermittedError:
     hint = (
-        f"keep what is updated in another file or folder, and name that in write-back-target{also}"
+        f"keep the updated values in another file or folder, and set write-back-target to it{also}"
     )
-    return NotPermittedError(f"annotations may not write {what}: {shortened(path)!r}", hint=hint)
+    return NotPermittedError(f"annotations cannot write {what}: {shortened(path)!r}", hint=hint)
 
 
 def size(text: str) -> int:
-    """Return how many bytes a path has in Git."""
+    """Return a path's size in Git, in bytes."""
     return len(text.encode("utf-8", "surrogatepass"))

@@ -1,1 +1,1 @@
-"""The sources of Applications: each one yields what it found."""
+"""Application sources. Each one yields the Applications it finds."""

@@ -30,48 +30,48 @@ from task.model import File, Found, Place, Snapshot
 from task.plain_data import elements, mapping
 from task.text import and_more
 
-MOST = 5_000  # Applications that are found in this way
-_CLUSTER = "read what it deploys with --applications cluster"
-_BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
-_URL = f"write a URL that this step can reach into repoURL, give --rewrite-url, or {_CLUSTER}"
-_NO_URL = f"write repoURL into its source, or {_CLUSTER}"
-_PATH = f"correct the path in its source, or {_CLUSTER}"
+MOST = 5_000  # Applications found this way
+_CLUSTER = "read its Applications with --applications cluster"
+_BRANCH = f"set targetRevision to a branch, or {_CLUSTER}"
+_URL = f"set repoURL to a URL that this step can reach, pass --rewrite-url, or {_CLUSTER}"
+_NO_URL = f"set repoURL in its source, or {_CLUSTER}"
+_PATH = f"fix the path in its source, or {_CLUSTER}"
 _IF_ANY = (
-    "if they deploy Applications, read these with --applications cluster; otherwise, nothing is"
+    "if they deploy Applications, read those with --applications cluster; otherwise, nothing is"
     " missing"
 )
 _LONGEST = 200  # characters of a path in a message
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
-    "plugin": "what plugins generate",
+    "plugin": "plugin output",
 }
-_TOO_MANY = "begin with fewer Applications, or read them with --applications cluster"
+_TOO_MANY = "start with fewer Applications, or read them with --applications cluster"
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_PATTERNS = 100  # patterns that one pattern with braces may expand to
+_MOST_PATTERNS = 100  # patterns that a pattern with braces may expand to
 _LONGEST_PATTERN = 500  # characters of a pattern
-# Keys of a source's `kustomize` that do not change its output.
+# Keys in a source's `kustomize` section that do not change its output.
 _HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """One folder of one source of an Application."""
+    """A folder in one of an Application's sources."""
 
     repo: str
     revision: str
     path: str  # "" is the root
-    plain: bool = False  # whether the manifest says that it is a directory of manifests
+    plain: bool = False  # whether the manifest declares a directory of manifests
     recurse: bool = False
-    include: str = ""  # globs of a directory's files
+    include: str = ""  # globs for a directory's files
     exclude: str = ""
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
-    # the key of the manifest that is not supported here, so the folder is not rendered
+    # the unsupported manifest key that prevents rendering the folder
     strange: str = ""
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
-        """Tell whether a file is one of the folder's manifests. `path` is from the top."""
+        """Return whether a file is one of the folder's manifests. `path` is relative to the top."""
         below = posixpath.relpath(path, self.path or ".")
         if "/" in below and not self.recurse:
             return False
@@ -82,7 +82,7 @@ class Deployed:
 
 @dataclass(frozen=True)
 class NoFolder:
-    """A source of an Application that is not a folder of a repository."""
+    """An Application source that is not a folder in a repository."""
 
     why: Literal["chart", "plugin", "outside", "no repoURL"]
     path: str = ""
@@ -90,8 +90,8 @@ class NoFolder:
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
-    """Yield the sources of an Application: folders, charts from Helm repositories,
-    and what a plugin makes.
+    """Yield an Application's sources: folders, charts from Helm repositories,
+    and plugin output.
     """
     spec = mapping(item.get("spec"))
     metadata = mapping(item.get("metadata"))
@@ -115,8 +115,8 @@ def _deployed_by(
     name: str,
     namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
-    """Yield what one source deploys, or why it is not a folder;
-    nothing if it only has values for another one.
+    """Yield what a source deploys, or why it is not a folder;
+    nothing if it only provides values for another source.
     """
     repo = _scalar(source.get("repoURL"))
     path = _scalar(source.get("path"))
@@ -156,7 +156,7 @@ def _without_folder(
     source: Mapping[str, Any],
     repo: str,
 ) -> Literal["chart", "plugin", "no repoURL", ""]:
-    """Return why a source has no folder in Git, or ""."""
+    """Return the reason a source has no folder in Git, or ""."""
     if source.get("chart"):
         return "chart"
     if source.get("plugin") is not None:
@@ -165,7 +165,7 @@ def _without_folder(
 
 
 def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
-    """Return what Argo CD gives to Helm, and the first key that is not supported here, or ""."""
+    """Return what Argo CD passes to Helm, and the first key that is not supported here, or ""."""
     strange = "helm.fileParameters" if helm.get("fileParameters") else ""
     files = []
     for file in elements(helm.get("valueFiles")):
@@ -189,12 +189,12 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
 
 
 def _is_elsewhere(file: str) -> bool:
-    """Tell whether an entry of `valueFiles` names another source, a server, or several files."""
+    """Return whether a `valueFiles` entry refers to another source, a server, or several files."""
     return file.startswith("$") or "://" in file or any(char in file for char in "*?[")
 
 
 def _set_options(helm: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield (option of Helm, name, value) for each parameter."""
+    """Yield (Helm option, name, value) for each parameter."""
     for parameter in elements(helm.get("parameters")):
         if isinstance(parameter, dict) and parameter.get("name"):
             option = "--set-string" if parameter.get("forceString") is True else "--set"
@@ -203,15 +203,15 @@ def _set_options(helm: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _helm_escaped(value: str) -> str:
-    """Escape a parameter's value as Argo CD does for Helm: commas are text, except in a list."""
+    """Escape a parameter's value for Helm like Argo CD: commas are literal, except in a list."""
     if value.startswith("{") and value.endswith("}"):
         return value
     return re.sub(r"(?<!\\),", r"\\,", value)
 
 
 def _fits_argo_glob(path: str, pattern: str) -> bool:
-    """Tell whether a path matches one of Argo CD's globs: `*` is any text, even with slashes,
-    and {a,b} is a or b.
+    """Return whether a path matches one of Argo CD's globs: `*` matches any text, even slashes,
+    and {a,b} matches a or b.
     """
     waiting = [pattern[:_LONGEST_PATTERN]]
     patterns = list[str]()
@@ -234,7 +234,7 @@ def _scalar(value: Any) -> str:
 
 
 class FollowedApplications:
-    """Reads the folders that Applications deploy, to a given depth, and each folder once."""
+    """Reads the folders that Applications deploy, to a given depth, each folder once."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class FollowedApplications:
         rendered_sets: Callable[[Found], Iterator[Found]] = lambda found: iter((found,)),
         most: int = MOST,
     ) -> None:
-        """`rendered_sets` returns the Applications of an ApplicationSet,
+        """`rendered_sets` returns an ApplicationSet's Applications,
         and any other manifest unchanged.
         """
         self._repositories = repositories
@@ -256,10 +256,10 @@ class FollowedApplications:
         self._no_folders: dict[NoFolder, None] = {}
         self._seen: set[tuple[Deployed, str]] = set()
         self._unreadable: set[str] = set()  # repositories
-        self._full = False  # whether the manifests name more repositories than are read
+        self._full = False  # whether the manifests refer to more repositories than are read
 
     def note(self, found: Found) -> None:
-        """Remember what an Application deploys. `below` will read it."""
+        """Remember what an Application deploys, for `below` to read."""
         if not self._depth or found.template or not is_application(found.item):
             return
         for no_folder in deployed(found.item):
@@ -269,9 +269,9 @@ class FollowedApplications:
                 self._no_folders[no_folder] = None
 
     def below(self) -> Iterator[Found]:
-        """Yield the Applications below those that were noted, level by level.
+        """Yield the Applications below those passed to `note`, level by level.
 
-        What cannot be read is a problem.
+        Anything that cannot be read is reported as a problem.
         """
         count = 0
         refused: dict[NoFolder, None] = {}
@@ -288,7 +288,7 @@ class FollowedApplications:
                     if count > self._most:
                         message = (
                             f"--follow-apps: there are more than {self._most:,} Applications to"
-                            " follow to"
+                            " follow"
                         )
                         yield Found(
                             {},
@@ -301,7 +301,7 @@ class FollowedApplications:
         yield from _refusals(refused)
 
     def _children(self, folders: Sequence[Deployed]) -> Iterator[Found]:
-        """Yield the manifests in these folders, which are on one branch of one repository."""
+        """Yield the manifests in these folders on one branch of one repository."""
         first = folders[0]
         if first.repo in self._unreadable:
             return
@@ -325,9 +325,7 @@ class FollowedApplications:
                         yield found
 
     def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
-        """Yield what is wrong with the repository of these folders, unless that was reported
-        before.
-        """
+        """Yield the problems with these folders' repository, unless already reported."""
         if isinstance(error, TooManyRepositoriesError):
             if not self._full:
                 yield Found(
@@ -337,7 +335,7 @@ class FollowedApplications:
                 )
             self._full = True
         elif isinstance(error, SourceError):
-            # No option should allow the URL, because others wrote it.
+            # Do not suggest allowing the URL, because others wrote it.
             self._unreadable.add(folders[0].repo)
             yield self._problem(folders, error, _URL)
         else:
@@ -348,9 +346,7 @@ class FollowedApplications:
         kept: KeptRepository,
         folders: Sequence[Deployed],
     ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
-        """Read what the new ones of these folders need, and return the branch,
-        and each of them with its kind.
-        """
+        """Read what the new folders need. Return the branch, and each new folder with its kind."""
         names = [Place(folder.path, "names") for folder in folders]
         branch = _Branch(kept, kept.snapshot(folders[0].revision, names))
         looks = []
@@ -375,7 +371,7 @@ class FollowedApplications:
                 yield from branch.manifests(manifests)
                 return
             hint = self._rendering.way_out(kind)
-            if folder.strange:  # this hint first, because --render would not help
+            if folder.strange:  # check this first, because --render would not help
                 hint = f"{folder.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
             if hint:
                 yield self._rendering.advice(kind, where, hint)
@@ -399,7 +395,7 @@ class FollowedApplications:
             )
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
-        """Tell whether this folder has not been read in this way yet, and remember it."""
+        """Return whether this folder has not been read this way yet, and remember it."""
         release = folder.release if kind == "helm" else Release()
         key = (
             replace(
@@ -415,14 +411,14 @@ class FollowedApplications:
         return new
 
     def _problem(self, folders: Sequence[Deployed], error: TaskError, hint: str = "") -> Found:
-        """Return one problem for all Applications of a branch.
+        """Return one problem for all Applications on a branch.
 
-        It is an error if another run may help.
+        It is an error if a retry may help.
         """
         if not isinstance(error, SourceError):
             self._unreadable.add(folders[0].repo)
         others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-        message = f"what {folders[0].parent}{others} deploys is not followed: {error}"
+        message = f"Applications from {folders[0].parent}{others} are not followed: {error}"
         if error.exit == Exit.TEMPORARY:
             trouble = Trouble("source", message, hint or error.hint, exit=error.exit)
             return Found({}, "", trouble)
@@ -436,7 +432,7 @@ class FollowedApplications:
 
 
 class _Branch:
-    """One branch of a repository, and what was read from it."""
+    """A branch of a repository, and what was read from it."""
 
     def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
         self._kept = kept
@@ -449,7 +445,7 @@ class _Branch:
         self._links = set[str]()
 
     def inside(self, path: str) -> list[str]:
-        """Return the paths of all files in a folder and below it."""
+        """Return the paths of all files in or below a folder."""
         if not path:
             return self._names
         return self._names[
@@ -457,14 +453,14 @@ class _Branch:
         ]
 
     def missing(self, path: str) -> str:
-        """Return why there is nothing in a folder."""
+        """Return the reason a folder is empty."""
         shown = repr(path[:_LONGEST])
         if any(text in self._known for text in accumulate(path.split("/"), posixpath.join)):
             return f"{shown} is not a folder on {self.name} of {self.repo}"
-        return f"{self.name} of {self.repo} has no files in {shown}"
+        return f"there are no files in {shown} on {self.name} of {self.repo}"
 
     def kind(self, folder: Deployed) -> Kind | None:
-        """Return what makes the manifests of a folder, or None for a directory of manifests."""
+        """Return what generates a folder's manifests, or None for a directory of manifests."""
         at = posixpath.join(folder.path, "")
         return (
             None
@@ -473,7 +469,7 @@ class _Branch:
         )
 
     def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
-        """Return what has to be read to find out whether a folder has Applications."""
+        """Return the paths to read to find out whether a folder has Applications."""
         inside = self.inside(folder.path)
         if kind == "helm":
             return [path for path in inside if "/templates/" in f"/{path}"]
@@ -485,9 +481,9 @@ class _Branch:
             self._files.update(self._kept.read_more(self._snapshot, wanted).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
-        """Read these folders and what their kustomizations refer to.
+        """Read these folders and the folders and files their kustomizations refer to.
 
-        Each round reads everything that is known by then.
+        Each round reads everything known so far.
         """
         done = set[str]()
         while folders:
@@ -506,18 +502,18 @@ class _Branch:
         return [text for text in found if not text.startswith(("..", "/"))]
 
     def below(self, path: str) -> Mapping[str, File]:
-        """Return all files in a folder and below it, or the file at that path."""
+        """Return all files in or below a folder, or the file at that path."""
         return self._kept.read_more(self._snapshot, [Place(path, "files")]).files
 
     def has(self, path: str) -> bool:
-        """Tell whether there is such a file."""
+        """Return whether the file exists."""
         return bool(self._kept.read_more(self._snapshot, [Place(path, "exists")]).files)
 
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
-        """Return the files to read if the program is not needed, or None if it makes Applications.
+        """Return the files to read, or None if a program must generate the Applications.
 
-        Most charts and kustomizations make no Applications, and it would take minutes to start the
-        program for each.
+        Most charts and kustomizations do not generate Applications, and running the program for
+        each of them would take minutes.
         """
         if kind == "helm":
             return (
@@ -553,13 +549,13 @@ class _Branch:
 def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
     """Yield the warnings about sources that are not folders.
 
-    There is one for all charts and one for all plugins, because there are usually many.
+    All charts share one warning, and so do all plugins, because there are usually many.
     """
     for no_folder in found:
         if no_folder.why == "outside":
             yield _not_followed(
                 no_folder.parent,
-                f"the path {no_folder.path[:_LONGEST]!r} leads out of the repository",
+                f"the path {no_folder.path[:_LONGEST]!r} points outside the repository",
             )
         if no_folder.why == "no repoURL":
             yield _not_followed(no_folder.parent, "its source has no repoURL", _NO_URL)
@@ -580,7 +576,7 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
 
 
 def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
-    message = f"what {parent} deploys is not followed: {why}"
+    message = f"Applications from {parent} are not followed: {why}"
     return Found(
         {},
         "",
@@ -590,7 +586,7 @@ def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
 
 
 def _in_namespace(found: Found, namespace: str) -> Found:
-    """Return the manifest with the namespace that Argo CD puts it into, if it has none itself."""
+    """Return the manifest, with the namespace that Argo CD uses if it has none."""
     metadata = found.item.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return found

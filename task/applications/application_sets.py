@@ -1,6 +1,6 @@
 """Renders the ApplicationSets among manifests.
 
-This is not needed for a cluster, because there the generated Applications themselves are read.
+A cluster does not need this, because the generated Applications themselves are read from it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from task.plain_data import mapping
 from task.text import without_logins
 
 _FAILED = (
-    "correct the ApplicationSet: until then neither Argo CD nor this step generates anything"
+    "fix the ApplicationSet: until then, neither Argo CD nor this step generates Applications"
     " from it"
 )
 _OTHERS = "the other Applications of this ApplicationSet are used"
-_CLUSTERS = "write a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
+_CLUSTERS = "use a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
 
 
@@ -40,9 +40,9 @@ class RenderedSets:
         strict: bool = True,
         budget: Budget | None = None,
     ) -> None:
-        """`images` are those of the event.
+        """`images` are the event's images.
 
-        Without any, `strict` makes a broken ApplicationSet an error, not a warning.
+        Without images, `strict` makes a broken ApplicationSet an error rather than a warning.
         """
         self._repositories = repositories
         self._clusters = clusters
@@ -53,7 +53,7 @@ class RenderedSets:
         self._budget = budget or Budget()
 
     def of(self, found: Found) -> Iterator[Found]:
-        """Yield the Applications of an ApplicationSet, and a problem for each mistake in it."""
+        """Yield an ApplicationSet's Applications, and a problem for each mistake in it."""
         key = self._key(found.item)
         try:
             rendered = render(
@@ -129,16 +129,16 @@ class RenderedSets:
 
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
-    """Read the file for `--clusters`, a YAML list of clusters.
+    """Read the `--clusters` file, a YAML list of clusters.
 
-    Raises UsageError, which names the entry.
+    Raises a UsageError that identifies the entry.
     """
     try:
         listed = load(read_text(path))
     except OSError as error:
         raise UsageError(
             f"--clusters: cannot read {path!r}: {error.strerror}",
-            hint="name a readable file",
+            hint="pass a readable file",
         ) from None
     except (UnicodeDecodeError, Malformed) as error:
         message = f"--clusters: {path!r}: {getattr(error, 'message', error)}"
@@ -152,7 +152,7 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
 
 
 def _listed_cluster(entry: Any, where: str) -> NamedCluster:
-    """Return one cluster of the file. Raises UsageError."""
+    """Return a cluster from the file. Raises UsageError."""
     if not isinstance(entry, dict) or not all(
         isinstance(entry.get(key), str) for key in ("name", "server")
     ):

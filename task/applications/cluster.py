@@ -1,9 +1,9 @@
-"""Reads the Applications of a cluster, for `--applications cluster`, and those of Argo CD's API,
+"""Reads Applications from a cluster, for `--applications cluster`, and from Argo CD's API,
 for `argocd`.
 
-Only those that may take the images are read in full. First their metadata is listed, which is an
-eighth of the bytes of a full list, and with gzip a fiftieth (2,000 Applications, Kubernetes 1.36).
-The annotations in it show which whole objects are needed.
+Only Applications that may use the images are read in full. First, only their metadata is listed,
+which is an eighth of the size of a full list, or a fiftieth with gzip (2,000 Applications,
+Kubernetes 1.36). The annotations in it show which whole objects are needed.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from task.threads import in_threads
 
 ORIGIN = "cluster"
 AT_ONCE = 8  # requests for single objects
-# To get one object costs about as much as four in a full list (measured: 2 ms, and 0.3 to 0.5 ms in
-# a list, or up to 1 ms with a real API server). So the list is cheaper above this share, unless
-# only a handful is needed.
+# Getting a single object costs about as much as four objects in a full list (measured: 2 ms,
+# compared with 0.3 to 0.5 ms in a list, or up to 1 ms with a real API server). So the list is
+# cheaper above this share, unless only a handful of objects is needed.
 _SHARE = 0.25
 _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
 Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
-# The namespace and glob of names that one `applicationRef` of an ImageUpdater selects. Labels are
-# not looked at here.
+# The namespace and name glob that an ImageUpdater's `applicationRef` selects. Labels are not
+# checked here.
 _Reference = tuple[str, str]
 
 
 class ClusterManifests:
     """The Applications that have annotations with the prefix, or that an ImageUpdater references.
 
-    `wanted` decides whether an object may concern this run, and only then whole objects are read.
-    It gets the metadata of an Application (`item["metadata"]["annotations"]`) or a whole
-    ImageUpdater resource (`item["kind"]`).
+    `wanted` decides whether an object may concern this run. Only then is the whole object read. It
+    gets the metadata of an Application (`item["metadata"]["annotations"]`) or a whole ImageUpdater
+    resource (`item["kind"]`).
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class ClusterManifests:
         self._wanted = wanted
         self._log = log
         self.listed = 0  # Applications whose metadata was read
-        self.passed_over: list[Application] = []  # those with annotations that were not read whole
+        self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def all(self) -> Iterable[Found]:
-        """Yield the ImageUpdaters and the Applications, in the form of manifests.
+        """Yield the ImageUpdaters and the Applications as manifests.
 
         Raises the errors of `Kubernetes`.
         """
@@ -95,8 +95,8 @@ class ClusterManifests:
                 )
                 if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
                     raise
-                told = "the step may not list the Applications of all namespaces"
-                self._log("info", f"{told}: only those of namespace {self._home!r} count")
+                told = "the step is not allowed to list Applications in all namespaces"
+                self._log("info", f"{told}: only those in namespace {self._home!r} are used")
                 self._log("debug", f"{error.message}; {error.hint}")
                 scope = self._home  # noqa: PLW2901 - from here on
                 chosen = self._chosen(scope, references)
@@ -104,8 +104,8 @@ class ClusterManifests:
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
-        """Return the namespaces that the command line names if none has a wildcard,
-        else "" for all namespaces.
+        """Return the namespaces from the command line, or "" for all namespaces
+        if one of them has a wildcard.
         """
         named = self._narrow.namespaces or tuple(
             name.partition("/")[0] if "/" in name else "*" for name in self._narrow.names
@@ -115,8 +115,8 @@ class ClusterManifests:
         return [""]
 
     def _updaters(self, scope: str) -> list[Item]:
-        """Return all ImageUpdaters, or [] if their CRD is not installed,
-        or we may not list them.
+        """Return all ImageUpdaters, or [] if their CRD is not installed
+        or we are not allowed to list them.
         """
         try:
             return list(self._kubernetes.list(UPDATERS, scope, full=True))
@@ -163,12 +163,12 @@ class ClusterManifests:
         return _passes_narrowing(item, self._narrow)
 
     def _whole(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
-        """Yield the whole objects, read in the cheaper way.
+        """Yield the whole objects, using the cheaper way to read them.
 
-        Objects that were deleted meanwhile are left out.
+        Objects that have been deleted in the meantime are skipped.
         """
         needed = [item for item in chosen if "spec" not in item]
-        # A server that cannot list metadata alone answers with whole objects (`Accept` falls back).
+        # A server that cannot list only metadata returns whole objects (`Accept` falls back).
         yield from (item for item in chosen if "spec" in item)
         if len(needed) > max(_HANDFUL, self.listed * _SHARE):
             names = {_key(item) for item in needed}
@@ -193,9 +193,9 @@ class ClusterManifests:
 
 
 class ArgoCDManifests:
-    """The Applications that Argo CD's API shows.
+    """The Applications that Argo CD's API lists.
 
-    `wanted` decides from its metadata whether one is read whole.
+    `wanted` decides from an Application's metadata whether it is read in full.
     """
 
     def __init__(
@@ -206,9 +206,9 @@ class ArgoCDManifests:
         prefix: str = "",
         narrow: Narrow = Narrow(),
     ) -> None:
-        """Projects and namespaces of `narrow` may be globs.
+        """Projects and namespaces in `narrow` may be globs.
 
-        The server understands only plain names, so then it lists more than needed.
+        The server supports only plain names, so with globs it lists more than needed.
         """
         self._api = api
         self._wanted = wanted
@@ -218,23 +218,23 @@ class ArgoCDManifests:
         plain = narrow.namespaces and not any(map(is_glob, narrow.namespaces))
         self._namespaces = narrow.namespaces if plain else ("",)
         self._listed = 0
-        self.passed_over: list[Application] = []  # those with annotations that were not read whole
+        self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def all(self) -> Iterable[Found]:
-        """Return the whole Applications that matter.
+        """Return the relevant Applications in full.
 
-        One that cannot be read is a problem, but a server that is down raises an error.
+        An unreadable Application is a problem, but a server that is down raises an error.
         """
         keys = list(
             dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace))
         )
-        # without any right, Argo CD answers 200 and an empty list (`items` is null)
+        # without permissions, Argo CD returns 200 and an empty list (`items` is null)
         if not self._listed:
             narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
-            options = " that matches --project, --selector and --namespace" if narrowed else ""
+            options = " that match --project, --selector, and --namespace" if narrowed else ""
             why = (
-                f"Argo CD shows no Application{options}: none exists, or the token is not"
-                " allowed to read it"
+                f"Argo CD lists no Applications{options}: there are none, or the token is not"
+                " allowed to read them"
             )
             return [
                 Found(
@@ -243,7 +243,7 @@ class ArgoCDManifests:
                     Trouble.warning(
                         "source",
                         why,
-                        "grant it in argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
+                        "add to argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
                     ),
                 )
             ]
@@ -273,7 +273,7 @@ class ArgoCDManifests:
             return Found(self._api.get_application(*key), "argocd")
         except SourceDownError:
             raise
-        # it may have been deleted meanwhile: Argo CD answers 403, as for a forbidden one
+        # it may have been deleted in the meantime: Argo CD returns 403, as if it were forbidden
         except SourceError as error:
             return Found(
                 {},
@@ -283,7 +283,7 @@ class ArgoCDManifests:
 
 
 def _typed(item: Item, version: str, kind: str) -> Item:
-    """Add the kind and version, which Kubernetes leaves out of the items of a list."""
+    """Add the kind and version, which Kubernetes omits from list items."""
     return {
         **item,
         "apiVersion": item.get("apiVersion") or version,
@@ -292,9 +292,9 @@ def _typed(item: Item, version: str, kind: str) -> Item:
 
 
 def _patterns_of(updater: Item) -> Iterator[_Reference]:
-    """Yield the patterns of an ImageUpdater.
+    """Yield an ImageUpdater's patterns.
 
-    None for a malformed resource, which `configure` reports.
+    Yields nothing for a malformed resource, which `configure` reports.
     """
     for ref in mappings(mapping(updater.get("spec")).get("applicationRefs")):
         pattern = ref.get("namePattern")
@@ -305,16 +305,16 @@ def _patterns_of(updater: Item) -> Iterator[_Reference]:
 def _key(item: Item) -> tuple[str, str]:
     """Return the namespace and name.
 
-    Older servers of Argo CD leave out the control plane's namespace.
+    Older Argo CD servers omit the control plane's namespace.
     """
     metadata = mapping(item.get("metadata"))
     return text(metadata.get("namespace")), text(metadata.get("name"))
 
 
 def _passes_narrowing(item: Item, narrow: Narrow) -> bool:
-    """Tell whether an Application's metadata passes the narrowing.
+    """Return whether an Application's metadata matches the options that narrow the run.
 
-    The project is not in the metadata.
+    The project is not part of the metadata.
     """
     known = replace(narrow, projects=())
     if known == Narrow():

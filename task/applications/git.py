@@ -19,25 +19,25 @@ from task.model import File, Found, Place, Snapshot
 from task.text import counted
 from task.urls import without_login
 
-MOST_REPOSITORIES = 50  # named by `git` generators and followed Applications; each is fetched
+MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each is fetched
 _BRANCH = (
-    "name a branch in the generator's revision, or read what was generated: --applications cluster"
+    "set the generator's revision to a branch, or read its Applications with --applications cluster"
 )
 
 
 def repository_key(repo: str) -> str:
-    """Return a text that is the same for each way in which manifests write one repository's URL."""
+    """Return a key that is the same for every way to write a repository's URL in manifests."""
     return without_login(repo).rstrip("/").removesuffix(".git")
 
 
 class TooManyRepositoriesError(SourceError):
-    """The manifests name more repositories than are read."""
+    """The manifests refer to more repositories than are read."""
 
 
 class KeptRepository:
     """A repository that stays open until `Repositories.close`.
 
-    Later places of a branch come from the same commit.
+    Later places on a branch come from the same commit.
     """
 
     def __init__(self, reader: SnapshotReader) -> None:
@@ -46,14 +46,14 @@ class KeptRepository:
         self._snapshots: dict[str, Snapshot] = {}
 
     def default_branch(self) -> str:
-        """Return the branch that HEAD names."""
+        """Return the branch that HEAD points to."""
         self._default = self._default or self._reader.default_branch()
         return self._default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
         """Return these places at the branch's tip.
 
-        The first call decides which commit that is for all later calls.
+        The first call determines the commit for all later calls.
         """
         name = self.default_branch() if branch in ("", "HEAD") else branch
         if name not in self._snapshots:
@@ -67,7 +67,7 @@ class KeptRepository:
 
 
 class Repositories:
-    """All repositories that Applications are read from, by their URLs."""
+    """All repositories that Applications are read from, by URL."""
 
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         self._open = repository
@@ -80,15 +80,15 @@ class Repositories:
     def of(self, repo: str, *, named: bool = True) -> KeptRepository:
         """Return the repository. Raises TooManyRepositoriesError.
 
-        `named`: a manifest names it, so its author may not be trusted, and it counts.
+        `named`: the URL comes from a manifest, whose author may not be trusted, so it is counted.
         """
         key = repository_key(repo)
         if key not in self._kept:
             if named and self._named >= MOST_REPOSITORIES:
-                message = f"the manifests name more than {MOST_REPOSITORIES} repositories"
+                message = f"the manifests refer to more than {MOST_REPOSITORIES} repositories"
                 raise TooManyRepositoriesError(
                     message,
-                    hint="name fewer manifests with --applications",
+                    hint="pass fewer manifests with --applications",
                 )
             self._named += named
             reader = self._open(repo)
@@ -97,7 +97,7 @@ class Repositories:
         return self._kept[key]
 
     def paths(self, repo: str, revision: str) -> Sequence[str]:
-        """Return the paths of all files at the tip of the branch. Raises the errors of Git."""
+        """Return the paths of all files at the tip of the branch. Raises Git's errors."""
         if (repo, revision) not in self._paths:
             kept = self.of(repo)
             try:
@@ -111,7 +111,7 @@ class Repositories:
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
         """Return the contents of these files.
 
-        Raises Malformed for anything but text, and the errors of Git.
+        Raises Malformed for anything but text, and Git's errors.
         """
         known = self._texts.setdefault((repo, revision), {})
         if missing := [path for path in paths if path not in known]:
@@ -120,25 +120,25 @@ class Repositories:
                 if file.problem:
                     raise Malformed(
                         f"cannot read {path!r}: {file.problem}",
-                        "write it as UTF-8 text",
+                        "save it as UTF-8",
                     )
                 known[path] = file.text
         return {path: known[path] for path in paths if path in known}
 
     def close(self) -> None:
-        """Remove what was fetched."""
+        """Remove the fetched objects."""
         for reader in self._opened:
             reader.close()
 
 
 class SnapshotReader(Protocol):
-    """A repository whose files can be read, and later more files at the same commit."""
+    """A repository whose files can be read, with more files later from the same commit."""
 
     def default_branch(self) -> str:
-        """Return the branch that HEAD names."""
+        """Return the branch that HEAD points to."""
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files of the places, at the tip of the branch."""
+        """Return the files at these places, at the tip of the branch."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places at the same commit."""
@@ -148,25 +148,24 @@ class SnapshotReader(Protocol):
 
 
 def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Iterator[Found]:
-    """Yield all manifests in `PATH?ref=REF` of a repository, a file or a folder,
-    including sub-folders.
+    """Yield all manifests in a repository's `PATH?ref=REF`: a file or a folder,
+    including subfolders.
 
     Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query
-    with any key but `ref`: a misspelt `ref` would read the Applications of another branch, and
-    nobody would notice.
+    key other than `ref`: a misspelled `ref` would silently read the Applications from another
+    branch.
     """
     path, _, query = path.partition("?")
     path = path.strip("/")
     ref = _ref(query)
     branch = ref if ref not in ("", "HEAD") else store.default_branch()
-    # Of the names that Kustomize knows, only the last one has no suffix of manifests, so "tree"
-    # leaves it out.
+    # Of Kustomize's file names, only the last one has no manifest extension, so "tree" omits it.
     folder = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
     snapshot = store.snapshot(branch, [Place(path, "text")] if path.endswith(SUFFIXES) else folder)
     files = {name: file for name, file in snapshot.files.items() if file.text or file.problem}
     if not files:
         raise SourceError(
-            f"--applications: no manifest at {path or '/'} of {snapshot.repo} on {branch}",
+            f"--applications: no manifest at {path or '/'} in {snapshot.repo} on {branch}",
             hint="check the path after // and ?ref=",
         )
 
@@ -175,7 +174,7 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
 
     def content(name: str) -> bytes:
         if files[name].problem:
-            raise Malformed(files[name].problem, "write manifests as UTF-8 text")
+            raise Malformed(files[name].problem, "save manifests as UTF-8")
         return files[name].text.encode()
 
     where = f"{snapshot.repo}//{path}".rstrip("/")
@@ -196,12 +195,12 @@ def _ref(query: str) -> str:
         if key != "ref":
             raise UsageError(
                 f"--applications: unknown key {key!r} in ?{query}",
-                hint="write REPO//PATH?ref=REF",
+                hint="use REPO//PATH?ref=REF",
             )
         refs.append(value)
     if len(set(refs)) > 1:
         raise UsageError(
-            f"--applications: several refs in ?{query}",
-            hint="write REPO//PATH?ref=REF",
+            f"--applications: more than one ref in ?{query}",
+            hint="use REPO//PATH?ref=REF",
         )
     return refs[0] if refs else ""

@@ -1,7 +1,7 @@
-"""Finds out what a kustomization reads: only folders of the same repository are allowed. Pure.
+"""Determines what a kustomization reads: only folders in the same repository are allowed. Pure.
 
-Kustomize itself would fetch anything that looks like a URL. So before it is started, every place in
-a kustomization that names a file or folder is checked.
+Kustomize itself would fetch anything that looks like a URL. So before it runs, every reference to
+a file or folder in a kustomization is checked.
 """
 
 from __future__ import annotations
@@ -18,32 +18,31 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-# these may be elsewhere; everything else is in the folder itself
+# these may be in other folders; everything else is in the folder itself
 FOLDERS = (
     "resources",
     "bases",
     "components",
 )
-_CLUSTER = "or read what it makes with --applications cluster"
+_CLUSTER = "or read its Applications with --applications cluster"
 _CHARTS = (
     "it would fetch a Helm chart",
-    f"commit the manifests that the chart renders, {_CLUSTER}",
+    f"commit the chart's rendered manifests, {_CLUSTER}",
 )
-_PLUGINS = ("it may start a program", f"use patches instead, {_CLUSTER}")
-# Keys for plugins and Helm. For most of them, Kustomize needs flags that it does not get from us.
+_PLUGINS = ("it may run a program", f"use patches instead, {_CLUSTER}")
+# Keys for plugins and Helm. Most of them require Kustomize flags that we do not pass.
 _REFUSED = {
     **dict.fromkeys(("generators", "transformers", "validators"), _PLUGINS),
     **dict.fromkeys(("helmCharts", "helmChartInflationGenerator"), _CHARTS),
 }
-# Kustomize reads keys in upper and lower case alike, and of `resources` and `Resources` only one
-# counts.
+# Kustomize ignores the case of keys, and uses only one of `resources` and `Resources`.
 _KEYS = frozenset((
     *_REFUSED, *FOLDERS, "apiVersion", "buildMetadata", "commonAnnotations", "commonLabels", "configMapGenerator",
     "configurations", "crds", "generatorOptions", "helmGlobals", "imageTags", "images", "kind", "labels", "metadata",
     "namePrefix", "nameSuffix", "namespace", "openapi", "patches", "patchesJson6902", "patchesStrategicMerge",
     "replacements", "replicas", "secretGenerator", "sortOptions", "vars",
 ))  # fmt: skip
-# change nothing
+# keys that change nothing
 _FIRST = {
     "apiversion",
     "kind",
@@ -58,12 +57,12 @@ _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|gi
 _TEXTS = frozenset((
     "annotations", "commonannotations", "commonlabels", "labels", "literals", "metadata", "options", "pairs", "patch",
 ))  # fmt: skip
-# Kustomize takes such text for a repository, even without a scheme, if there is no such folder.
+# Kustomize treats such text as a repository, even without a scheme, if the folder does not exist.
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+[/:]|[^?]*(?://|\?(?:ref|version)=)")
 _NOT_HERE = f"Kustomize would fetch it: commit a copy, {_CLUSTER}"
-_ABSENT = "correct the entry, or commit what it names"
-_SPELLING = "write the key as in Kustomize's documentation, in the same upper and lower case"
-_LINKED = "put the file or folder itself there"
+_ABSENT = "fix the entry, or commit the file or folder"
+_SPELLING = "spell the key as in Kustomize's documentation, including upper and lower case"
+_LINKED = "replace it with the file or folder itself"
 
 
 def kustomization_in(files: Collection[str], folder: str) -> str:
@@ -74,7 +73,7 @@ def kustomization_in(files: Collection[str], folder: str) -> str:
 
 
 def path_at(folder: str, entry: str) -> str:
-    """Return what an entry of a folder's kustomization names, as a path from the top.
+    """Return the path from the top that an entry in a folder's kustomization refers to.
 
     "" is the top itself.
     """
@@ -87,11 +86,11 @@ def needed(
     read: Callable[[str], Mapping[str, str]],
     links: Collection[str] = frozenset(),
 ) -> dict[str, str]:
-    """Return all files that a kustomization needs, by path from the top.
+    """Return all files that a kustomization needs, by their path from the top.
 
-    `read` returns the files in a folder and below it, except symbolic links. `links` are the links
-    that were found so far, and `read` may add to them. Raises Malformed, which names the
-    kustomization, for anything that would be fetched or is outside the repository.
+    `read` returns the files in or below a folder, except symbolic links. `links` are the links
+    found so far, and `read` may add to them. Raises a Malformed that identifies the kustomization
+    for anything that would be fetched or is outside the repository.
     """
     files = dict(read(folder))
     whole = [folder]
@@ -105,13 +104,13 @@ def needed(
         if len(done) > MOST_FOLDERS:
             raise Malformed(
                 f"the kustomization needs more than {MOST_FOLDERS} folders",
-                "name a smaller one",
+                "use a smaller one",
             )
         path = kustomization_in(files, here)
         if not path:
             raise Malformed(
                 f"{here or 'the root'} has no kustomization.yaml",
-                "check what refers to it",
+                "check the reference to it",
             )
         for entry in places(files[path], path):
             there = _inside(here, entry, path)
@@ -127,37 +126,37 @@ def needed(
 
 
 def _inside(here: str, entry: str, path: str) -> str:
-    """Return the place that an entry of a kustomization means.
+    """Return the path that a kustomization entry refers to.
 
     Raises Malformed if it is outside.
     """
     there = path_at(here, entry)
     if there.startswith("../") or there == ".." or entry.startswith("/"):
         raise Malformed(
-            f"{path}: {entry[:200]!r} leads out of the repository",
-            "copy what it needs",
+            f"{path}: {entry[:200]!r} points outside the repository",
+            "copy the files into it",
         )
     return there
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Tell whether a path is a folder, or below it. "" is the top."""
+    """Return whether a path is a folder or below it. "" is the top."""
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
 def _absent(entry: str, there: str, path: str, links: Collection[str]) -> Malformed:
     """Return the error for an entry without files."""
     if any(part in links for part in accumulate(there.split("/"), posixpath.join)):
-        return Malformed(f"{path}: {entry[:200]!r} is a symbolic link, or is below one", _LINKED)
+        return Malformed(f"{path}: {entry[:200]!r} is a symbolic link or inside one", _LINKED)
     hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
     return Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
 
 
 def places(text: str, path: str) -> Iterator[str]:
-    """Yield the files and folders that a kustomization names.
+    """Yield the files and folders that a kustomization refers to.
 
-    Raises Malformed for anything that would be fetched, or start a program, and for anything that
-    Kustomize may read in another way than this check.
+    Raises Malformed for anything that would be fetched or run a program, and for anything that
+    Kustomize may read differently from this check.
     """
     kustomization = _parsed_kustomization(text, path, exact=True)
     for key, (why, hint) in _REFUSED.items():
@@ -168,14 +167,14 @@ def places(text: str, path: str) -> Iterator[str]:
             raise Malformed(f"{path}: {string.strip()[:200]!r} is not in the repository", _NOT_HERE)
     if strange := [key for key in kustomization if key not in _KEYS]:
         raise Malformed(
-            f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization",
+            f"{path}: {str(strange[0])[:200]!r} is not a kustomization key",
             _SPELLING,
         )
     yield from entries(kustomization)
 
 
 def entries(kustomization: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a parsed kustomization takes from files and folders, as it is written there."""
+    """Yield the references to files and folders in a parsed kustomization, as written."""
     for key in FOLDERS:
         yield from (
             element for element in elements(kustomization.get(key)) if isinstance(element, str)
@@ -183,10 +182,10 @@ def entries(kustomization: Mapping[str, Any]) -> Iterator[str]:
 
 
 def changes(text: str, namespace: str = "") -> bool:
-    """Tell whether a kustomization changes the manifests in its files,
-    or takes some from elsewhere.
+    """Return whether a kustomization changes the manifests in its files,
+    or includes manifests from elsewhere.
 
-    `namespace` is that of manifests without one: to set it changes nothing.
+    `namespace` is the default for manifests without one, so setting it changes nothing.
     """
     try:
         kustomization = parsed_kustomization(text, "")
@@ -196,7 +195,7 @@ def changes(text: str, namespace: str = "") -> bool:
 
 
 def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> bool:
-    """Tell whether a parsed kustomization does more than list manifests, and set this namespace."""
+    """Return whether a parsed kustomization does more than list manifests and set this namespace."""
     return any(
         value and key not in _FIRST and (key, value) != ("namespace", namespace)
         for key, value in kustomization.items()
@@ -204,7 +203,7 @@ def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> 
 
 
 def reaches_out(text: str) -> bool:
-    """Tell whether a kustomization takes manifests from outside its folder."""
+    """Return whether a kustomization includes manifests from outside its folder."""
     try:
         kustomization = parsed_kustomization(text, "")
     except Malformed:
@@ -216,7 +215,7 @@ def reaches_out(text: str) -> bool:
 
 
 def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
-    """Return the manifests of a kustomization that only lists them, or None if it needs Kustomize.
+    """Return the manifests if a kustomization only lists them, or None if it needs Kustomize.
 
     `files` are the result of `needed`.
     """
@@ -239,9 +238,9 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
 
 
 def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
-    """Return the kustomization, with its keys in lower case, because Kustomize ignores their case.
+    """Return the kustomization with lowercase keys, because Kustomize ignores case.
 
-    Raises Malformed for a text that is not one.
+    Raises Malformed if the text is not a kustomization.
     """
     return {str(key).lower(): value for key, value in _parsed_kustomization(text, path).items()}
 
@@ -252,17 +251,17 @@ def _parsed_kustomization(text: str, path: str, *, exact: bool = False) -> dict[
     except Malformed as error:
         raise Malformed(
             f"{path}: {error.message}",
-            error.hint or "correct the kustomization",
+            error.hint or "fix the kustomization",
         ) from None
     if not isinstance(data, dict):
-        raise Malformed(f"{path} is not a kustomization", "write a mapping with resources")
+        raise Malformed(f"{path} is not a kustomization", "use a mapping with resources")
     return data
 
 
 def _texts_in(value: Any) -> Iterator[str]:
     """Yield the strings that Kustomize may open.
 
-    Raises Malformed for a merge key, because what it adds is not checked here.
+    Raises Malformed for a merge key, because the merged content is not checked here.
     """
     waiting = [value]
     seen = set[int]()  # an alias shares its value, and may contain itself
@@ -279,6 +278,6 @@ def _texts_in(value: Any) -> Iterator[str]:
             if "<<" in item:
                 raise Malformed(
                     "a kustomization with a merge key (<<) is not rendered",
-                    "write out what it merges",
+                    "write out the merged keys",
                 )
             waiting += [below for key, below in item.items() if str(key).lower() not in _TEXTS]

@@ -1,6 +1,6 @@
-"""Reads Applications from files, folders and standard input, without a cluster.
+"""Reads Applications from files, folders, and standard input, without a cluster.
 
-Other manifests among them are skipped. An unreadable file is one problem, and does not affect the
+Other manifests are skipped. An unreadable file is reported as one problem and does not affect
 other files.
 """
 
@@ -37,14 +37,14 @@ from task.plain_data import elements
 from task.text import counted
 from task.urls import without_login
 
-LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
+LARGEST = 512 * 1024 * 1024  # bytes in one file: ten thousand Applications, as printed by kubectl
 GIT_URL = re.compile(r"(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 
 
 class Folder:
-    """The manifests of a folder and below it,
-    and what its charts and kustomizations say about them.
+    """The manifests in or below a folder,
+    and what its charts and kustomizations do with them.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Folder:
         rendering: Rendering,
         snapshot: Snapshot | None = None,
     ) -> None:
-        """`paths` are those of all files, and `manifests` those to be read.
+        """`paths` are all files, and `manifests` are the files to read.
 
-        `snapshot` is where they are in Git.
+        `snapshot` is their location in Git.
 
-        `read` returns the content of a file. It raises Malformed, with the reason, if it cannot be
+        `read` returns a file's content. It raises Malformed with the reason if the file cannot be
         read.
         """
         self._root = root
@@ -72,7 +72,7 @@ class Folder:
         self._charts = {
             posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART
         }
-        self._kustomizations = {  # by their folders
+        self._kustomizations = {  # by folder
             _folder_of(path): path
             for name in reversed(NAMES)
             for path in paths
@@ -80,11 +80,11 @@ class Folder:
         }
         self._kustomization = cache(self._parsed)
         self._patches = cache(self._named_patches)
-        self._making: dict[str, None] = {}  # charts whose templates make Applications
+        self._making: dict[str, None] = {}  # charts whose templates generate Applications
         self._applications: set[str] = set()  # files that have Applications
 
     def found(self) -> Iterator[Found]:
-        """Yield what is in the manifests, a problem for each file that cannot be read,
+        """Yield the contents of the manifests, a problem for each unreadable file,
         and the warnings.
         """
         for path in self._manifests:
@@ -115,7 +115,7 @@ class Folder:
     def contents(self) -> Iterator[tuple[str, bytes]]:
         """Yield the manifests with their origins.
 
-        One that cannot be read, which has been reported already, is empty.
+        An unreadable manifest, which has already been reported, is empty.
         """
         for path in self._manifests:
             content = b""
@@ -125,11 +125,11 @@ class Folder:
                 yield f"{self._before}{path}", content
 
     def _is_template(self, path: str, content: bytes) -> bool:
-        """Tell whether a file becomes a manifest only when Helm fills it in.
+        """Return whether a file becomes a manifest only after Helm renders it.
 
-        Notes its chart if it makes Applications.
+        Notes its chart if the file generates Applications.
 
-        Of charts in charts, the outermost one counts.
+        For nested charts, this is the outermost one.
         """
         parts = path.split("/")
         folders = (
@@ -143,7 +143,7 @@ class Folder:
         return True
 
     def _is_patch(self, path: str) -> bool:
-        """Tell whether a file is a patch of a kustomization in its folder, or in one above it."""
+        """Return whether a file is a patch for a kustomization in its folder or a parent folder."""
         path = folder = posixpath.normpath(path)
         while folder:
             folder = folder.rpartition("/")[0]
@@ -155,7 +155,7 @@ class Folder:
         listed = [self._kustomization(folder).get(key) for key in _PATCHES]
         patches = [one for part in listed for one in elements(part)]
         texts = [patch.get("path") if isinstance(patch, dict) else patch for patch in patches]
-        # An inline patch has several lines, and names no file.
+        # An inline patch has several lines, and is not a file name.
         return frozenset(
             posixpath.normpath(posixpath.join(folder, text))
             for text in texts
@@ -163,7 +163,7 @@ class Folder:
         )
 
     def _unrendered(self) -> Iterator[tuple[Kind, str]]:
-        """Yield the charts that make Applications, and the kustomizations that change some."""
+        """Yield the charts that generate Applications, and the kustomizations that change them."""
         yield from (("helm", chart) for chart in self._making)
         text = self._text(_folder_of(posixpath.join(self._root, NAMES[0])))
         if text and (
@@ -174,13 +174,13 @@ class Folder:
 
     def _changing(self) -> list[str]:
         """Return the folders whose kustomization changes Applications,
-        without those that another one of them uses.
+        except those used by another one of them.
         """
         if not self._applications:
             return []
         users: dict[
             str, set[str]
-        ] = {}  # a file or folder → the folders whose kustomization names it
+        ] = {}  # a file or folder → the folders whose kustomization refers to it
         for folder in self._kustomizations:
             for entry in entries(self._kustomization(folder)):
                 users.setdefault(path_at(folder, entry), set()).add(folder)
@@ -200,7 +200,7 @@ class Folder:
             return {}
 
     def _text(self, folder: str) -> str:
-        """Return the text of the folder's kustomization, or "" if there is none,
+        """Return the text of the folder's kustomization, or "" if there is none
         or it cannot be read.
         """
         try:
@@ -215,7 +215,7 @@ def _folder_of(path: str) -> str:
 
 
 def _above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
-    """Return all folders whose kustomization uses one of these, directly or through others."""
+    """Return all folders whose kustomization uses one of these folders, directly or indirectly."""
     found = set[str]()
     waiting = list(start)
     while waiting:
@@ -227,16 +227,16 @@ def _above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
 
 
 def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
-    """Yield every manifest in a file, a folder, or `-` for stdin.
+    """Yield every manifest in a file, a folder, or stdin (`-`).
 
-    Raises `UsageError` if that itself is unusable.
+    Raises `UsageError` if the path itself is unusable.
     """
     if path == "-":
         content = sys.stdin.buffer.read(LARGEST + 1)  # one more byte shows that it is too large
         if len(content) > LARGEST:
             raise UsageError(
                 f"--applications: stdin has more than {LARGEST:,} bytes",
-                hint="leave out what is not needed: kubectl get --selector, or several runs",
+                hint="pass fewer manifests: use kubectl get --selector, or several runs",
             )
         return or_broken(found_in(content, "stdin"), [("stdin", content)])
     if os.path.isdir(path):
@@ -246,25 +246,25 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
             shown = without_login(path)
             url, mark, query = shown.partition("?")
             raise UsageError(
-                f"--applications: {shown!r} names a Git repository, and no folder or file in it",
-                hint=f"write // and the path of the manifests after it: {url}//apps{mark}{query}",
+                f"--applications: {shown!r} is a Git repository without a folder or file",
+                hint=f"append // and the path of the manifests: {url}//apps{mark}{query}",
             )
         raise UsageError(
-            f"--applications: {path!r} does not exist here",
-            hint="name a file or folder of manifests that this step can see, or - for stdin",
+            f"--applications: {path!r} does not exist",
+            hint="pass a file or folder of manifests that this step can see, or - for stdin",
         )
     try:
         content = read_file(path, LARGEST)
     except OSError as error:
         raise UsageError(
             f"--applications: cannot read {path!r}: {error.strerror}",
-            hint="name a readable file of manifests",
+            hint="pass a readable manifest file",
         ) from None
     return or_broken(found_in(content, path), [(path, content)])
 
 
 def _unreadable_folder(error: OSError, root: str) -> Found:
-    """Return the warning about a folder below the root. Raises `UsageError` for the root."""
+    """Return the warning about a folder below the root. Raises `UsageError` for the root itself."""
     where = str(error.filename)
     hint = "check its permissions"
     if where == root:
@@ -278,7 +278,7 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
     paths: list[str] = []
     unreadable: list[OSError] = []
     for folder, subfolders, names in os.walk(root, onerror=unreadable.append):
-        # Sorted, so that a report is the same on every file system.
+        # Sort, so that reports are the same on every file system.
         subfolders[:] = sorted(name for name in subfolders if name != ".git")
         if folder == root and (kind := kind_of(names)) and not rendering.way_out(kind):
             files = LocalFiles(folder)
@@ -294,7 +294,7 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
 
 def _path_shown(folder: str) -> str:
     """Return a folder's path as CI systems write it:
-    they show a finding of `lint .` at its line only without `./`.
+    they show a `lint .` finding at its line only without `./`.
     """
     if folder == ".":
         return ""

@@ -1,4 +1,4 @@
-"""Turns the text of a file into its manifests, and tells their kinds."""
+"""Turns a file's text into manifests, and determines their kinds."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from task.model import Found
 from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
-_BROKEN = Exit.CONFIGURATION  # where nothing else was read, it is an error
+_BROKEN = Exit.CONFIGURATION  # an error if nothing else was read
 _APPLICATION = re.compile(
     r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b",
     re.MULTILINE,
 )
 SUFFIXES = (".yaml", ".yml", ".json")
-MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
-# The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many
+MOST = 4 * 1024 * 1024  # bytes to search, because parsing is slow
+# The Argo CD and AIU kinds that are read where a program or a parent may also yield many
 # others.
 KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
 
 
 def is_set(item: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest is an Argo CD ApplicationSet."""
+    """Return whether a manifest is an Argo CD ApplicationSet."""
     return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith(
         "argoproj.io/"
     )
 
 
 def is_project(item: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest is an AppProject with a name."""
+    """Return whether a manifest is an AppProject with a name."""
     ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith(
         "argoproj.io/"
     )
@@ -41,21 +41,21 @@ def is_project(item: Mapping[str, Any]) -> bool:
 
 
 def makes_applications(text: str) -> bool:
-    """Tell whether a file has an Application or ApplicationSet,
-    or a template that Helm makes one of.
+    """Return whether a file contains an Application or ApplicationSet,
+    or a Helm template for one.
     """
     return bool(_APPLICATION.search(text))
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:
-    """Yield the manifests of one file, and the items of each `List` in it."""
+    """Yield the manifests in a file, including the items of each `List`."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         yield Found(
             {},
             origin,
-            Trouble.warning("source", f"{origin} is not UTF-8 text", "write manifests in UTF-8"),
+            Trouble.warning("source", f"{origin} is not UTF-8 text", "save manifests as UTF-8"),
         )
         return
     for document in documents(text):
@@ -87,12 +87,12 @@ def or_broken(
     """Yield what was found.
 
     If none of it concerns us, also yield the first few files that are not YAML, or else a warning
-    that the `place` has nothing.
+    that there is nothing in `place`.
 
-    One of these may be the reason. `others` are the files with their origins, which are read only
-    then. Most of them are not manifests but templates of other programs, so a message about them is
-    only advice. If there is no other file, they are the manifests that the user means, and the
-    message is more than advice.
+    One of these files may be the reason. `others` are the files with their origins, which are read
+    only in this case. Most of them are not manifests but templates for other programs, so a message
+    about them is only advice. If there are no other files, they are the manifests the user meant,
+    and the message is more than advice.
     """
     any_of_ours = any_trouble = False
     for item in found:
@@ -111,7 +111,7 @@ def or_broken(
         if document := next(broken(content.decode("utf-8", "replace")), None):
             where = f"{origin}:{document.line}"
             what = f"{where}: not YAML: {document.problem}"
-            hint = "fix the file if it has Applications, because none was found"
+            hint = "no Application was found: fix the file if it has any"
             told.append(
                 Found(
                     {},
@@ -122,7 +122,7 @@ def or_broken(
     yield from (replace(entry, advice=len(told) < files) for entry in told)
     if place and not (told or any_trouble):
         what = f"no Application was found in {place}"
-        trouble = Trouble.warning("source", what, "name the folder with the Applications")
+        trouble = Trouble.warning("source", what, "pass the folder with the Applications")
         yield Found({}, place, trouble, advice=True)
 
 
@@ -130,8 +130,8 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
     """Return the same manifests, but with the numbers and booleans
     in ApplicationSets as kubectl reads them.
 
-    In an Application, every scalar is a string. In an ApplicationSet, what a template makes of 1.10
-    depends on its type.
+    In an Application, every scalar is a string. In an ApplicationSet, the way a template renders
+    1.10 depends on its type.
     """
     # Imported late: few runs meet an ApplicationSet, and its templates take long to import.
     from task.applicationsets import load_all  # noqa: PLC0415
@@ -163,8 +163,8 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     if not kind.endswith("List") or not isinstance(items, list):
         yield Found(data if isinstance(data, dict) else {}, where)
         return
-    # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList leaves
-    # out their kind.
+    # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList omits
+    # their kind.
     typed = (
         {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
         if kind != "List" and not isinstance(data, list)

@@ -1,7 +1,7 @@
-"""Renders folders in which Helm or Kustomize makes the Applications, for `--render`.
+"""Renders folders in which Helm or Kustomize generates the Applications, for `--render`.
 
-`helm template` and `kustomize build` run on a copy of some files, without network, home folder or
-login.
+`helm template` and `kustomize build` run on a copy of some files, without network, home folder, or
+credentials.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ _PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "kustomize": ("kustomize", "kubectl"),
 }
 _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
-# HelmReleases are not rendered, because an update is written to the file that has the release.
-_OTHERWISE = "or read what it makes: --applications cluster"
+# HelmReleases are not rendered, because an update is written to the file with the release.
+_OTHERWISE = "or read its Applications with --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
 _LONGEST_RELEASE = 53  # characters of a release's name
-# Helm follows `$ref` in it to any file and server that the step can reach, so that it never gets
-# one.
+# Helm follows `$ref` in this file to any file and server that the step can reach, so Helm never
+# gets one.
 _SCHEMA = "values.schema.json"
-# seconds for all rendering of a run: thousands of charts may be followed, of many authors
+# seconds for all rendering in a run: thousands of charts by many authors may be followed
 BUDGET = 300.0
 SECONDS = 60.0  # for one program
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
-_TAIL = 16_000  # bytes of stderr that are kept
-_LAST = 3  # of these lines, an error quotes so many
-_LONGEST = 600  # characters of it in a message
-_ADVICE = "Use --debug flag"  # Helm's own advice, about a flag that this step does not have
-# the proxy for any fetch that is tried nevertheless: nothing listens on this port
+_TAIL = 16_000  # bytes of stderr to keep
+_LAST = 3  # lines of stderr that an error quotes
+_LONGEST = 600  # characters of stderr in a message
+_ADVICE = "Use --debug flag"  # Helm's own advice about a flag that this step does not have
+# the proxy for any attempted fetch: nothing listens on this port
 _NOWHERE = "http://127.0.0.1:9"
-_ENDED = "the templates or patches make too much, or never end"
+_ENDED = "the templates or patches generate too much, or never finish"
 
 
 def kind_of(names: Collection[str]) -> Kind | None:
-    """Return what makes the manifests of a folder with these files.
+    """Return what generates the manifests in a folder with these files.
 
-    Like Argo CD, prefer Kustomize to Helm.
+    Like Argo CD, prefers Kustomize to Helm.
     """
     if any(file_name in names for file_name in KUSTOMIZATIONS):
         return "kustomize"
@@ -70,7 +70,7 @@ def kind_of(names: Collection[str]) -> Kind | None:
 
 @dataclass(frozen=True)
 class Release:
-    """How Helm has to render a chart. "" and () mean that the manifest does not say."""
+    """How Helm must render a chart. "" and () mean that the manifest does not set the value."""
 
     name: str = ""
     namespace: str = ""
@@ -80,11 +80,11 @@ class Release:
 
 
 class RenderingError(SourceError):
-    """A chart or kustomization cannot be rendered. For its owner."""
+    """A chart or kustomization cannot be rendered. Its owner must fix it."""
 
 
 class _Sources:
-    """The files that a rendering reads: their contents, and what cannot be rendered."""
+    """The files to render: their contents, and the files that cannot be rendered."""
 
     def __init__(self, kind: Kind, read: ReadFiles) -> None:
         self._kind = kind
@@ -93,7 +93,7 @@ class _Sources:
         self.links = set[str]()
 
     def texts(self, below: str) -> dict[str, str]:
-        """Return the contents of the files in a folder and below it. Raises Malformed for a link
+        """Return the contents of the files in or below a folder. Raises Malformed for a link
         in a chart.
         """
         files = self._read(below)
@@ -102,7 +102,7 @@ class _Sources:
         if self._kind == "helm" and self.links:
             raise Malformed(
                 f"{min(self.links)[:200]!r} is a symbolic link",
-                "put the file itself into the chart",
+                "replace it with the file itself",
             )
         return {
             path: file.text
@@ -124,7 +124,7 @@ class Rendering:
         sources: Collection[str] = (),
         seconds: float = BUDGET,
     ) -> None:
-        """`namespace` is the release's: Argo CD's own.
+        """`namespace` is the release's namespace, which is Argo CD's own.
 
         `sources` are all values of `--applications`.
         """
@@ -137,13 +137,13 @@ class Rendering:
         self._programs = {kind: _installed(_PROGRAMS[kind], environ) for kind in allowed}
 
     def way_out(self, kind: Kind) -> str:
-        """Return what to do so that charts or kustomizations are rendered, or "" if they are."""
+        """Return how to have charts or kustomizations rendered, or "" if they already are."""
         if kind not in self._programs:
             return f"render it with --render {kind}, {_OTHERWISE}"
         return (
             ""
             if self._programs[kind]
-            else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
+            else f"install {' or '.join(_PROGRAMS[kind])} for this step, {_OTHERWISE}"
         )
 
     def unrendered(
@@ -154,20 +154,20 @@ class Rendering:
     ) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
 
-        In each, a chart makes Applications, or a kustomization changes some. `before` is put before
-        each path.
+        In each, a chart generates Applications, or a kustomization changes them. `before` is
+        prepended to each path.
         """
         for kind, folder in dict.fromkeys(folders):
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
-                continue  # it is read, or reported, as a source of its own
+                continue  # it is read or reported as a separate source
             # Only the source's own folder is rendered, not the folders below it.
-            own = f"name it as a source of its own, with --render {kind}, {_OTHERWISE}"
+            own = f"pass it as a separate source with --render {kind}, {_OTHERWISE}"
             yield self.advice(kind, where, self.way_out(kind) if folder == root else own)
 
     def advice(self, kind: Kind, where: str, hint: str) -> Found:
-        """Return the warning about one chart or kustomization that is not rendered."""
-        message = f"{where}: this {_WHAT[kind]} makes Applications, and it is not rendered"
+        """Return the warning about a chart or kustomization that is not rendered."""
+        message = f"{where}: this {_WHAT[kind]} generates Applications, but it is not rendered"
         return Found(
             {},
             where,
@@ -183,9 +183,9 @@ class Rendering:
         read: ReadFiles,
         release: Release = Release(),
     ) -> Iterator[Found]:
-        """Yield the Applications of a folder, all of them with the origin `where`.
+        """Yield a folder's Applications, all with the origin `where`.
 
-        `folder` is its path from the top. `read` returns the files in such a path. Raises
+        `folder` is its path from the top. `read` returns the files at such a path. Raises
         RenderingError with the program's message.
         """
         sources = _Sources(kind, read)
@@ -207,13 +207,13 @@ class Rendering:
         except Malformed as error:
             hint = error.hint
             if sources.left_out:
-                hint += f"; {sources.left_out[0]} was left out, as only UTF-8 text is rendered"
+                hint += f"; {sources.left_out[0]} was skipped, because only UTF-8 text is rendered"
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
         if kind == "helm" and (asked := _capabilities(files)):
-            what = "the chart asks for .Capabilities, which only the cluster knows"
+            what = "the chart uses .Capabilities, which only the cluster knows"
             message = f"{where}: {what}, in {and_more(asked)}"
-            hint = f"if its Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
+            hint = f"if the Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
             yield Found(
                 {},
                 where,
@@ -225,12 +225,12 @@ class Rendering:
                 yield replace(found, origin=where)
 
     def _run(self, argv: list[str], files: Mapping[str, str]) -> str:
-        """Run a program within what is left of the budget, and return what it prints.
+        """Run a program within the remaining budget, and return its output.
 
         Raises Malformed.
         """
         if self._left <= 0:
-            message = f"the rendering of this run has taken {self._seconds:.0f} seconds already"
+            message = f"rendering in this run has already taken {self._seconds:.0f} seconds"
             raise Malformed(message, f"render less in one run, {_OTHERWISE}")
         began = time.monotonic()
         try:
@@ -239,7 +239,7 @@ class Rendering:
             self._left -= time.monotonic() - began
 
 
-# Argo CD passes the cluster's. Charts of Applications ask whether Argo CD is there, and it is.
+# Argo CD passes the cluster's API versions. Charts with Applications check for Argo CD's.
 _API_VERSIONS = (
     "argoproj.io/v1alpha1",
     "argoproj.io/v1alpha1/Application",
@@ -252,7 +252,7 @@ _CAPABILITIES = re.compile(
 
 
 def _capabilities(files: Mapping[str, str]) -> list[str]:
-    """Return the places of templates that ask for more than `_API_VERSIONS`."""
+    """Return the places in templates that need more than `_API_VERSIONS`."""
     found = []
     for path, template in sorted(files.items()):
         if "/templates/" in f"/{path}" and (asked := _CAPABILITIES.search(template)):
@@ -262,7 +262,7 @@ def _capabilities(files: Mapping[str, str]) -> list[str]:
 
 
 def _helm(release: Release, folder: str, namespace: str) -> list[str]:
-    """Return Helm's arguments except the chart. Values come in Argo CD's order."""
+    """Return Helm's arguments except the chart. Values are in Argo CD's order."""
     files = [*release.value_files, *([_VALUES] if release.values else [])]
     values = [word for path in files for word in ("--values", f"./{path}")]
     values += [
@@ -274,7 +274,7 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
 
 
 def _release(folder: str) -> str:
-    """Return a release name that Helm accepts, from the folder's name."""
+    """Return a release name that Helm accepts, based on the folder's name."""
     name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
     return (
         re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"
@@ -300,7 +300,7 @@ def run(
     seconds: float = SECONDS,
     bounds: Bounds = _BOUNDS,
 ) -> str:
-    """Run a program with these files in its working folder, and return what it prints.
+    """Run a program with these files in its working folder, and return its output.
 
     Raises Malformed, with the program's own message if it failed.
     """
@@ -314,7 +314,7 @@ def run(
         remove_folder(room)
     name = os.path.basename(argv[0])
     if why:
-        raise Malformed(f"{name} was ended: {why}", _ENDED)
+        raise Malformed(f"{name} was stopped: {why}", _ENDED)
     if code:
         shutdown.check()
         said = [
@@ -323,18 +323,18 @@ def run(
             if line.strip() and not line.startswith(_ADVICE)
         ]
         raise Malformed(
-            f"{name} ended with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}",
-            f"try {name} by hand",
+            f"{name} exited with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}",
+            f"run {name} by hand",
         )
     return out
 
 
 def _write_files(files: Mapping[str, str], tree: str) -> None:
-    """Write the files. Raises Malformed for a path that cannot be in a checkout."""
+    """Write the files. Raises Malformed for a path that cannot exist in a checkout."""
     if sum(len(text) for text in files.values()) > LARGEST:
         raise Malformed(
-            f"the files hold more than {LARGEST // 1_000_000} MB",
-            "name a smaller folder",
+            f"the files are larger than {LARGEST // 1_000_000} MB in total",
+            "use a smaller folder",
         )
     os.makedirs(tree, exist_ok=True)
     for path, text in files.items():
@@ -348,13 +348,13 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
         except OSError as error:
             raise Malformed(
                 f"cannot copy {path[:200]!r}: {error.strerror}",
-                "rename the file, or free space",
+                "rename the file, or free up space",
             ) from None
 
 
 def _environment(room: str) -> dict[str, str]:
-    """Return the whole environment: it has no token, no configuration, no other program,
-    and no way to a server.
+    """Return the whole environment, without tokens, configuration, other programs,
+    or access to servers.
     """
     home = os.path.join(room, "home")
     os.makedirs(home)
@@ -400,12 +400,12 @@ def _run_renderer(
                 bounds.limits(),
                 folder,
             )
-        # Such as a program for another architecture; a ValueError if the process was killed before
-        # it could begin.
+        # For example, a program for another architecture. It is a ValueError if the process was
+        # killed before it could start.
         except (sh.ForkException, sh.CommandNotFound, OSError, ValueError) as error:
             raise Malformed(
                 f"{argv[0]} cannot be started",
-                "install the one for this machine",
+                "install the build for this machine",
             ) from error
         out.sink.close()
         err.sink.close()
@@ -422,7 +422,7 @@ def _run_renderer(
             finish(running)
             raise
         if watch.why:
-            send(running, "SIGKILL")  # for children that did not end with it
+            send(running, "SIGKILL")  # for children that outlived it
         code = exit_code(running)
         printed_too_much = watch.why == bounds.too_many_messages
         why = (

@@ -14,9 +14,9 @@ from task.git.errors import GitFailed, quoted
 from task.model import File
 from task.text import blanked
 
-_SECONDS = 30.0  # an `include.path` in Git's configuration may name a pipe that nobody writes to
-LARGEST = 64_000_000  # bytes of the files to render, and of what is made of them
-LINK = "120000"  # Git's mode of a symbolic link
+_SECONDS = 30.0  # an `include.path` in Git's configuration may be a pipe that nobody writes to
+LARGEST = 64_000_000  # bytes of the files to render, and of the output
+LINK = "120000"  # Git's mode for a symbolic link
 _MOST = 100_000  # files
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 
@@ -25,16 +25,16 @@ _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
 class Located:
     """A file's place in a repository."""
 
-    repo: str  # the URL of the remote `origin`, as configured
+    repo: str  # the configured URL of the remote `origin`
     branch: str  # "" if no branch is checked out: GitLab and Jenkins check out a commit
     path: str  # from the repository's root
 
 
 def locate(path: str, git: Git) -> Located | None:
-    """Return the origin, branch and path of a file, or None if it has no work tree,
-    or that has no origin or commit.
+    """Return a file's origin, branch, and path, or None if it has no work tree,
+    or the work tree has no origin or commit.
 
-    Git is asked once for each work tree.
+    Git is run once per work tree.
     """
     real = os.path.realpath(path)
     top = top_of(os.path.dirname(real))
@@ -61,9 +61,9 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
 
     Warns about a broken configuration.
 
-    A work tree of another user, which is usual in containers, is not a risk: only these two
-    commands are run, and they only read. (An explicit `--git-dir` also turns off Git's check of the
-    owner.)
+    A work tree owned by another user, which is common in containers, is not a risk: only these two
+    commands are run, and both only read. (An explicit `--git-dir` also turns off Git's ownership
+    check.)
     """
     git_dir = f"{top}/.git"
     try:
@@ -88,10 +88,10 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
 
 
 class LocalFiles:
-    """Reads what Helm or Kustomize needs for a folder: that folder,
-    and others of the same work tree.
+    """Reads what Helm or Kustomize needs for a folder: the folder itself,
+    and others in the same work tree.
 
-    Without a work tree, the top is the working folder if it contains the folder, else the folder
+    Without a work tree, the top is the working folder if it contains the folder, or else the folder
     itself.
     """
 
@@ -103,9 +103,9 @@ class LocalFiles:
         self.folder = "" if path == "." else path  # from the top
 
     def read(self, folder: str) -> Mapping[str, File]:
-        """Return all files in a folder and below it, with links as links.
+        """Return all files in or below a folder, with links as links.
 
-        Raises Malformed for too many or too large files.
+        Raises Malformed if there are too many files or they are too large.
         """
         found: dict[str, File] = {}
         size = 0
@@ -119,7 +119,7 @@ class LocalFiles:
                 size += len(file.text)
                 found[os.path.relpath(full, self._top).replace(os.sep, "/")] = file
                 if size > LARGEST or len(found) > _MOST:
-                    raise Malformed(f"{start} has too much to be rendered", "name a smaller folder")
+                    raise Malformed(f"{start} is too large to render", "use a smaller folder")
         return found
 
 

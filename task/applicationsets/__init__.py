@@ -1,6 +1,6 @@
-"""An ApplicationSet → its Applications, as Argo CD makes them.
+"""Turns an ApplicationSet into its Applications, like Argo CD.
 
-This is the door: nobody imports the rooms behind it.
+Import only this package, not its modules.
 """
 
 from task.applicationsets.fill import Budget

@@ -1,5 +1,5 @@
-"""What all functions of templates use: arguments of the right type, and strings of limited
-length.
+"""Checks that all template functions use: argument types, and limits on the length of
+strings.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from task.templates.go_template.printing import sprint
 from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
 LARGEST = sys.float_info.max
-MOST_ITEMS = 10_000  # of a list that a function makes from a number
+MOST_ITEMS = 10_000  # in a list that a function creates from a number
 
 T = TypeVar("T")
 
 
 def text(value: Any) -> str:
-    """Check an argument that Go declares as string, and return it."""
+    """Check and return an argument that Go declares as string."""
     if not isinstance(value, str):
         raise FailedTemplate(f"wrong type for value; expected string; got {named(value)}")
     return value
 
 
 def number(value: Any) -> int:
-    """Check an argument that Go declares as int, and return it.
+    """Check and return an argument that Go declares as int.
 
-    A float, such as any number in JSON, is refused.
+    A float, such as any number in JSON, is rejected.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise FailedTemplate(f"wrong type for value; expected int; got {named(value)}")
@@ -37,23 +37,23 @@ def number(value: Any) -> int:
 
 
 def boolean(value: Any) -> bool:
-    """Check an argument that Go declares as bool, and return it."""
+    """Check and return an argument that Go declares as bool."""
     if not isinstance(value, bool):
         raise FailedTemplate(f"wrong type for value; expected bool; got {named(value)}")
     return value
 
 
 def items(value: Any) -> Sequence[Any]:
-    """Check an argument that has to be a list, and return it."""
+    """Check and return an argument that must be a list."""
     if named(value) != "list":
         raise FailedTemplate(f"wrong type for value; expected a list; got {named(value)}")
     return value  # type: ignore[no-any-return]
 
 
 def mapping(value: Any) -> AnyMap:
-    """Check an argument that Go declares as map[string]interface{}, and return it.
+    """Check and return an argument that Go declares as map[string]interface{}.
 
-    A missing one is an empty map.
+    A missing argument is an empty map.
     """
     if value is None:
         return AnyMap()
@@ -66,9 +66,9 @@ def mapping(value: Any) -> AnyMap:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the items of a list as strings, without those that are nil.
+    """Return the items of a list as strings, without nil items.
 
-    Anything else is the only item.
+    Any other value is treated as the only item.
     """
     return (
         [shown(item) for item in value if item is not None]
@@ -78,7 +78,7 @@ def texts(value: Any) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """Return any value as text, as `fmt.Sprintf("%v")` prints it."""
+    """Return any value as text, like `fmt.Sprintf("%v")`."""
     return value if isinstance(value, str) else "<nil>" if value is None else sprint((value,))
 
 
@@ -90,16 +90,16 @@ def joined(parts: Iterable[str], between: str = "") -> str:
 
 
 def bounded(size: int) -> None:
-    """Raise FailedTemplate if a text of this size is too long."""
+    """Raise FailedTemplate if text of this size is too long."""
     if size > LONGEST_TEXT:
-        raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
+        raise FailedTemplate(f"the text exceeds {LONGEST_TEXT} characters")
 
 
 def go_value(value: Any) -> Any:
-    """Return data as Go's templates see it after JSON: every number is a float,
-    and every mapping a map.
+    """Return data as Go templates see it after a JSON round trip: every number is a float,
+    and every mapping is a map.
 
-    Raises Malformed for a number that JSON cannot express.
+    Raises Malformed for a number that JSON cannot represent.
     """
     if isinstance(value, bool) or value is None or isinstance(value, (str, GoMap)):
         return value

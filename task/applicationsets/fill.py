@@ -1,4 +1,4 @@
-"""Fills templates with the parameters of one Application, in both of Argo CD's ways,
+"""Renders templates with an Application's parameters, in both of Argo CD's template languages,
 within limits.
 """
 
@@ -31,14 +31,14 @@ MISSING_KEYS = {
 Params = dict[str, Any]
 
 _TAG = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-_TEMPLATED = re.compile(r"\{\{.*\}\}")  # on one line, as Argo CD searches for it
+_TEMPLATED = re.compile(r"\{\{.*\}\}")  # on one line, as in Argo CD's own search
 _LINE = re.compile(r"template, line ([0-9]+): ")
 
 
 class Budget:
-    """What all ApplicationSets of a run may cost together.
+    """The total cost limits for all ApplicationSets in a run.
 
-    They have many authors, and some may be hostile.
+    They have many authors, some of whom may be hostile.
     """
 
     def __init__(
@@ -50,43 +50,43 @@ class Budget:
         made: int = 10_000,
     ) -> None:
         self.steps = steps  # of templates
-        self.characters = characters  # read and made
-        self.rows = rows  # sets of parameters, including those that a selector drops
+        self.characters = characters  # read and generated
+        self.rows = rows  # parameter sets, including those that a selector drops
         self.made = self.most = made  # Applications
 
     def read(self, characters: int) -> None:
-        """Count text. Raises Malformed if the budget is used up."""
+        """Count text. Raises Malformed if the budget is exhausted."""
         self.characters -= characters
         if self.characters < 0:
             raise Malformed(
-                "the ApplicationSets hold too much text",
-                "make them smaller, or name fewer of them",
+                "the ApplicationSets are too large",
+                "make them smaller, or use fewer of them",
             )
 
     def row(self) -> None:
-        """Count one set of parameters. Raises Malformed if there are too many."""
+        """Count a parameter set. Raises Malformed if there are too many."""
         self.rows -= 1
         if self.rows < 0:
             raise Malformed(
-                "the generators make too many sets of parameters",
-                "name fewer ApplicationSets",
+                "the generators produce too many parameter sets",
+                "use fewer ApplicationSets",
             )
 
     def make(self) -> None:
         """Count an Application. Raises Malformed if there are too many."""
         self.made -= 1
         if self.made < 0:
-            message = f"the ApplicationSets make more than {self.most:,} Applications"
-            raise Malformed(message, "name fewer of them with --applications")
+            message = f"the ApplicationSets generate more than {self.most:,} Applications"
+            raise Malformed(message, "pass fewer of them with --applications")
 
 
 class Filler:
-    """Fills the strings of one ApplicationSet."""
+    """Renders the strings of an ApplicationSet."""
 
     def __init__(self, budget: Budget, *, go: bool, options: tuple[str, ...] = ()) -> None:
         """`go` and `options` are `goTemplate` and `goTemplateOptions`.
 
-        Raises Malformed for an option that Go does not know.
+        Raises Malformed for an option that Go does not support.
         """
         self.budget = budget
         self.go = go
@@ -97,14 +97,14 @@ class Filler:
                 if name != "missingkey" or value not in MISSING_KEYS:
                     raise Malformed(
                         f"unrecognized option: {option}",
-                        "write missingkey=error in goTemplateOptions",
+                        "use missingkey=error in goTemplateOptions",
                     )
                 self.missing_key = MISSING_KEYS[value]
 
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
-        """Return the filled template.
+        """Return the rendered template.
 
-        `missing_key` replaces Go's option. Raises Malformed, in Argo CD's words.
+        `missing_key` overrides Go's option. Raises Malformed with Argo CD's wording.
         """
         self.budget.read(len(template) + 1)
         if "{{" not in template:
@@ -122,7 +122,7 @@ class Filler:
             hint = error.hint
             if name in ELSEWHERE:
                 message = message.replace("not defined", "is not available here")
-                hint = f"{ELSEWHERE[name]}, or read what it generated: --applications cluster"
+                hint = f"{ELSEWHERE[name]}, or read the Applications with --applications cluster"
             raise Malformed(f"failed to parse template {template}: {message}", hint) from None
         try:
             steps = min(STEPS, self.budget.steps)
@@ -136,9 +136,9 @@ class Filler:
         return filled
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Return any data with its strings and keys filled.
+        """Return any data with its strings and keys rendered.
 
-        Without `nulls`, nulls in mappings are left out.
+        Without `nulls`, nulls in mappings are omitted.
         """
         if isinstance(value, str):
             return self.text(value, params)
@@ -156,9 +156,9 @@ class Filler:
 
 
 def _fast(template: str, params: Mapping[str, Any]) -> str:
-    """Fill a template like valyala/fasttemplate with `{{` and `}}`.
+    """Render a template like valyala/fasttemplate with `{{` and `}}`.
 
-    An unknown name stays, together with its braces.
+    An unknown name is kept, including its braces.
     """
     if not _TEMPLATED.search(template):
         return template

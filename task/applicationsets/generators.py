@@ -1,6 +1,6 @@
-"""The generators of an ApplicationSet, and the sets of parameters that they make.
+"""An ApplicationSet's generators, and the parameter sets they produce.
 
-Errors have Argo CD's own words, so that people find its documentation.
+Errors use Argo CD's own wording, so that people can find its documentation.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ LOCAL_NAME = "in-cluster"
 LOCAL_SERVER = "https://kubernetes.default.svc"
 TYPE_LABEL = "argocd.argoproj.io/secret-type"
 DEEPEST = 4  # levels of nested generators; Argo CD's schema allows two
-# Generators that need something that is in no manifest, and what that is.
+# Generators that need data from outside the manifests, and the source of that data.
 ELSEWHERE = {
-    "scmProvider": "an SCM's API says which repositories there are",
-    "pullRequest": "an SCM's API says which pull requests are open",
-    "plugin": "a plugin of Argo CD makes the parameters",
-    "clusterDecisionResource": "a resource of the cluster lists the clusters",
+    "scmProvider": "the SCM's API lists the repositories",
+    "pullRequest": "the SCM's API lists the open pull requests",
+    "plugin": "an Argo CD plugin provides the parameters",
+    "clusterDecisionResource": "a cluster resource lists the clusters",
 }
-WAY_OUT = "read what it generated: --applications cluster, or --applications argocd"
+WAY_OUT = "read its Applications with --applications cluster or --applications argocd"
 
 
 class UnknowableError(Malformed):
-    """The parameters of a generator cannot be known here. The ApplicationSet has no mistake."""
+    """A generator's parameters cannot be determined here. The ApplicationSet itself is valid."""
 
 
 @dataclass(frozen=True)
 class NamedCluster:
-    """One cluster that Argo CD knows, as its secret describes it."""
+    """A cluster registered in Argo CD, as described by its secret."""
 
     name: str
     server: str
@@ -50,7 +50,7 @@ class NamedCluster:
 
 
 class GitFiles(Protocol):
-    """Reads repositories for `git` generators. Raises the errors of Git."""
+    """Reads repositories for `git` generators. Raises Git's errors."""
 
     def paths(self, repo: str, revision: str) -> Sequence[str]:
         """Return the paths of all files at the revision."""
@@ -61,26 +61,26 @@ class GitFiles(Protocol):
 
 @dataclass(frozen=True)
 class Generators:
-    """What the generators of one ApplicationSet need. `clusters` is None if they are unknown."""
+    """The data that an ApplicationSet's generators need. `clusters` is None if unknown."""
 
     filler: Filler
     git: GitFiles
     clusters: Sequence[NamedCluster] | None = None
-    # The second generator of a matrix asks the same about a repository for each row of the first.
+    # A matrix's second generator queries a repository in the same way for each row of the first.
     _chosen: dict[Any, list[str]] = field(default_factory=dict)
     _read: dict[str, Any] = field(default_factory=dict)
 
     def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
-        """Return the sets of parameters of one generator that its selector selects.
+        """Return a generator's parameter sets that match its selector.
 
-        `outer` fills the generator's strings. Raises Malformed for a mistake, UnknowableError if a
-        server is needed, and the errors of Git.
+        `outer` renders the generator's strings. Raises Malformed for a mistake, UnknowableError if
+        a server is needed, and Git's errors.
         """
         if not isinstance(generator, dict):
             raise Malformed("a generator is not a mapping")
         if depth >= DEEPEST:
             raise Malformed(f"generators nested more than {DEEPEST} levels deep")
-        selector = generator.get("selector")  # Argo CD selects with the labels as they are written
+        selector = generator.get("selector")  # Argo CD does not render the labels in a selector
         if outer:
             generator = self._filled(generator, outer)
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
@@ -88,12 +88,12 @@ class Generators:
             raise _unknown(generator)
         if kinds[0] in ELSEWHERE:
             message = (
-                f"the ApplicationSet's generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}"
+                f"the ApplicationSet's {kinds[0]} generator needs a server: {ELSEWHERE[kinds[0]]}"
             )
             raise UnknowableError(message, WAY_OUT)
         body = generator[kinds[0]]
         if not isinstance(body, dict):
-            raise Malformed(f"the generator {kinds[0]} is not a mapping")
+            raise Malformed(f"the {kinds[0]} generator is not a mapping")
         chosen = []
         for row in _MAKERS[kinds[0]](self, body, depth):
             self.filler.budget.row()
@@ -102,9 +102,9 @@ class Generators:
         return chosen
 
     def _filled(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
-        """Return the generator, filled with the parameters of another one.
+        """Return the generator, rendered with another generator's parameters.
 
-        Errors name JSON for those parts that Argo CD keeps as JSON.
+        Errors mention JSON for the parts that Argo CD keeps as JSON.
         """
         filled: dict[str, Any] = {}
         for kind, body in generator.items():
@@ -133,9 +133,9 @@ class Generators:
 
     def _own_value(self, name: str, value: Any, outer: Params) -> str:
         """Return one of the generator's `values`,
-        filled if another generator knows all of its keys.
+        rendered if another generator has all of its keys.
 
-        Otherwise it waits for the generator's own row (Argo CD 3.4 and newer).
+        Otherwise, the generator's own row renders it later (Argo CD 3.4 and later).
         """
         try:
             return self.filler.text(str(value), outer, missing_key="error")
@@ -151,7 +151,7 @@ class Generators:
             ) from None
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the parameters of the generator `list`."""
+        """Return the parameters of a `list` generator."""
         rows: list[Params] = []
         for at, element in enumerate(_list_in(body, "elements")):
             if not isinstance(element, dict):
@@ -177,18 +177,16 @@ class Generators:
         return [go_value(element) for element in listed]
 
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the parameters of the generator `clusters`."""
+        """Return the parameters of a `clusters` generator."""
         if self.clusters is None:
-            message = (
-                "the ApplicationSet's generator clusters needs to know which clusters there are"
-            )
+            message = "the ApplicationSet's clusters generator needs a list of the clusters"
             raise UnknowableError(
                 message,
-                f"list them in a file, for --clusters FILE, or {WAY_OUT}",
+                f"pass a file that lists them with --clusters FILE, or {WAY_OUT}",
             )
         selector = _mapping_in(body, "selector")
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
-        # Argo CD finds the secret of each cluster by this label.
+        # Argo CD finds each cluster's secret by this label.
         known = [
             (cluster, {TYPE_LABEL: "cluster", **(cluster.labels or {})})
             for cluster in self.clusters
@@ -215,17 +213,17 @@ class Generators:
         return rows
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the parameters of the generator `git`, with `directories` or `files`."""
+        """Return the parameters of a `git` generator with `directories` or `files`."""
         repo = str(body.get("repoURL") or "")
         revision = str(body.get("revision") or "")
         prefix = str(body.get("pathParamPrefix") or "")
         if not repo:
-            raise Malformed("error generating params from git: the generator git has no repoURL")
+            raise Malformed("error generating params from git: the git generator has no repoURL")
         directories = _list_in(body, "directories")
         files = _list_in(body, "files")
         if not directories and not files:
             raise Malformed(
-                "error generating params from git: neither directories nor files are given"
+                "error generating params from git: neither directories nor files are set"
             )
         entries = tuple(
             (str(entry.get("path") or ""), entry.get("exclude") is True)
@@ -246,7 +244,7 @@ class Generators:
         *,
         folders: bool,
     ) -> Sequence[str]:
-        """Return the folders or files that the entries choose. Each question is answered once."""
+        """Return the folders or files that match the entries. Results are cached."""
         key = (repo, revision, folders, entries)
         if key not in self._chosen:
             paths = self.git.paths(repo, revision)
@@ -256,7 +254,7 @@ class Generators:
         return self._chosen[key]
 
     def _of_files(self, texts: Mapping[str, str], prefix: str) -> list[Params]:
-        """Return the parameters in these files, in the order of their paths. Raises Malformed."""
+        """Return the parameters in these files, in path order. Raises Malformed."""
         rows: list[Params] = []
         for path, text in sorted(texts.items()):
             try:
@@ -279,9 +277,7 @@ class Generators:
         data = self._read[text]
         objects = [{}] if data is None else data if isinstance(data, list) else [data]
         if not all(isinstance(item, dict) for item in objects):
-            raise Malformed(
-                "unable to parse file: it holds neither a mapping nor a list of mappings"
-            )
+            raise Malformed("unable to parse file: it is neither a mapping nor a list of mappings")
         folder, _, file = path.rpartition("/")
         paths = path_params(
             posixpath.normpath(folder or "."),
@@ -296,7 +292,7 @@ class Generators:
     def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
         """Return the row with the generator's `values`.
 
-        They may use the row, but not one another.
+        The values may use the row, but not each other.
         """
         values = _mapping_in(body, "values")
         try:
@@ -314,9 +310,10 @@ class Generators:
         return row | {f"values.{key}": value for key, value in filled.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
-        """Return the parameters of the generator `matrix`.
+        """Return the parameters of a `matrix` generator.
 
-        Each row of the first generator is combined with each row of the second, which it fills.
+        Each row of the first generator renders the second generator and is combined with each of
+        its rows.
         """
         members = _list_in(body, "generators")
         if len(members) != 2:
@@ -331,9 +328,9 @@ class Generators:
         return rows
 
     def _inner(self, member: Any, outer: Params | None, depth: int, failed: str) -> list[Params]:
-        """Return the rows of a generator inside another one.
+        """Return the rows of a generator inside another generator.
 
-        `failed` begins the message of its errors.
+        `failed` is the prefix of its error messages.
         """
         try:
             return self.params(member, outer, depth + 1)
@@ -347,10 +344,10 @@ class Generators:
             raise Malformed(message, error.hint) from None
 
     def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
-        """Return the parameters of the generator `merge`.
+        """Return the parameters of a `merge` generator.
 
-        They are the rows of the first generator, with what rows of the others with the same keys
-        add.
+        They are the rows of the first generator, extended by rows of the other generators with the
+        same keys.
         """
         members = _list_in(body, "generators")
         keys = [str(key) for key in _list_in(body, "mergeKeys")]
@@ -383,7 +380,7 @@ _MAKERS = {
 
 
 def _unknown(generator: Mapping[str, Any]) -> Malformed:
-    """Return the error for a generator whose kind is missing, or unknown."""
+    """Return the error for a generator with a missing or unknown kind."""
     named = next((key for key in generator if key not in ("selector", "name")), "")
     if not named:
         return Malformed("the generator is empty", "see the generators in Argo CD's documentation")
@@ -426,7 +423,7 @@ def _size(value: Any) -> int:
 
 
 def _element_texts(element: Mapping[str, Any], number: int) -> Params:
-    """Return the parameters of a list element without goTemplate: texts, and `values`,
+    """Return the parameters of a list element without goTemplate: strings, and `values`,
     a mapping of strings.
     """
     row: Params = {}
@@ -473,7 +470,7 @@ def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: boo
 def merged(onto: Any, other: Any) -> Any:
     """Merge two rows.
 
-    If both have a key, the value of `other` wins, and mappings are merged by their members.
+    If both have a key, the value in `other` wins, and mappings are merged recursively.
     """
     result = type(onto)(onto)
     for key, value in other.items():
@@ -499,7 +496,7 @@ def _combined(params: Params, other: Params) -> Params:
 
 
 def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
-    """Return the rows by the values of the merge keys.
+    """Return the rows by the values of their merge keys.
 
     Raises Malformed if two rows have the same values.
     """
@@ -523,7 +520,7 @@ def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Tell whether a `LabelSelector` selects these labels.
+    """Return whether a `LabelSelector` selects these labels.
 
     None selects everything. Raises Malformed.
     """
@@ -544,7 +541,7 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 
 def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
-    """Tell whether labels meet one expression of `matchExpressions`. Raises Malformed."""
+    """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
     values = expression.get("values") or [] if isinstance(expression, dict) else None
     if not isinstance(values, list):
         raise Malformed(
@@ -569,9 +566,9 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
 
 
 def flat(value: Any, room: int = 100_000) -> dict[str, str]:
-    """Return nested parameters as strings under dotted keys.
+    """Return nested parameters as strings with dotted keys.
 
-    Empty lists and mappings disappear. Raises Malformed.
+    Empty lists and mappings are dropped. Raises Malformed.
     """
     found: dict[str, str] = {}
     waiting: list[tuple[str, Any]] = [("", value)]
@@ -581,7 +578,7 @@ def flat(value: Any, room: int = 100_000) -> dict[str, str]:
             items = node.items() if isinstance(node, dict) else enumerate(node)
             room -= len(node)
             if room < 0:
-                raise Malformed("a set of parameters is too large")
+                raise Malformed("a parameter set is too large")
             waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
         elif name:
             found[name] = shown(

@@ -1,4 +1,4 @@
-"""Finds the folders and files for a `git` generator, and the parameters that their paths give."""
+"""Finds the folders and files for a `git` generator, and the parameters from their paths."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _POSIX = {
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Return every folder of these files, sorted, except a folder whose name begins with a dot,
-    and those below it.
+    """Return every folder of these files, sorted, except folders whose names begin with a dot,
+    and those below them.
     """
     found: set[str] = set()
     for path in files:
@@ -35,9 +35,7 @@ def folders_of(files: Iterable[str]) -> list[str]:
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the folders of these files that the entries of `directories`, (path, exclude),
-    select.
-    """
+    """Return these files' folders that match the `directories` entries, (path, exclude)."""
     return _chosen(
         [(partial(glob_match, path), exclude) for path, exclude in entries],
         folders_of(files),
@@ -45,7 +43,7 @@ def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) ->
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the files that the entries of `files`, (path, exclude), select.
+    """Return the files that match the `files` entries, (path, exclude).
 
     Paths match as in `git ls-files`: `*` also matches `/`.
     """
@@ -59,9 +57,7 @@ def _chosen(
     entries: Sequence[tuple[Callable[[str], object], bool]],
     paths: Iterable[str],
 ) -> list[str]:
-    """Return the paths that match one of the entries, (matches, exclude). An exclusion always
-    wins.
-    """
+    """Return the paths that match an entry, (matches, exclude). Exclusions always win."""
     wanted = [fits for fits, exclude in entries if not exclude]
     out = [fits for fits, exclude in entries if exclude]
     return [
@@ -73,20 +69,20 @@ def _chosen(
 
 @lru_cache(maxsize=1024)
 def _pathspec(spec: str) -> re.Pattern[str]:
-    """Return the pattern of Git's wildmatch without `WM_PATHNAME`.
+    """Return a pattern equivalent to Git's wildmatch without `WM_PATHNAME`.
 
-    Without wildcards, it also finds what is below a path.
+    Without wildcards, it also matches everything below a path.
     """
     if len(spec) > LONGEST:
         raise Malformed(
-            f"a path of {len(spec):,} characters, and it may have {LONGEST:,}",
-            "write a shorter path",
+            f"the path has {len(spec):,} characters, but at most {LONGEST:,} are allowed",
+            "use a shorter path",
         )
     plain = spec.removeprefix("./").removeprefix("/")
     if not set(plain) & set("*?[\\"):
         return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?" if plain else ".*", re.DOTALL)
-    # Atomic groups make the text between two stars match only at the first fitting place. The
-    # result is the same, and no pattern is slow.
+    # With atomic groups, the text between two stars matches only at the first possible position.
+    # The result is the same, and no pattern is slow.
     runs = [""]
     at = 0
     while at < len(plain):
@@ -114,9 +110,9 @@ def _pathspec(spec: str) -> re.Pattern[str]:
 
 
 def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
-    """Return the pattern of `[…]` and where the rest begins.
+    """Return the pattern for `[…]` and the position after it.
 
-    `!` and `^` negate. Nothing matches a `[` without a `]`.
+    `!` and `^` negate. A `[` without a `]` never matches.
     """
     end = spec.find("]", at + 2 + (spec[at + 1 : at + 2] in ("!", "^")))
     while end > 0 and spec.rfind("[:", at + 1, end) > spec.rfind(":]", at + 1, end):
@@ -138,7 +134,7 @@ def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
 
 
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
-    """Return the parameters for a folder, and for the file in it."""
+    """Return the parameters for a folder and for the file in it."""
     basename = posixpath.basename(path) or path
     names = {"basename": basename, "basenameNormalized": normalize(basename)}
     if file:

@@ -1,7 +1,7 @@
 """Reads and writes YAML like Go's sigs.k8s.io/yaml, which kubectl and Argo CD use.
 
-Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A
-date stays a string.
+The rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A
+date remains a string.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 1_000_000  # values in a document after its aliases are expanded
 _TRUE = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
 _FALSE = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
 _LONGEST_NUMBER = 300  # digits
-_FIRST = frozenset("+-.0123456789")  # characters that a number may begin with
+_FIRST = frozenset("+-.0123456789")  # characters that can start a number
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -55,7 +55,7 @@ def _scalar(event: Any) -> Any:
 
 
 def _scalar_number(value: str) -> Any:
-    """Return what a plain scalar that begins like a number means: an int, a float, or its text."""
+    """Return the value of a plain scalar that starts like a number: an int, a float, or text."""
     plain = value.replace("_", "")
     if _INTEGER.fullmatch(plain):
         digits = plain.lstrip("+-")
@@ -72,7 +72,7 @@ def _scalar_number(value: str) -> Any:
 def _in_json(value: Any) -> Any:
     """Return a value that is not a key.
 
-    Raises Malformed for infinity and NaN, because Go reads YAML by way of JSON.
+    Raises Malformed for infinity and NaN, because Go reads YAML via JSON.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise Malformed(f"json: unsupported value: {sprint((value,))}", "put it in quotes")
@@ -80,7 +80,7 @@ def _in_json(value: Any) -> Any:
 
 
 def _key(value: Any, _container: Mapping[str, Any]) -> str:
-    """Return a key as text, converted as for JSON."""
+    """Return a key as text, converted as in JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value is None:
@@ -91,14 +91,14 @@ def _key(value: Any, _container: Mapping[str, Any]) -> str:
         if not math.isfinite(value):
             return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
         return ("-" if value < 0 else "") + go_float(abs(value))
-    raise Malformed("a key that is a list or a mapping", "put a placeholder in quotes: '{{name}}'")
+    raise Malformed("a key is a list or a mapping", "put a placeholder in quotes: '{{name}}'")
 
 
 _DIALECT = Dialect(_scalar, _key, _in_json, merged=MOST, most=MOST)
 
 
 def dump(value: Any, most: int) -> str:
-    """Return the value as YAML, without a trailing line ending.
+    """Return the value as YAML, without a trailing newline.
 
     Raises `Malformed` beyond `most` characters.
     """
@@ -110,15 +110,15 @@ def dump(value: Any, most: int) -> str:
     for line in written:
         most -= len(line) + 1
         if most < 0:
-            raise Malformed("the text grows too long")
+            raise Malformed("the text is too long")
         lines.append(line)
     return "\n".join(lines)
 
 
 def _block(value: Any, indent: str, start: str) -> Iterator[str]:
-    """Yield the lines of a mapping or list that is not empty.
+    """Yield the lines of a non-empty mapping or list.
 
-    `start` begins the first line: it is the indentation, or the "- " of an outer list.
+    `start` is the prefix of the first line: the indentation, or the "- " of an outer list.
     """
     if isinstance(value, dict):
         for key, item in sorted(value.items()):
@@ -145,7 +145,7 @@ def _flow(value: Any, indent: str) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        # Go converts by way of JSON, which writes 1000000 as digits
+        # Go converts via JSON, which writes 1000000 as digits
         whole = value == int(value) and abs(value) < 1e21
         return str(int(value)) if whole else ("-" if value < 0 else "") + go_float(abs(value))
     if isinstance(value, (dict, list)):
@@ -168,7 +168,7 @@ def _text(text: str, indent: str) -> str:
 
 
 def _literal_style(text: str, indent: str) -> str:
-    """Return a string of several lines in the literal style."""
+    """Return a multi-line string in the literal style."""
     mark = "|"
     if text.endswith("\n\n"):
         mark = "|+"
@@ -179,7 +179,7 @@ def _literal_style(text: str, indent: str) -> str:
 
 
 def _means_something_else(text: str) -> bool:
-    """Tell whether a YAML reader would take the plain text for a number, a date, a bool or null."""
+    """Return whether YAML would read the plain text as a number, a date, a bool, or null."""
     if text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text):
         return True
     number = text.replace("_", "")
@@ -187,7 +187,7 @@ def _means_something_else(text: str) -> bool:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Tell whether the plain text has a mark that YAML reads."""
+    """Return whether the plain text contains a YAML indicator."""
     inside = ": " in text or " #" in text
     # A word such as `-x` or `:x` is plain text.
     if text[0] in "-?:" and len(text) > 1 and text[1] != " " and not inside:

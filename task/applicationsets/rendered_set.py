@@ -1,6 +1,6 @@
-"""Turns one ApplicationSet into its Applications, or finds out why Argo CD would make none.
+"""Turns an ApplicationSet into its Applications, or finds out why Argo CD would not generate any.
 
-`may_name` and `template_of` read a set that cannot be filled in.
+`may_name` and `template_of` read a set that cannot be rendered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.errors import Malformed, Trouble
 from task.model import Image
 from task.plain_data import mapping
 
-# The reasons of Argo CD's status conditions.
+# The reasons in Argo CD's status conditions.
 PARAMS = "ApplicationGenerationFromParamsError"
 TEMPLATE = "RenderTemplateParamsError"
 DUPLICATE = "ApplicationValidationError"
@@ -33,23 +33,23 @@ _RULE = (
 )
 _TAG = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CONTROL = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|template|define|block|\$)")
-_MOST = 10_000  # values that are searched
-_DEEPEST = 6  # levels of a source that are kept
+_MOST = 10_000  # values to search
+_DEEPEST = 6  # levels of a source to keep
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """The result for one ApplicationSet."""
+    """The result for an ApplicationSet."""
 
     applications: tuple[Mapping[str, Any], ...] = ()
-    # The rules are Argo CD's reasons, with its messages. After PARAMS or TEMPLATE, there are no
+    # The rules are Argo CD's reasons, with its messages. If one is PARAMS or TEMPLATE, there are no
     # Applications.
     troubles: tuple[Trouble, ...] = ()
-    unknown: tuple[UnknowableError, ...] = ()  # generators whose parameters cannot be known here
+    unknown: tuple[UnknowableError, ...] = ()  # generators with parameters unknown here
 
     @property
     def failed(self) -> bool:
-        """Whether a generator or template failed, so that Argo CD makes nothing."""
+        """Whether a generator or template failed, so that Argo CD generates nothing."""
         return any(trouble.rule in (PARAMS, TEMPLATE) for trouble in self.troubles)
 
 
@@ -61,9 +61,9 @@ def render(
     clusters: Sequence[NamedCluster] | None = None,
     namespace: str = "argocd",
 ) -> Rendered:
-    """Return the Applications of an ApplicationSet. `namespace` is for a manifest without one.
+    """Return an ApplicationSet's Applications. `namespace` is the default for the manifest.
 
-    Mistakes in it are part of the result. Raises the errors of Git.
+    Mistakes in the set are part of the result. Raises Git's errors.
     """
     unknown: list[UnknowableError] = []
     try:
@@ -109,7 +109,7 @@ def _parameter_sets(
     generators: Generators,
     unknown: list[UnknowableError],
 ) -> Iterator[tuple[Mapping[str, Any], Params]]:
-    """Yield each set of parameters with its template.
+    """Yield each parameter set with its template.
 
     Generators that need a server are added to `unknown`.
     """
@@ -139,7 +139,7 @@ def _parameter_sets(
 
 def _overridden(own: Any, common: Any) -> Any:
     """Return a generator's template, completed by the common one,
-    as dario.cat/mergo merges Go structs.
+    merged like Go structs with dario.cat/mergo.
     """
     if isinstance(own, dict) and isinstance(common, dict):
         return {key: _overridden(own.get(key), common.get(key)) for key in {**common, **own}}
@@ -162,7 +162,7 @@ def _application(
         }
     }
     filled: dict[str, Any] = {**parts, "spec": spec}
-    if row:  # without parameters Argo CD leaves the template as it is
+    if row:  # without parameters, Argo CD does not render the template
         filled = filler.deep(filled, row)
     if isinstance(patch, str) and patch:
         filled = _with_template_patch(filled, patch, row, filler)
@@ -192,9 +192,9 @@ def _with_template_patch(
     row: Params,
     filler: Filler,
 ) -> dict[str, Any]:
-    """Return the Application with `templatePatch`.
+    """Return the Application with `templatePatch` applied.
 
-    Mappings are merged, lists are replaced, and null removes a key. The project does not change.
+    Mappings are merged, lists are replaced, and null removes a key. The project is unchanged.
     """
     try:
         text = filler.text(patch, row)
@@ -213,7 +213,7 @@ def _with_template_patch(
 
 
 def _parsed_patch(text: str) -> dict[str, Any] | None:
-    """Return a filled `templatePatch`. Raises `Malformed` in the words of Argo CD."""
+    """Parse a rendered `templatePatch`. Raises `Malformed` with Argo CD's wording."""
     try:
         data = go_yaml.load(text)
     except Malformed as error:
@@ -247,7 +247,7 @@ def _with_valid_names(
     applications: Sequence[Mapping[str, Any]],
     name: str,
 ) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
-    """Return the Applications that Argo CD would make, without duplicate and invalid names,
+    """Return the Applications that Argo CD would create, without duplicate and invalid names,
     and the troubles.
     """
     count = Counter(app["metadata"]["name"] for app in applications)
@@ -282,9 +282,9 @@ def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str) -> bool:
-    """Tell whether an `image-list` in a template may name one of the images.
+    """Return whether an `image-list` in a template may contain one of the images.
 
-    A placeholder may become any text.
+    A placeholder may stand for any text.
     """
     names = [image.repository.rpartition("/")[2].lower() for image in images]
     return any(
@@ -294,7 +294,7 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
 
 
 def _image_lists(value: Any, key: str) -> Iterator[str]:
-    """Yield the values of a key at any depth, and each text that contains the key,
+    """Yield the key's values at any depth, and each text that contains the key,
     such as a `templatePatch`.
     """
     waiting = [value]
@@ -313,10 +313,10 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """Return the template as an Application whose placeholders are unknown strings,
+    """Return the template as an Application with unknown strings for its placeholders,
     or None if nothing is known about it.
 
-    A value with a placeholder may become anything, and is left out, except `image-list`: its
+    A value with a placeholder could be anything, so it is omitted, except for `image-list`, whose
     aliases are known.
     """
     metadata = manifest.get("metadata")
@@ -346,7 +346,7 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
         },
         "spec": (
             sources or {"source": {"repoURL": "x", "path": "x"}}
-        ),  # the generators' templates may have it
+        ),  # it may be in the generators' templates
     }
 
 

@@ -1,5 +1,5 @@
-"""The functions of Masterminds/sprig v3 that work on lists, maps and numbers,
-and Argo CD's own for YAML.
+"""The Masterminds/sprig v3 functions for lists, maps, and numbers,
+and Argo CD's own functions for YAML.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _as_float(value: Any) -> float:
 
 
 def _int64(value: int) -> int:
-    """Return the value as an int64, which silently overflows in Go."""
+    """Return the value as an int64, which overflows silently, as in Go."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -130,7 +130,7 @@ def _dig(*arguments: Any) -> Any:
 
 
 def _merge_into(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
-    """Run `merge` or `mergeOverwrite`: the first map is changed, and is the result."""
+    """Run `merge` or `mergeOverwrite`, which change and return the first map."""
     if depth > DEEPEST:
         raise FailedTemplate("maps nested too deeply")
     target = mapping(onto)
@@ -167,7 +167,7 @@ def _omit(given: Any, *keys: Any) -> AnyMap:
 
 
 def _equality_text(value: Any) -> str:
-    """Return the same text for values that `deepEqual` calls equal.
+    """Return the same text for values that are equal for `deepEqual`.
 
     It distinguishes an int from a float.
     """
@@ -204,12 +204,12 @@ def _concat(*lists: Any) -> list[Any]:
 
 
 class NotJson(FailedTemplate):
-    """JSON has no text for the value."""
+    """The value cannot be represented in JSON."""
 
 
 def _plain_json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
-    """Return the value as plain data, of limited size: a map may contain another one twice,
-    or itself.
+    """Return the value as plain data of limited size, because a map may contain another map
+    twice, or itself.
     """
     room = [LONGEST_TEXT] if room is None else room
     room[0] -= len(value) + 2 if isinstance(value, str) else 2
@@ -222,15 +222,15 @@ def _plain_json(value: Any, room: list[int] | None = None, depth: int = 0) -> An
     if isinstance(value, float):
         if not math.isfinite(value):
             raise NotJson(f"json: unsupported value: {shown(value)}")
-        # Go writes the shortest digits, and zeros after them.
+        # Go writes the shortest digits, followed by zeros.
         return int(Decimal(repr(value))) if value == int(value) and abs(value) < 1e21 else value
     return value
 
 
 def _json_text(value: Any, end: str) -> str:
-    """Return plain data as JSON, as Go writes it.
+    """Return plain data as JSON, like Go.
 
-    `end` is "" or what ends a line of indented JSON.
+    `end` is "" or the line ending of indented JSON.
     """
     if isinstance(value, float):
         number = (
@@ -250,9 +250,9 @@ def _json_text(value: Any, end: str) -> str:
 
 
 def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: bool = True) -> str:
-    """Run `toJson` and its like.
+    """Run `toJson` and its variants.
 
-    Those without `must` make "" of a value that JSON has no text for.
+    The variants without `must` return "" for a value that JSON cannot represent.
     """
     try:
         written = _json_text(_plain_json(value), "\n" if pretty else "")
@@ -441,8 +441,8 @@ _CHANCE = (
     " genSelfSignedCert genSelfSignedCertWithKey genSignedCert genSignedCertWithKey buildCustomCert"
     " derivePassword htpasswd bcrypt encryptAES decryptAES"
 )
-# Functions of Argo CD that are missing here, and what to do about it.
+# Argo CD functions that are missing here, and the alternative.
 ELSEWHERE = dict.fromkeys(
     _CHANCE.split(),
-    "its value is not the same in two runs: give it by a generator",
+    "its value differs between runs: set it with a generator",
 )

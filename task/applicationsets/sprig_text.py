@@ -1,4 +1,4 @@
-"""The functions of Masterminds/sprig v3 that work on strings, in the order of its documentation.
+"""The Masterminds/sprig v3 functions for strings, in the order of its documentation.
 
 Argo CD adds `normalize` and `slugify`, which turn a string into a name. URLs are read and written
 like Go's `net/url`.
@@ -46,11 +46,11 @@ _LONGEST_NAME = 253  # characters of a DNS subdomain
 _LONGEST_SLUG = 50
 _NOT_IN_NAMES = re.compile(r"[^-a-z0-9.]")
 _LONGEST_PATTERN = 4096
-_MEMORY = 4 << 20  # bytes that RE2 may use for one pattern
+_MEMORY = 4 << 20  # bytes that RE2 may use per pattern
 _LONGEST_DURATION = (2**63 - 1) // 10**9  # seconds
 _SECONDS = re.compile(r"[-+]?[0-9]{1,1000}", re.ASCII)
 _OCTAL = re.compile(r"[-+]?0*[0-7]{1,22}", re.ASCII)
-# Punctuation that Go leaves as it is, besides - . _ ~
+# Punctuation that Go does not escape, besides - . _ ~
 _IN_PATH = "$&+,/:;=@"
 _IN_USER = "$&+,;="
 _IN_FRAGMENT = "!$&()*+,/:;=?@"
@@ -65,10 +65,10 @@ _PORT = re.compile(r"(?::[0-9]*)?")
 
 
 def normalize(value: Any) -> str:
-    """Turn a string into a DNS name: lower case,
-    with `-` for each character that such a name may not have.
+    """Turn a string into a DNS name: lowercase,
+    with `-` for each character that is not allowed in DNS names.
 
-    Dots stay.
+    Dots are kept.
     """
     return _NOT_IN_NAMES.sub("-", text(value).lower())[:_LONGEST_NAME].strip("-.")
 
@@ -116,7 +116,7 @@ def _substr(start: Any, end: Any, value: Any) -> str:
 def _abbrev(left: int, width: Any, value: Any) -> str:
     """Run `abbrev` and `abbrevboth`, which count bytes.
 
-    `left` is where the kept part begins.
+    `left` is the start of the kept part.
     """
     raw = go_bytes(text(value))
     size = number(width)
@@ -131,7 +131,7 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
 
 
 def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
-    """Run `wrap` and `wrapWith`, which count bytes. With `cut`, a word that is too long is cut."""
+    """Run `wrap` and `wrapWith`, which count bytes. With `cut`, words that are too long are cut."""
     raw = go_bytes(text(value))
     most = max(number(width), 1)
     at = 0
@@ -154,7 +154,7 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
 
 
 def _duration(value: Any) -> str:
-    """Run `duration`: print whole seconds like Go. A string that is not a number is 0."""
+    """Run `duration`: format whole seconds like Go. A string that is not a number is 0."""
     found = _SECONDS.fullmatch(value) if isinstance(value, str) else None
     seconds = int(value) if found or named(value) == "int" else 0
     if abs(seconds) > _LONGEST_DURATION:
@@ -166,7 +166,7 @@ def _duration(value: Any) -> str:
 
 
 def _to_decimal(value: Any) -> int:
-    """Run `toDecimal`: read an octal number. Anything else is 0."""
+    """Run `toDecimal`: parse an octal number. Anything else is 0."""
     number = int(shown(value), 8) if _OCTAL.fullmatch(shown(value)) else 0
     return number if -(2**63) <= number < 2**63 else 0
 
@@ -190,8 +190,8 @@ def _indent(width: Any, value: Any) -> str:
 
 
 def _parted(value: Any, mark: str) -> str:
-    """Separate words where the case changes, and at a space, `_` or `-`,
-    but not at a dot (huandu/xstrings).
+    """Split words where the case changes, and at spaces, `_`, and `-`,
+    but not at dots (huandu/xstrings).
     """
     spaced = re.sub(r"[\s_-]+", mark, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value)))
     return spaced.lower()
@@ -202,9 +202,9 @@ def _camel(value: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    """Capitalise each word.
+    """Capitalize each word.
 
-    A letter begins a word unless a letter, a digit, `_` or `'` comes before it.
+    A letter starts a word unless it follows a letter, a digit, `_`, or `'`.
     """
     return re.sub(r"(?<![\w'])\w", lambda match: match.group().upper(), text(value))
 
@@ -271,7 +271,7 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
 
 
 def _expanded(template: str, match: Any) -> str:
-    """Expand `$1`, `${1}` and `${name}` in a replacement. An unknown group is empty."""
+    """Expand `$1`, `${1}`, and `${name}` in a replacement. An unknown group is empty."""
 
     def group(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -375,7 +375,7 @@ def url_join(given: Any) -> str:
 
 
 def _place(parts: Mapping[str, str], user: str) -> str:
-    """Return the authority and the path of a URL, as Go's `URL.String` writes them."""
+    """Return a URL's authority and path, like Go's `URL.String`."""
     host = parts["host"]
     path = parts["path"] if parts["path"] == "*" else _percent_escaped(parts["path"], _IN_PATH)
     authority = ""
@@ -384,7 +384,7 @@ def _place(parts: Mapping[str, str], user: str) -> str:
     if host and path and not path.startswith("/"):
         path = f"/{path}"
     if not parts["scheme"] and not authority and ":" in path.partition("/")[0]:
-        path = f"./{path}"  # else its first part would be read as a scheme
+        path = f"./{path}"  # otherwise, its first part would be read as a scheme
     return authority + path
 
 

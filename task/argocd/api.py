@@ -1,8 +1,8 @@
-"""Argo CD's REST API: lists, reads, refreshes and patches Applications,
-and asks why a rollout fails.
+"""Argo CD's REST API: lists, reads, refreshes, and patches Applications, and finds the causes of
+failed rollouts.
 
-The API is a gateway to gRPC: errors are JSON with `error`, `code` (gRPC's) and `message`. To hide
-what exists, it answers 403 "permission denied" also for an Application that does not exist.
+The API is a gRPC gateway: errors are JSON with `error`, `code` (gRPC's), and `message`. To hide
+which Applications exist, it also returns 403 "permission denied" for missing Applications.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from task.urls import origin, path_part, web_page
 
 _IN_CLUSTER = re.compile(r"\.svc(\.|$)|\.local$")
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
-# The gateway understands only these whole names (argo-cd
-# server/application/forwarder_overwrite.go).
+# The gateway only supports these full names (argo-cd server/application/forwarder_overwrite.go).
 METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
-CRASHED = 3  # pods that are read to learn how their containers ended
-REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer happens nevertheless
-_TOKEN = "create one with argocd account generate-token, and give it as ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"  # noqa: S105
+CRASHED = 3  # pods to read for the exit codes of their containers
+REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer still completes
+_TOKEN = (
+    "create a token with argocd account generate-token, and pass it in"  # noqa: S105
+    " ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"
+)
 _SERVER = "run it again; if that does not help, check --argocd-server"
 _NOT_FOUND = 5  # gRPC's code
 _SHORT = 4  # characters; a shorter secret would match parts of any text
@@ -53,9 +55,9 @@ _DENIED = re.compile(r"permission denied: (?P<right>[^,]+, [^,]+, [^,]+)(?:, sub
 
 
 class ArgoCDApi:
-    """One Argo CD server.
+    """An Argo CD server.
 
-    Safe to use from several threads. Errors are `SourceError`s: no access, down, not found.
+    Thread-safe. Errors are `SourceError`s: no access, down, not found.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class ArgoCDApi:
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`given` comes from options; variables fill the gaps.
+        """`given` is from options; variables provide missing values.
 
         Raises `UsageError` if they contradict each other.
         """
@@ -85,7 +87,7 @@ class ArgoCDApi:
                 why = getattr(error, "strerror", None) or "it is not a path"
                 raise UsageError(
                     f"Argo CD: cannot read {path!r}: {why}",
-                    hint="name a readable file",
+                    hint="specify a readable file",
                 ) from None
         self.namespace = namespace
         self._http = self._client(limits, log)
@@ -109,7 +111,7 @@ class ArgoCDApi:
     def _login(self) -> dict[str, str]:
         """Return the token and the given headers.
 
-        Both go only to this origin, as headers may be a proxy's login.
+        Both are sent only to this origin, because headers may contain a proxy's login.
         """
         headers = {header: value.reveal() for header, value in self._to.headers}
         if token := self._token():
@@ -117,7 +119,9 @@ class ArgoCDApi:
         return headers
 
     def _token(self) -> str:
-        """Return the token, read again each time because the file may be renewed during a run."""
+        """Return the token. It is read again each time, because the file may be renewed during a
+        run.
+        """
         if not self._to.token_file:
             token = self._to.token.reveal()
         else:
@@ -125,14 +129,14 @@ class ArgoCDApi:
                 token = read_text(self._to.token_file).strip()
             except (OSError, UnicodeDecodeError):
                 raise SourceAccessError(
-                    f"the file with Argo CD's token cannot be read: {self._to.token_file!r}",
-                    hint="mount it readable",
+                    f"cannot read Argo CD's token file: {self._to.token_file!r}",
+                    hint="make it readable",
                 ) from None
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise SourceAccessError(
-                "Argo CD's token is not valid: it contains spaces or other characters that no"
-                " token has",
-                hint="copy it again, as argocd account generate-token prints it",
+                "Argo CD's token is not valid: it contains spaces or other characters that are not"
+                " allowed in a token",
+                hint="copy it again from the output of argocd account generate-token",
             )
         return token
 
@@ -144,8 +148,8 @@ class ArgoCDApi:
         selector: str = "",
         namespace: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the Applications that the token may get, with only these `fields`,
-        or whole if there are none.
+        """Return the Applications that the token has access to, with only these `fields`, or whole
+        if there are none.
         """
         params: dict[str, Any] = {
             "fields": (
@@ -166,13 +170,13 @@ class ArgoCDApi:
         )
         if not isinstance(found.get("items") or [], list):
             raise SourceDownError(
-                "Argo CD answers with something other than a list of Applications",
+                "Argo CD returned something other than a list of Applications",
                 hint=_SERVER,
             )
         return [{**KIND, **item} for item in mappings(found, "items")]
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return (namespace, name) of every Application that the token may get.
+        """Return (namespace, name) of every Application that the token has access to.
 
         Raises `SourceError`.
         """
@@ -181,7 +185,8 @@ class ArgoCDApi:
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
         """Return the Application.
 
-        With its project, a missing one raises `AbsentError`; without, it looks forbidden.
+        If the project is given, a missing Application raises `AbsentError`; without the project, it
+        looks forbidden.
         """
         params = {**self._where(namespace), "project": project or None}
         return {
@@ -190,9 +195,9 @@ class ArgoCDApi:
         }
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Make Argo CD compare with Git now.
+        """Have Argo CD compare with Git now.
 
-        Return when it has, or after a while if that takes long.
+        Return when it is done, or after some time if it takes long.
         """
         params = {"refresh": "normal", **self._where(namespace)}
         right, subject = self._right("get", namespace, name)
@@ -212,7 +217,7 @@ class ArgoCDApi:
     ) -> dict[str, Any]:
         """Apply a JSON patch, and return the changed Application.
 
-        Raises `Outpaced` if it changed meanwhile.
+        Raises `Outpaced` if it has changed in the meantime.
         """
         body = {
             "name": name,
@@ -226,9 +231,9 @@ class ArgoCDApi:
         }
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the live resources of the Application, down to its pods, each with its health.
+        """Return the Application's live resources, down to its pods, each with its health.
 
-        The tree does not have how a container ended, so the first few pods that crash are read,
+        The tree does not include exit codes of containers, so the first few crashing pods are read
         too.
         """
         right = self._right("get", namespace, name)
@@ -265,7 +270,7 @@ class ArgoCDApi:
         )
 
     def project(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002 - as in Kubernetes
-        """Return an AppProject. All of them are in the control plane's namespace."""
+        """Return an AppProject. AppProjects are in the control plane's namespace."""
         return self._ask(
             "GET",
             f"/api/v1/projects/{path_part(name)}",
@@ -274,10 +279,9 @@ class ArgoCDApi:
         )
 
     def web(self) -> str:
-        """Return the URL of the user interface, from Argo CD's settings,
-        else the API's if people can reach it.
+        """Return the UI's URL from Argo CD's settings, else the API's URL if people can reach it.
 
-        It is "" if only the cluster knows the address. The settings can be read without a token.
+        It is "" if the address only works in the cluster. The settings can be read without a token.
         """
         with suppress(NoAnswerError):
             if page := web_page(text(self._http.ask("GET", "/api/v1/settings").mapping(), "url")):
@@ -313,8 +317,10 @@ class ArgoCDApi:
         *,
         patched: bool = False,
     ) -> dict[str, Any]:
-        """Return the JSON object of a successful answer. Raises our error for any other one."""
-        # the gateway sends no other success
+        """Return the JSON object of a successful response. Raises our error for any other
+        response.
+        """
+        # the gateway does not return any other success status
         if answer.status == 200 and origin(answer.url) == origin(self._to.base):
             try:
                 found = answer.json()
@@ -322,7 +328,7 @@ class ArgoCDApi:
                 found = None
             if isinstance(found, dict):
                 return found
-        # No message may contain these, even if the server sends them.
+        # These must not appear in any message, even if the server sends them.
         secrets = tuple(
             header
             for header in (self._token(), *(value.reveal() for _, value in self._to.headers))
@@ -334,7 +340,7 @@ class ArgoCDApi:
         return {"appNamespace": namespace} if namespace else {}
 
     def _right(self, action: str, namespace: str, name: str) -> tuple[str, str]:
-        """Return the RBAC permission that the action needs, and what it is about."""
+        """Return the RBAC permission that the action requires, and the action's subject."""
         elsewhere = f"{namespace}/" if namespace not in ("", self.namespace) else ""
         return (
             f"applications, {action}, <project>/{elsewhere}{name}",
@@ -345,30 +351,30 @@ class ArgoCDApi:
 def _path(name: str) -> str:
     if name in ("", ".", ".."):
         raise SourceError(
-            f"{name!r} is not a valid name of an Application",
-            hint="write the name that Argo CD shows",
+            f"{name!r} is not a valid Application name",
+            hint="use the name that Argo CD shows",
         )
     return f"/api/v1/applications/{path_part(name)}"
 
 
 def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
-    """Return the error for a request without an answer."""
+    """Return the error for a request without a response."""
     where = f"Argo CD: {error.message}"
     if error.kind == "tls":
         hint = (
-            "name its authority with --argocd-ca-file; for a server without TLS, give"
+            "pass its certificate authority with --argocd-ca-file; for a server without TLS, pass"
             " --argocd-plaintext"
         )
         return SourceAccessError(where, hint=hint)
     if error.kind == "redirect":
         return SourceAccessError(
             where,
-            hint="give the address that it redirects to: --argocd-server",
+            hint="set --argocd-server to the address it redirects to",
         )
     if error.kind == "large":
         return SourceError(
             where,
-            hint="narrow the Applications: --project, --selector, --namespace",
+            hint="select fewer Applications: --project, --selector, --namespace",
         )
     plain = "" if error.kind == "slow" or to.plaintext else " (and --argocd-plaintext)"
     return SourceDownError(where, hint=f"{_SERVER}{plain}")
@@ -383,15 +389,15 @@ def explained(
     *,
     patched: bool = False,
 ) -> Exception:
-    """Return the error for an unsuccessful answer.
+    """Return the error for an unsuccessful response.
 
-    `Outpaced` only for a patch, which decides again.
+    `Outpaced` only for a patch: the caller decides again.
     """
     if origin(answer.url) != origin(to.base):
         return _redirected(answer, to)
     code, message = _grpc_message(answer, secrets)
     low = message.lower()
-    # Mistakes of the client have the code 2 (unknown) as well, with status 500.
+    # Client errors may also have the code 2 (unknown), with status 500.
     if patched and (answer.status == 409 or any(sign in low for sign in _MEANWHILE)):
         return Outpaced(f"{subject}: {message}")
     if code is None and (page := _page(answer, to)):
@@ -405,7 +411,7 @@ def explained(
     if "parsing the selector" in low:
         return UsageError(
             f"--selector: Argo CD says: {message}",
-            hint="write a=b, a!=b, a in (b,c), a or !a",
+            hint="use a=b, a!=b, a in (b,c), a, or !a",
         )
     return _other_error(
         answer.status,
@@ -416,12 +422,13 @@ def explained(
 
 def _redirected(answer: Response, to: Connection) -> SourceAccessError:
     hint = (
-        "leave out --argocd-plaintext"
+        "omit --argocd-plaintext"
         if to.plaintext
-        else "give the headers that the proxy requires: --argocd-header"
+        else "pass the headers that the proxy requires: --argocd-header"
     )
     return SourceAccessError(
-        f"Argo CD's server redirects to {origin(answer.url)}, and no token is sent there",
+        f"Argo CD's server redirects to {origin(answer.url)}, and the token is not sent to other"
+        " servers",
         hint=hint,
     )
 
@@ -430,62 +437,64 @@ def _unauthenticated(message: str, to: Connection) -> SourceAccessError:
     what = (
         "Argo CD does not accept the token"
         if to.token or to.token_file
-        else "Argo CD requires a token, and none was given"
+        else "Argo CD requires a token, and none is set"
     )
     return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
 
 
 def _other_error(status: int, said: str, message: str) -> TaskError:
-    """Return the error for an answer whose meaning is in the text or the status alone."""
+    """Return the error for a response that is only identified by its text or status."""
     low = message.lower()
     if "unable to generate manifests" in low or "repository not accessible" in low:
-        # Argo CD accepts a patch only after its repository server has rendered the manifests with
-        # it.
+        # Argo CD accepts a patch only after its repository server has rendered the patched
+        # manifests.
         if passing(message):
             return SourceDownError(
                 said,
-                hint="Argo CD's repository server could not make the manifests: run it again",
+                hint="Argo CD's repository server could not generate the manifests: run it again",
             )
         hint = (
-            "the manifests cannot be made with this change: correct the Application's source, or"
-            " what it sets"
+            "the manifests cannot be generated with this change: correct the Application's source"
+            " or its parameters"
         )
         return SourceError(said, hint=hint)
     if any(sign in low for sign in _MALFORMED):
         return SourceError(
             said,
-            hint="the Application is not built as Image Update expects: write to Git instead",
+            hint="the Application is not structured as Image Update expects: write to Git instead",
         )
     # A refresh writes an annotation, so even a GET can meet a conflict.
     if status in (409, 429) or status >= 500:
         return SourceDownError(said, hint="run it again")
     if status == 404:
         return SourceError(said, hint="check the name and --argocd-root-path")
-    return SourceError(said, hint="see Argo CD's log for more")
+    return SourceError(said, hint="see Argo CD's log for details")
 
 
 def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
     """Return the error for a 403.
 
-    Argo CD sends one for a missing Application as well, unless the caller may get it.
+    Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it.
     """
     said = _DENIED.search(message)
     if not said:
         hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
         return SourceAccessError(
-            f"{subject}: does not exist, or the token may not ({right})",
+            f"{subject}: does not exist, or the token lacks the permission ({right})",
             hint=hint,
         )
     missing = said["right"].strip()
     who = said["who"] or "<subject>"
     return SourceAccessError(
-        f"{subject}: {who if said['who'] else 'the token'} may not ({missing})",
+        f"{subject}: {who if said['who'] else 'the token'} lacks the permission ({missing})",
         hint=f"grant it in argocd-rbac-cm: p, {who}, {missing}, allow",
     )
 
 
 def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
-    """Return the gRPC code (None if the gateway sent none) and the message without secrets."""
+    """Return the gRPC code (None if the gateway did not send one) and the message without
+    secrets.
+    """
     found = answer.mapping()
     if not isinstance(found.get("code"), int):
         return None, ""
@@ -496,19 +505,19 @@ def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | Non
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
-    """Return the error for an answer that is not from the API,
-    such as a web page or another service.
+    """Return the error for a response that is not from the API, such as a web page or another
+    service.
     """
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
-    # With a root path, the server answers "404 page not found" as plain text on all other paths.
+    # With a root path, the server returns "404 page not found" as plain text for all other paths.
     if answer.status < 300 or answer.status == 404 or (html and answer.status in (401, 403)):
-        what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
+        what = "a web page" if html else f"{kind or 'something'} in an unknown format"
         return SourceAccessError(
-            f"{origin(to.base)} answers with {what} ({answer.status}), not with Argo CD's API",
+            f"{origin(to.base)} returned {what} ({answer.status}), not an Argo CD API response",
             hint=(
-                "if a login page is in front of it, send what it requires with --argocd-header; "
-                "if the API is at another path, give --argocd-root-path"
+                "if a login page is in front of it, pass the headers it requires with"
+                " --argocd-header; if the API is at another path, pass --argocd-root-path"
             ),
         )
     return None

@@ -1,7 +1,7 @@
 """Reads and patches live Applications. A patch for an outdated resourceVersion raises `Outpaced`.
 
-It uses Argo CD's API or Kubernetes. `ClusterApplications` gives Kubernetes the methods of Argo CD's
-API, and finds an Application's pods by their owners.
+It uses Argo CD's API or Kubernetes. `ClusterApplications` implements the methods of Argo CD's API
+with Kubernetes, and finds an Application's pods by their owners.
 """
 
 from __future__ import annotations
@@ -25,15 +25,20 @@ from task.kubernetes.client import (
 from task.plain_data import mapping, mappings, text
 
 Operation = Mapping[str, Any]  # of a JSON patch
-_PODS_HINT = {"hint": "the step may not list pods, which say more: apply rbac/pods.yaml"}
-_MOST_PODS = 2_000  # pods of one namespace that are examined
-_TRIES = 4  # attempts to request a refresh while others change the object
+_PODS_HINT = {
+    "hint": (
+        "the step is not allowed to list pods, which would give more details: apply rbac/pods.yaml"
+    )
+}
+_MOST_PODS = 2_000  # pods to check in a namespace
+_TRIES = 4  # attempts to request a refresh while others are changing the object
 REFRESH = "argocd.argoproj.io/refresh"
-# Since 3.6, Argo CD removes a refresh request only if it has the same timestamp as when the refresh
-# began (argo-cd 28392). Without it, a request during a refresh is lost. Older versions ignore it.
+# Since 3.6, Argo CD removes a refresh request only if it still has the timestamp from the start of
+# the refresh (argo-cd 28392). Without the timestamp, a request during a refresh is lost. Older
+# versions ignore it.
 STAMP = "argocd.argoproj.io/refresh-timestamp"
-# Argo CD 3.3 and 3.4 look at the dry source of a hydrated Application only if this is asked for,
-# too; later versions do it every few minutes. Argo CD's API sets both.
+# Argo CD 3.3 and 3.4 check the dry source of a hydrated Application only if this is requested too;
+# later versions check it every few minutes. Argo CD's API sets both.
 HYDRATE = "argocd.argoproj.io/hydrate"
 HYDRATE_STAMP = "argocd.argoproj.io/hydrate-timestamp"
 WORKLOADS = {
@@ -46,7 +51,7 @@ WORKLOADS = {
     ("argoproj.io", "Rollout"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
-# These have an owner between them and the pod: a ReplicaSet <deployment>-<hash>, or a Job
+# These own their pods through another object: a ReplicaSet <deployment>-<hash>, or a Job
 # <cronjob>-<minute>.
 _BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
@@ -58,13 +63,14 @@ class ApplicationApi(Protocol):
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
         """Return the Application.
 
-        Raises `AbsentError` if it is gone, which Argo CD admits only with the project.
+        Raises `AbsentError` if it does not exist, which Argo CD only reveals if the project is
+        given.
         """
 
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return (namespace, name) of every Application.
 
-        Raises `SourceError`, also if listing all of them is forbidden.
+        Raises `SourceError`, also if listing all Applications is forbidden.
         """
 
     def patch_application(
@@ -79,7 +85,7 @@ class ApplicationApi(Protocol):
         """
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Make Argo CD compare with Git now."""
+        """Have Argo CD compare with Git now."""
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the live resources, down to pods, or {} if unknown."""
@@ -98,7 +104,7 @@ class ApplicationStore:
     """Reads and patches one Application at a time."""
 
     def __init__(self, api: ApplicationApi, *, atomic: bool) -> None:
-        """`atomic`: a patch changes only the tested version.
+        """`atomic`: a patch only changes the tested version.
 
         Kubernetes guarantees that; Argo CD's API does not.
         """
@@ -111,7 +117,9 @@ class ApplicationStore:
         version = text(found, "metadata", "resourceVersion")
         if not version:
             message = f"{namespace}/{name}: the API returned it without a resourceVersion"
-            raise SourceError(message, hint="ask Kubernetes itself: --applications cluster")
+            raise SourceError(
+                message, hint="read the Applications from Kubernetes: --applications cluster"
+            )
         return found, version
 
     def patch(
@@ -121,10 +129,11 @@ class ApplicationStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Patch the Application at that resourceVersion,
-        and tell whether nobody can have overwritten the patch.
+        """Patch the Application at that resourceVersion.
 
-        Raises `Outpaced` if it has another version: read it and decide again.
+        Return whether it is certain that nobody has overwritten the patch.
+
+        Raises `Outpaced` if it has another version: read it, and decide again.
         """
         test = {
             "op": "test",
@@ -136,10 +145,10 @@ class ApplicationStore:
 
 
 class PreferredStore:
-    """Applications from Argo CD's API, patched through Kubernetes if it has the very same objects.
+    """Applications from Argo CD's API, patched through Kubernetes if it has the same objects.
 
-    A kubeconfig may be for another cluster that has an Application of the same name, so the uids
-    are compared. What Kubernetes does not show or allow goes through Argo CD's API.
+    A kubeconfig may be for another cluster with an Application of the same name, so the uids are
+    compared. If Kubernetes does not show an Application or allow the patch, Argo CD's API is used.
     """
 
     def __init__(
@@ -168,7 +177,7 @@ class PreferredStore:
                 if uid and uid == text(found[0], "metadata", "uid"):
                     self._read_by[namespace, name] = self._kubernetes()
                     return other
-                self._leave(f"{namespace}/{name} is another object there")
+                self._leave(f"{namespace}/{name} is a different object in that cluster")
         return found
 
     def patch(
@@ -178,7 +187,7 @@ class PreferredStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Patch like `ApplicationStore.patch`, with the API that the Application was read from."""
+        """Like `ApplicationStore.patch`, with the API that the Application was read from."""
         store = self._read_by[namespace, name]
         try:
             return store.patch(namespace, name, version, operations)
@@ -186,7 +195,9 @@ class PreferredStore:
             if store is self._argocd:
                 raise
             self._leave(error.message)
-            raise Outpaced(error.message) from None  # next time, Argo CD's API reads and patches it
+            raise Outpaced(
+                error.message
+            ) from None  # next time, use Argo CD's API to read and patch it
 
     def _leave(self, why: str) -> None:
         self._why = why
@@ -199,7 +210,7 @@ class PreferredStore:
 class ClusterApplications:
     """Applications through Kubernetes, with the methods of Argo CD's API.
 
-    What only Argo CD knows stays unknown.
+    Information that only Argo CD has stays unknown.
     """
 
     def __init__(
@@ -227,7 +238,7 @@ class ClusterApplications:
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return (namespace, name) of every Application.
 
-        Raises `SourceError`, also if listing all of them is forbidden.
+        Raises `SourceError`, also if listing all Applications is forbidden.
         """
         return [key_of(item) for item in self._cluster.list(APPLICATIONS)]
 
@@ -244,16 +255,16 @@ class ClusterApplications:
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Request a refresh by annotations, which Argo CD removes once it has compared with Git.
+        """Request a refresh with annotations, which Argo CD removes once it has compared with Git.
 
-        A hydrated Application gets another request, which also asks to hydrate.
+        A hydrated Application also gets a request to hydrate.
         """
         changed = self._annotate(namespace, name, REFRESH, STAMP)
         if mapping(changed, "spec", "sourceHydrator"):
             self._annotate(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
 
     def _annotate(self, namespace: str, name: str, *keys: str) -> Mapping[str, Any]:
-        """Set these annotations, timestamps to now and others to "normal".
+        """Set these annotations: timestamps to now, and others to "normal".
 
         Return the changed Application.
         """
@@ -261,12 +272,12 @@ class ClusterApplications:
         values = {key: now if key in (STAMP, HYDRATE_STAMP) else "normal" for key in keys}
         change = {"metadata": {"annotations": values}}
         for _ in range(_TRIES):
-            with suppress(Outpaced):  # the controller changes the same object
+            with suppress(Outpaced):  # the controller is changing the same object
                 return self._cluster.merge(APPLICATIONS, namespace, name, change)
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the unhealthy pods, or a hint if they may not be listed.
+        """Return the unhealthy pods, or a hint if listing pods is not allowed.
 
         Only Argo CD has the whole resource tree.
         """
@@ -286,7 +297,8 @@ class ClusterApplications:
         return {"nodes": found}
 
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the sync windows of the Application's AppProject, and why they block it.
+        """Return the sync windows of the Application's AppProject, and the reason why they block
+        it.
 
         Raises `SourceError`.
         """
@@ -300,11 +312,11 @@ class ClusterApplications:
         )
 
     def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the ApplicationSet, or {} if it is gone."""
+        """Return the ApplicationSet, or {} if it does not exist."""
         return self._cluster.get(APPLICATION_SETS, namespace, name) or {}
 
     def project(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the AppProject, or {} if there is none."""
+        """Return the AppProject, or {} if it does not exist."""
         return self._cluster.get(PROJECTS, namespace, name) or {}
 
 
@@ -314,8 +326,8 @@ def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
-    """Return namespace → (kind, name) of what makes pods,
-    or {} if the Application is deployed to another cluster.
+    """Return namespace → (kind, name) of the workloads, or {} if the Application is deployed to
+    another cluster.
     """
     destination = mapping(application, "spec", "destination")
     if destination.get("server") not in HERE and destination.get("name") != "in-cluster":
@@ -331,8 +343,8 @@ def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]
 
 
 def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a node for each unhealthy pod of these owners,
-    with the reason why it waits or how it ended.
+    """Return a node for each unhealthy pod of these owners, with the reason why it is waiting or
+    its exit code.
     """
     found = []
     for pod in pods:
@@ -362,9 +374,9 @@ def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
 
 
 def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or about to start.
+    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or starting.
 
-    A container that crashed is unhealthy until it is ready, although it runs again in between.
+    A container that crashed is unhealthy until it is ready, even while it is running again.
     """
     for name in ("initContainerStatuses", "containerStatuses"):
         for item in mappings(status.get(name)):
@@ -380,8 +392,8 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _crash(container: Mapping[str, Any]) -> str:
-    """Return how the container ended the last time, if that was a failure:
-    "container web ended with exit code 1".
+    """Return how the container last ended if that was a failure: "container web ended with exit
+    code 1".
     """
     for state in ("state", "lastState"):
         ended = mapping(container, state, "terminated")

@@ -1,8 +1,8 @@
-"""Credentials in a cluster: Argo CD's repository secrets, and secrets that annotations name.
+"""Credentials in a cluster: Argo CD's repository secrets, and secrets set in annotations.
 
 The owner of an Application is not trusted. Only secrets in the Application's own namespace and in
-the control plane's are read, and Argo CD's own secrets serve only their own purpose. Servers are
-checked with Argo CD's known hosts and certificates.
+the control plane's are read, and Argo CD's own secrets are used only for their purpose. Servers are
+verified with Argo CD's known hosts and certificates.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ AUTHORITIES = "argocd-tls-certs-cm"
 
 
 class ClusterSecrets:
-    """Reads secrets when they are first needed, once in a run.
+    """Reads secrets on first use, once per run.
 
-    Thread-safe. Raises what `Kubernetes` raises.
+    Thread-safe. Raises the errors of `Kubernetes`.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ClusterSecrets:
         self._maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
-        """Return what Argo CD uses for this repository, or None if there is nothing,
-        or we may not read it.
+        """Return the credentials that Argo CD uses for this repository, or None if there are none
+        or we are not allowed to read them.
         """
         with self._lock:
             if self._secrets is None:
@@ -66,34 +66,34 @@ class ClusterSecrets:
             return None if found is None else self._with_server(found, url)
 
     def named(self, place: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
-        """Return the login that `git:secret:…` names: `secret:[<namespace>/]<name>`.
+        """Return the login from the secret in `git:secret:…`: `secret:[<namespace>/]<name>`.
 
-        Raises `AnnotationError` if an Application of this namespace and project may not name the
-        secret for this URL, and `CredentialsError` if the secret is missing or does not match the
-        URL.
+        Raises `AnnotationError` if an Application in this namespace and project is not allowed to
+        use the secret for this URL, and `CredentialsError` if the secret is missing or does not
+        match the URL.
         """
         home, name = secret_place(place, namespace)
         secret = f"{home}/{name}"
         if home not in (namespace, self._home):
             raise AnnotationError(
-                f"secret {secret} is in another namespace than the Application ({namespace})",
-                hint="name a secret of the Application's own namespace, or of Argo CD's",
+                f"secret {secret} is not in the Application's namespace ({namespace})",
+                hint="use a secret in the Application's own namespace, or in Argo CD's",
             )
         item = self._kubernetes.get(SECRETS, home, name)
         if item is None:
             raise CredentialsError(
                 f"there is no secret {secret}",
-                hint="create it, or name another one",
+                hint="create it, or use another one",
             )
         kind = argo_cds_kind(item)
         data = _text_values(item)
         if not kind and home != namespace:
             raise AnnotationError(
-                f"secret {secret} is for Applications of the namespace {home}, and this one is in"
-                f" {namespace}",
+                f"secret {secret} is for Applications in namespace {home}, but this Application is"
+                f" in {namespace}",
                 hint=(
-                    "name a secret of the Application's own namespace, or have one made for Argo CD"
-                    " (repository)"
+                    "use a secret in the Application's own namespace, or have a repository secret"
+                    " created in Argo CD"
                 ),
             )
         if kind:
@@ -103,7 +103,8 @@ class ClusterSecrets:
             return self._with_server(replace(found, owners=not kind), url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
-        """Return the decoded values of a secret for a registry. The caller checks who may name it.
+        """Return the decoded values of a registry secret. The caller checks who is allowed to use
+        it.
 
         Raises `LookupError` if it is missing, and `Malformed` if it is Argo CD's own.
         """
@@ -114,18 +115,17 @@ class ClusterSecrets:
             # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could
             # go to any registry.
             raise Malformed(
-                f"secret {namespace}/{name} belongs to Argo CD itself and is not a login for a"
-                " registry",
-                "name a secret that was made for this registry",
+                f"secret {namespace}/{name} belongs to Argo CD itself and is not a registry login",
+                "use a secret created for this registry",
             )
         return _bytes(item)
 
     def public_key(self, key: KeySecret) -> str:
         """Return an ImageUpdater's key.
 
-        Raises `CredentialsError`, `AnnotationError`, and what `Kubernetes` raises.
+        Raises `CredentialsError`, `AnnotationError`, and the errors of `Kubernetes`.
 
-        No message shows the Secret's content, because the author of the resource chooses its name.
+        Messages never show the Secret's content, because the resource's author chooses the Secret.
         """
         item = self._kubernetes.get(SECRETS, key.namespace, key.name)
         if item is None:
@@ -141,7 +141,7 @@ class ClusterSecrets:
             message = (
                 f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD itself"
             )
-            raise AnnotationError(message, hint="name a secret that was made for this key")
+            raise AnnotationError(message, hint="use a secret created for this key")
         if not (found := _text_values(item).get(key.key, "")):
             message = (
                 f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
@@ -162,7 +162,7 @@ class ClusterSecrets:
                     name = f"{self._home}/{text(item, 'metadata', 'name')}"
                     try:
                         secret = repo_secret(kind, name, _text_values(item))
-                    except CredentialsError as error:  # the other secrets still count
+                    except CredentialsError as error:  # the other secrets are still used
                         self._log("warning", f"{error.message}: it is skipped; {error.hint}")
                         continue
                     found += [secret] if secret else []
@@ -175,7 +175,7 @@ class ClusterSecrets:
         return tuple(found)
 
     def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
-        """Add what Argo CD knows about the server."""
+        """Add Argo CD's settings for the server."""
         if url.lower().startswith(("https://", "http://")):
             return replace(
                 found,
@@ -199,12 +199,12 @@ def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
         try:
             found[key] = b64decode(value or "")
         except (ValueError, TypeError):
-            continue  # the API server accepts no such value
+            continue  # the API server does not accept such a value
     return found
 
 
 def _text_values(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values that are text. Credentials have no others."""
+    """Return the text values. Credentials only have text values."""
     found = {}
     for key, value in _bytes(item).items():
         try:

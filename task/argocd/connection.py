@@ -1,8 +1,8 @@
 """How to reach Argo CD's API: options, `ARGOCD_OPTS`,
 `ARGOCD_SERVER` and `ARGOCD_AUTH_TOKEN` → Connection.
 
-Users of the `argocd` command have these variables already, so they mean the same here. No message
-quotes a value, because some are tokens.
+Users of the `argocd` command already have these variables, so they have the same meaning here.
+Messages never quote a value, because some are tokens.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Connection:
-    """The address of the API, and the login. Fields that were not given are empty."""
+    """The API's address, and the login. Fields that are not set are empty."""
 
-    server: str = ""  # host[:port]; as given it may have a scheme and a path
+    server: str = ""  # host[:port]; the given value may have a scheme and a path
     token: Secret = Secret("")
     token_file: str = ""
     plaintext: bool = False  # http
-    insecure: bool = False  # certificates are not checked
+    insecure: bool = False  # certificates are not verified
     ca_file: str = ""
     certificate: str = ""  # files with a client certificate and its key
     key: str = ""
     root_path: str = ""
     headers: tuple[tuple[str, Secret], ...] = ()
-    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS that name another way to connect
+    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS for another way to connect
 
     @property
     def base(self) -> str:
@@ -47,8 +47,7 @@ class Connection:
 
 
 def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
-    """Fill the gaps in the options as the `argocd` command does: from ARGOCD_OPTS,
-    then from the variables.
+    """Complete the options like the `argocd` command: from ARGOCD_OPTS, then from the variables.
 
     Raises `Malformed` if there is no server, or if two values contradict each other.
     """
@@ -72,55 +71,55 @@ def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
 
 
 def _at_server(found: Connection) -> Connection:
-    """Split the server into host, scheme and path."""
+    """Split the server into host, scheme, and path."""
     scheme, marker, rest = found.server.partition("://")
     rest = rest if marker else found.server
     host, _, path = rest.partition("/")
     if not host:
-        way = f" (--{found.unused[0]} of ARGOCD_OPTS is not supported here)" if found.unused else ""
+        way = f" (--{found.unused[0]} in ARGOCD_OPTS is not supported here)" if found.unused else ""
         raise Malformed(
-            f"no Argo CD server is given{way}",
-            "give --argocd-server HOST[:PORT], or set ARGOCD_SERVER",
+            f"no Argo CD server is set{way}",
+            "pass --argocd-server HOST[:PORT], or set ARGOCD_SERVER",
         )
     if "@" in host or not host.isprintable() or set(host) & set(" ?#\\"):
         raise Malformed(
-            "the Argo CD server is not a host",
-            "write HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN",
+            "the Argo CD server is not a valid host",
+            "use HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN",
         )
     if marker:
         _check_scheme(scheme.lower(), host, found)
     if bool(found.certificate) != bool(found.key):
         raise Malformed(
             "a client certificate needs its key",
-            "give --client-crt and --client-crt-key in ARGOCD_OPTS",
+            "set both --client-crt and --client-crt-key in ARGOCD_OPTS",
         )
     root = "/".join(part for part in (found.root_path or path).split("/") if part)
     return replace(found, server=host, root_path=f"/{root}" if root else "")
 
 
 def _check_scheme(scheme: str, host: str, found: Connection) -> None:
-    """Raise `Malformed` for a scheme that cannot be used, or sends the token unencrypted."""
+    """Raise `Malformed` for a scheme that is not supported or sends the token unencrypted."""
     if scheme not in ("https", "http"):
-        raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "write HOST[:PORT]")
+        raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "use HOST[:PORT]")
     if scheme == "http" and not found.plaintext:
         raise Malformed(
-            f"the Argo CD server {host} is given with http://, which sends the token unencrypted",
-            "write https://, or allow it with --argocd-plaintext",
+            f"the Argo CD server {host} uses http://, which sends the token unencrypted",
+            "use https://, or allow http:// with --argocd-plaintext",
         )
 
 
 def parse_options(words: str) -> Connection:
-    """Return what `ARGOCD_OPTS` says, split as by a shell.
+    """Parse `ARGOCD_OPTS`, split as in a shell.
 
-    Raises `Malformed` for what the command refuses as well.
+    Raises `Malformed` for values that the command also rejects.
     """
     found: dict[str, list[str]] = {}
     try:
         split = shlex.split(words)
     except ValueError:
         raise Malformed(
-            "ARGOCD_OPTS has a quote that is not closed",
-            "quote it as in a shell",
+            "ARGOCD_OPTS has an unclosed quote",
+            "use shell quoting",
         ) from None
     for name, value in _flags_in(split):
         found.setdefault(name, []).append(value)
@@ -149,14 +148,14 @@ def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not word.startswith("--") and word[:2] != "-H":
             if not name:
                 raise Malformed(
-                    "ARGOCD_OPTS contains a word that belongs to no option",
-                    "write --option value",
+                    "ARGOCD_OPTS contains a word that does not belong to an option",
+                    "use --option value",
                 )
             yield name, word
             name = ""
             continue
         if name in _VALUED:
-            raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"write --{name} value")
+            raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"use --{name} value")
         if name:
             yield name, "true"
         name, equals, value = (
@@ -196,13 +195,13 @@ def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
             or not all(char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name)
         ):
             raise Malformed(
-                "a header of Argo CD's API is not written Name: value",
-                "write --argocd-header 'Name: value'",
+                "an Argo CD API header does not have the form Name: value",
+                "use --argocd-header 'Name: value'",
             )
         if not (value.isprintable() and value.isascii() and name.isascii()):
             raise Malformed(
-                f"the header {name!r} has a value that no header can have",
-                "write ASCII text on one line",
+                f"the header {name!r} has an invalid value",
+                "use ASCII text on one line",
             )
         found.append((name, Secret(value)))
     return tuple(found)

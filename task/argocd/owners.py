@@ -1,5 +1,5 @@
-"""Finds what an Application obeys: its ApplicationSet, a parent that heals itself,
-and its AppProject.
+"""Finds the objects that control an Application: its ApplicationSet, a self-healing parent, and its
+AppProject.
 
 Pure.
 """
@@ -33,7 +33,8 @@ def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None
     """Return (namespace, name) of the Application that deployed this one (app of apps),
     or None if unknown.
 
-    `namespace` is the control plane's. Elsewhere, an instance is called `<namespace>_<name>`.
+    `namespace` is the control plane's. In other namespaces, the instance label is
+    `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
     instance, _, rest = text(metadata, "annotations", "argocd.argoproj.io/tracking-id").partition(
@@ -51,11 +52,11 @@ def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None
 
 
 def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    """Return the step of a RollingSync that an Application waits for, as far as it is known,
-    or "" without one.
+    """Return the RollingSync step that an Application is waiting for, as far as it is known, or ""
+    if it has none.
 
-    Such an ApplicationSet turns auto-sync off in its Applications, and syncs them itself, one step
-    after the other.
+    Such an ApplicationSet turns off auto-sync in its Applications, and syncs them itself, step by
+    step.
     """
     if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
@@ -66,13 +67,13 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
     known = [f"{word} {value}" for word, value in words if value]
     known += [said(text(state, "message"))] if text(state, "message") else []
     return (
-        f"it waits for its step in the RollingSync of ApplicationSet {set_of(item)}:"
+        f"it is waiting for its step in the RollingSync of ApplicationSet {set_of(item)}:"
         f" {', '.join(known) or 'not known'}"
     )
 
 
 def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
-    """Tell whether an ApplicationSet overwrites this field of its Application, such as
+    """Return whether an ApplicationSet overwrites this field of its Application, such as
     `spec.source.helm.parameters`.
     """
     spec = mapping(owner, "spec")
@@ -86,8 +87,8 @@ def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
 
 
 def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
-    """Tell whether a parent (app of apps) heals this field: what is in Git counts,
-    and no rule leaves it alone.
+    """Return whether a parent (app of apps) heals this field: the manifest in Git has it, and no
+    rule ignores it.
     """
     spec = mapping(parent, "spec")
     metadata = mapping(item, "metadata")
@@ -110,9 +111,9 @@ def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field:
 
 
 def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
-    """Tell whether one of the rules may leave the field alone.
+    """Return whether one of the rules may ignore the field.
 
-    What a jq expression selects is not computed.
+    jq expressions are not evaluated.
     """
     pointer = f"/{field.replace('.', '/')}/"
     for rule in rules:
@@ -134,9 +135,9 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
 
 
 def _applied(item: Mapping[str, Any], field: str) -> bool:
-    """Tell whether the manifest in Git has the field.
+    """Return whether the manifest in Git has the field.
 
-    If not, Argo CD sees no difference there, and heals nothing.
+    If not, Argo CD does not see a difference, and does not heal the field.
     """
     try:
         value: Any = parsed_json(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
@@ -151,12 +152,13 @@ def _applied(item: Mapping[str, Any], field: str) -> bool:
 
 
 def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
-    """Return the ids of the keys one of which must have signed,
-    or () if the project does not ask for signatures.
+    """Return the ids of the accepted signing keys, or () if the project does not require
+    signatures.
 
-    `repo` is the URL as the Application's source has it. Argo CD syncs no Application of the
-    project at a commit without such a signature. `sourceIntegrity` (since 3.5) says so for each
-    repository, and `signatureKeys` for all of them. Signatures with SSH keys never count.
+    `repo` is the URL in the Application's source. Argo CD does not sync the project's Applications
+    to a commit without a signature by one of these keys. `sourceIntegrity` (since 3.5) requires
+    this per repository, and `signatureKeys` for all repositories. Signatures with SSH keys are
+    never accepted.
     """
     spec = mapping(project, "spec")
     if spec.get("sourceIntegrity") is None:
@@ -176,7 +178,7 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
 
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
-    """Tell whether one of these keys is wanted. Each is an id or a fingerprint."""
+    """Return whether one of these keys is accepted. Each is an id or a fingerprint."""
     return bool({item[-_ID:].upper() for item in wanted} & {key[-_ID:].upper() for key in keys})
 
 
@@ -187,9 +189,9 @@ def _ids(keys: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _globs_allow(globs: Sequence[str], repo: str) -> bool:
-    """Tell whether a glob names the repository, and none with `!` excludes it.
+    """Return whether a glob matches the repository, and no glob with `!` excludes it.
 
-    A `*` also counts across slashes.
+    `*` also matches slashes.
     """
     excluded = any(fnmatchcase(repo, glob[1:]) for glob in globs if glob.startswith("!"))
     return not excluded and any(

@@ -1,7 +1,6 @@
-"""Finds what an AppProject keeps Argo CD from: syncing in a window, or deploying somewhere. Pure.
+"""Finds out what an AppProject forbids: syncing at a time, or deploying to a destination. Pure.
 
-What cannot be computed from the AppProject alone counts as unknown, and nothing is reported about
-it.
+Anything that cannot be computed from the AppProject alone is unknown, and is not reported.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ def sync_windows(
     to: Destination,
     now: str,
 ) -> dict[str, Any]:
-    """Return what Argo CD's API says about an Application's sync windows.
+    """Return an Application's sync windows in the form of Argo CD's API.
 
-    Next to that, `because` says why they block it now, if they do. {} if that is unknown: the
-    AppProject could not be read, or has a schedule that is not a cron of five fields.
+    In addition, `because` is the reason if they block it now. {} if unknown: the AppProject could
+    not be read, or has a schedule that is not a five-field cron expression.
     """
     if not mapping(project, "spec"):
         return {}
@@ -57,7 +56,7 @@ def sync_windows(
 
 
 def live_destination(item: Mapping[str, Any]) -> Destination:
-    """Return where a live Application is deployed."""
+    """Return a live Application's destination."""
     spec = mapping(item, "spec", "destination")
     return Destination(
         text(spec, "server"),
@@ -67,9 +66,9 @@ def live_destination(item: Mapping[str, Any]) -> Destination:
 
 
 def blocks(windows: Mapping[str, Any]) -> bool:
-    """Tell whether sync windows forbid auto-sync now.
+    """Return whether sync windows forbid auto-sync now.
 
-    As in Argo CD, a deny wins, and with allows, one must be open.
+    As in Argo CD, deny windows win, and if there are allow windows, one must be open.
     """
     active = {text(item, "kind") for item in mappings(windows, "activeWindows")}
     assigned = {text(item, "kind") for item in mappings(windows, "assignedWindows")}
@@ -82,26 +81,27 @@ def _because(
     until: str,
     openings: Iterable[str],
 ) -> str:
-    """Return which window keeps Argo CD from syncing, and until when; "" if none does."""
+    """Return which window prevents Argo CD from syncing, and until when; "" if none does."""
     if not blocks(windows):
         return ""
     name = said(text(project, "metadata", "name"))
     if until:
         denies = (item for item in windows["activeWindows"] if text(item, "kind") == "deny")
-        return f"{_words_of(next(denies), name)} keeps Argo CD from syncing until {readable(until)}"
+        return (
+            f"{_words_of(next(denies), name)} prevents Argo CD from syncing until {readable(until)}"
+        )
     opens = min(filter(None, openings), default="")
     when = f" before {readable(opens)}" if opens else ""
     allows = (item for item in windows["assignedWindows"] if text(item, "kind") == "allow")
     return (
-        f"{_words_of(next(allows), name)} is not open{when}, and Argo CD does not sync outside"
-        " of it"
+        f"{_words_of(next(allows), name)} is not open{when}, and Argo CD does not sync outside it"
     )
 
 
 def _words_of(sync_window: Mapping[str, Any], project: str) -> str:
-    """Return what people call a window.
+    """Return a description of a window for people.
 
-    It has no name, but newer versions of Argo CD have a description.
+    Windows do not have names, but newer versions of Argo CD have descriptions.
     """
     words = (
         said(text(sync_window, "description"))
@@ -112,7 +112,7 @@ def _words_of(sync_window: Mapping[str, Any], project: str) -> str:
 
 
 def _open_from_to(sync_window: Mapping[str, Any], now: str) -> tuple[str, str] | None:
-    """Return when a window that is open now began and ends, or None. Raises `Malformed`."""
+    """Return the start and end of a window that is open now, or None. Raises `Malformed`."""
     zone = zone_of(text(sync_window, "timeZone") or "UTC")
     return window(
         schedule(text(sync_window, "schedule")),
@@ -131,9 +131,9 @@ def _next_opening(sync_window: Mapping[str, Any], now: str) -> str:
 
 
 def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -> bool:
-    """Tell whether a window is for an Application.
+    """Return whether a window is for an Application.
 
-    Any of its globs must match, or with `andOperator` one of each list.
+    One of its globs must match, or, with `andOperator`, one of each list.
     """
     values = {
         "applications": (application,),
@@ -155,7 +155,7 @@ def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -
 def _clusters(to: Destination) -> tuple[str, ...]:
     """Return the known names and URLs of a cluster.
 
-    Of another cluster than Argo CD's own, only one is known.
+    For clusters other than Argo CD's own, only one is known.
     """
     if to.server.rstrip("/") == HERE or to.name == IN_CLUSTER:
         return HERE, IN_CLUSTER
@@ -167,7 +167,7 @@ def _fits_glob(pattern: object, value: str) -> bool:
 
 
 def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
-    """Tell whether an AppProject refuses a destination. False if that is unknown.
+    """Return whether an AppProject rejects a destination. False if unknown.
 
     As in Argo CD, one entry must match, and no entry with `!` may exclude it.
     """
@@ -195,9 +195,9 @@ def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
 
 
 def _of_cluster(pattern: str, known: str) -> bool | None:
-    """Tell whether a cluster's URL or name is permitted.
+    """Return whether a cluster's URL or name is permitted.
 
-    None if that is not `known`: Argo CD looks it up.
+    None if it is not `known`: Argo CD looks it up.
     """
     if known or pattern in ("", "*"):
         return pattern == "*" or _permits(pattern, known)
@@ -216,7 +216,7 @@ def hindrance_of(
     to: Destination,
     now: str,
 ) -> tuple[str, str]:
-    """Return what keeps Argo CD from deploying a commit now, and what to do about it.
+    """Return what prevents Argo CD from deploying a commit now, and what to do about it.
 
     "" and "" if nothing is known.
     """
@@ -228,5 +228,8 @@ def hindrance_of(
         )
         return message, "permit it in the AppProject's destinations, or correct the Application's"
     if because := text(sync_windows(project, application, to, now), "because"):
-        return because, "it is deployed once the window allows, or by argocd app sync where it may"
+        return (
+            because,
+            "it is deployed once the window allows it, or with argocd app sync if permitted",
+        )
     return "", ""

@@ -1,11 +1,11 @@
-"""Finds a Git repository's credentials in Argo CD's repository secrets, by Argo CD's rules,
-and hands them to git.
+"""Finds a Git repository's credentials in Argo CD's repository secrets, by Argo CD's rules, and
+passes them to git.
 
-A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that begin with its
+A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that start with its
 own. A secret with a project is only for that project's Applications. Values are wrapped at once, so
-nothing here shows them.
+they are never shown.
 
-An annotation may name such a secret, too. Its author may not be trustworthy, so `may_log_in` is
+An annotation may also refer to such a secret. Its author may not be trusted, so `may_log_in` is
 stricter than Argo CD.
 """
 
@@ -29,9 +29,9 @@ from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host, origin, w
 LABEL = "argocd.argoproj.io/secret-type"
 REPOSITORY = "repository"
 TEMPLATE = "repo-creds"  # values of the label
-# the secrets with which Argo CD's source hydrator pushes
+# the secrets that Argo CD's source hydrator uses to push
 _WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
-# These have no such label, and they give access to Argo CD itself.
+# These do not have such a label, and give access to Argo CD itself.
 _UNLABELLED = (
     "argocd-secret",
     "argocd-notifications-secret",
@@ -40,24 +40,24 @@ _UNLABELLED = (
 )
 _NOTHING = Secret("")
 _TRUE = ("1", "t", "true")
-_FALSE = ("", "0", "f", "false")  # as Go's ParseBool accepts them, in any case
+_FALSE = ("", "0", "f", "false")  # accepted by Go's ParseBool, in any case
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
 _NAME_ANOTHER = (
-    "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the"
-    " repository is used"
+    "use a secret in the Application's own namespace, or only git, which uses Argo CD's secret for"
+    " the repository"
 )
 _KEY = "image-update-key"
-# if the secret says `insecure`
+# if the secret has `insecure`
 _UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
 @dataclass(frozen=True)
 class RepoCredentials:
-    """A login for one Git server, and how to reach the server.
+    """A login for a Git server, and how to reach the server.
 
-    Fields that the secret lacks are empty.
+    Missing fields are empty.
     """
 
     secret: str = ""  # namespace/name, for messages
@@ -68,17 +68,17 @@ class RepoCredentials:
     app: App | None = None
     certificate: str = ""  # a TLS certificate, PEM
     certificate_key: Secret = _NOTHING
-    insecure: bool = False  # check neither the server's certificate nor its host key
-    proxy: Secret = _NOTHING  # secret, because its URL may have a password
+    insecure: bool = False  # do not verify the server's certificate or host key
+    proxy: Secret = _NOTHING  # secret, because its URL may contain a password
     no_proxy: str = ""
     known_hosts: str = ""  # the server's entries in Argo CD's ConfigMaps
     authorities: str = ""
-    # a secret of the Application's owner, not one that the platform team made for Argo CD
+    # a secret of the Application's owner, not of the platform team
     owners: bool = False
 
     @property
     def anything(self) -> bool:
-        """Whether it has a login, and not only how to reach the server."""
+        """Whether it has a login, not just settings for reaching the server."""
         return bool(
             self.username
             or self.password
@@ -100,7 +100,7 @@ class RepoSecret:
 
 
 def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | None:
-    """Read one secret; return None if it is not about Git.
+    """Parse a secret; return None if it is not for Git.
 
     `name` is for messages. Raises `CredentialsError`.
     """
@@ -115,12 +115,12 @@ def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | N
 
 
 def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
-    """Return a repository's credentials: its own secret's,
-    else those of the longest template that matches its URL.
+    """Return a repository's credentials: from its own secret, else from the longest template that
+    matches its URL.
 
-    A secret of the Application's project is preferred to one without a project, and one of another
-    project never counts. If a repository's own secret has no login, the login comes from a
-    template, as in Argo CD.
+    A secret for the Application's project is preferred to a secret without a project, and secrets
+    for other projects are never used. If a repository's own secret does not have a login, the login
+    comes from a template, as in Argo CD.
     """
     wanted = argo_cd_url(url)
     own = _own_credentials(secrets, wanted, project)
@@ -154,7 +154,7 @@ def _own_credentials(
     wanted: str,
     project: str,
 ) -> RepoCredentials | None:
-    """Return the credentials in the repository's own secret, that of the project first."""
+    """Return the credentials in the repository's own secret, preferring the project's."""
     if not wanted:
         return None
     for scope in (project, ""):
@@ -178,17 +178,18 @@ def argo_cds_kind(secret: Mapping[str, Any]) -> str:
 
 
 def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
-    """Check that an Application may name this secret of Argo CD as its login for Git.
+    """Check that an Application is allowed to use this Argo CD secret as its Git login.
 
     Raises `AnnotationError` if not.
 
-    Without this check, `git:secret:argocd/…` sent another team's password to any URL that an
-    Application's author chose. The message reveals nothing about the secret but its name.
+    Without this check, `git:secret:argocd/…` would send another team's password to any URL chosen
+    by an Application's author. The message does not reveal anything about the secret except its
+    name.
     """
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
         raise AnnotationError(
-            f"secret {secret} belongs to Argo CD itself and is not a login for Git",
+            f"secret {secret} belongs to Argo CD itself and is not a Git login",
             hint=_NAME_ANOTHER,
         )
     wanted = argo_cd_url(url)
@@ -206,13 +207,13 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
         )
     if data.get("project", "") not in ("", project):
         raise AnnotationError(
-            f"secret {secret} is for another project than {project or 'none'!r}",
+            f"secret {secret} is for a project other than {project or 'none'!r}",
             hint=_NAME_ANOTHER,
         )
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Return the login from a secret that `git:secret:…` names, if it matches the URL.
+    """Return the login from a secret in `git:secret:…`, if it matches the URL.
 
     Raises `CredentialsError`.
     """
@@ -225,15 +226,15 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
             )
     elif not url.lower().startswith("https://"):
         raise CredentialsError(
-            f"secret {name} serves https and SSH URLs only",
-            hint="use one of them as repoURL",
+            f"secret {name} works only with https and SSH URLs",
+            hint="use an https or SSH URL as repoURL",
         )
     elif not found.app and not found.bearer and not (found.username and found.password):
         raise CredentialsError(
-            f"secret {name} has neither username and password nor a bearerToken nor a GitHub App's"
-            " fields",
+            f"secret {name} does not have a username and password, a bearerToken, or a GitHub"
+            " App's fields",
             hint=(
-                "add username and password, or githubAppID, githubAppInstallationID and"
+                "add username and password, or githubAppID, githubAppInstallationID, and"
                 " githubAppPrivateKey"
             ),
         )
@@ -250,19 +251,19 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
     found = (first, second) if slash else (namespace, first)
     if not all(found) or "/" in second or not all(_NAME.fullmatch(part) for part in found):
         raise AnnotationError(
-            f"{words[:200]!r} names no secret",
-            hint="write git:secret:<namespace>/<name>",
+            f"{words[:200]!r} does not name a secret",
+            hint="use git:secret:<namespace>/<name>",
         )
     return found
 
 
 def credentials_of(found: RepoCredentials, url: str) -> Credentials:
-    """Return the login, key, known hosts and certificates for this repository.
+    """Return the login, key, known hosts, and certificates for this repository.
 
     Raises `CredentialsError` for a bad key.
 
-    Git gets the server without the repository's path, because a renamed repository is redirected on
-    its server. The result is used only for this repository.
+    Git gets the server without the repository's path, because the server redirects a renamed
+    repository. The result is used only for this repository.
     """
     if not url.lower().startswith(("https://", "http://")):
         return Credentials(ssh=_ssh(found))
@@ -276,8 +277,8 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
         ),  # like Argo CD, use these instead of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _settings(found, server, folder),
-        # An owner who names a proxy and turns off checks can read along, so only the owner's own
-        # login goes there.
+        # An owner who sets a proxy and turns off verification can read the traffic, so only the
+        # owner's own login is sent.
         alone=found.owners and found.insecure,
     )
     if app is None:
@@ -298,7 +299,8 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
 
 
 def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
-    """Return Git's other settings for this server, for `GIT_CONFIG_*`, because some are secret.
+    """Return Git's other settings for this server, to be set with `GIT_CONFIG_*`, because some are
+    secret.
 
     A client certificate is written into `folder`, which must be private.
     """
@@ -323,9 +325,9 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
 
 
 def _begins(url: str, prefix: str) -> bool:
-    """Tell whether a template matches a URL.
+    """Return whether a template matches a URL.
 
-    Unlike Argo CD, compare whole hosts, since others choose the URL.
+    Unlike Argo CD, compare whole hosts, because others choose the URL.
 
     `https://git.example.com` does not match `https://git.example.com.evil.org`.
     """
@@ -340,8 +342,8 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
     key = data.get("tlsClientCertKey", "")
     if bool(certificate) != bool(key):
         raise CredentialsError(
-            f"secret {name} has only one of tlsClientCertData and tlsClientCertKey",
-            hint="add the other one",
+            f"secret {name} has tlsClientCertData or tlsClientCertKey, but not both",
+            hint="add the missing field",
         )
     insecure = [_boolean(name, data, field) for field in ("insecure", "insecureIgnoreHostKey")]
     return RepoCredentials(
@@ -368,7 +370,7 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
     if missing:
         raise CredentialsError(
             f"secret {name} has no field {' and '.join(missing)}",
-            hint="add it: a GitHub App needs all three",
+            hint="add it: a GitHub App needs all three fields",
         )
     for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():
@@ -380,7 +382,7 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
     if not api.lower().startswith("https://"):
         raise CredentialsError(
             f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL",
-            hint="write https://<host>/api/v3",
+            hint="use https://<host>/api/v3",
         )
     return App(number, installation, Secret(key), api)
 
@@ -390,7 +392,7 @@ def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
     if word not in (*_TRUE, *_FALSE):
         raise CredentialsError(
             f"secret {name}: {field} is neither true nor false",
-            hint="write true or false, in quotes",
+            hint="use true or false, in quotes",
         )
     return word in _TRUE
 
@@ -400,12 +402,12 @@ def _ssh(found: RepoCredentials) -> SshFiles:
     if key and not is_private_key(key):
         raise CredentialsError(
             f"secret {found.secret}: sshPrivateKey is not a private key",
-            hint="give the private half",
+            hint="use the private key",
         )
     if key and has_passphrase(key):
         raise CredentialsError(
-            f"secret {found.secret}: sshPrivateKey has a passphrase, which a pipeline cannot type",
-            hint="make a key without one: ssh-keygen -t ed25519 -N ''",
+            f"secret {found.secret}: sshPrivateKey has a passphrase, which a pipeline cannot enter",
+            hint="create a key without a passphrase: ssh-keygen -t ed25519 -N ''",
         )
     files = {_KEY: f"{key}\n"} if key else {}
     if found.insecure:

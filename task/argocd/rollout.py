@@ -1,10 +1,10 @@
-"""Decides from an Argo CD Application whether a revision is rolled out.
+"""Determines from an Argo CD Application whether a revision is rolled out.
 
 The Application changes in this order. A refresh compares it with the new revision (OutOfSync, with
-the health of the old one). Auto-sync requests an operation, which runs and succeeds. A later
-comparison says Synced, with the health of what was applied (Progressing, then Healthy or Degraded).
-So neither Synced nor Healthy is enough: the comparison must be with the wanted revision, and later
-than the operation that applied it.
+the old revision's health). Auto-sync requests an operation, which runs and succeeds. A later
+comparison reports Synced, with the health of the applied revision (Progressing, then Healthy or
+Degraded). So Synced and Healthy are not enough: the comparison must be with the wanted revision,
+and later than the operation that applied it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from task.plain_data import mapping, mappings, text, value_at
 from task.timestamps import epoch_seconds
 
 Wants = Literal["", "tree", "windows", "owner"]
-Details = Mapping[Wants, Mapping[str, Any]]  # more about an Application, by what it is
+Details = Mapping[Wants, Mapping[str, Any]]  # more data about an Application, by kind
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are not errors
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _BROKEN = ("Failed", "Error")
-# Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, and the cluster's webhooks
-# see each comparison.
+# Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, so the cluster's webhooks
+# are called for each comparison.
 WEBHOOK = "admission webhook"
 
 
@@ -44,42 +44,43 @@ WEBHOOK = "admission webhook"
 class Wanted:
     """The wanted revision."""
 
-    accepts: Callable[[str], bool]  # accepts the wanted revision, and any that contains it
+    accepts: Callable[[str], bool]  # accepts the wanted revision, and any revision that contains it
     since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
     # whether a source with this repoURL must have the wanted revision
     ours: Callable[[str], bool] = lambda _url: True
-    # the comparison must be with the present spec, because a live Application was patched
+    # the comparison must be with the current spec, because a live Application was patched
     spec: bool = False
-    # Argo CD may still find that it has work to do: a later comparison must agree
+    # Argo CD may still find work to do: a later comparison must agree
     tentative: bool = False
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """The state of a rollout. Three states end the wait, because it will not continue without help.
+    """The state of a rollout. Three states end the wait, because the rollout will not continue on
+    its own.
 
-    They are `failed`, `needs-sync`, and `paused`: the image is there, and a person or a timer
-    resumes the rollout.
+    They are `failed`, `needs-sync`, and `paused` (the image is deployed, and a person or a timer
+    resumes the rollout).
     """
 
     state: State
     because: str
     hint: str = ""
-    sure: bool = True  # False means that it counts once a later comparison agrees
-    slow: bool = False  # if it is not sure, it may take a minute to pass
+    sure: bool = True  # False: it must be confirmed by a later comparison
+    slow: bool = False  # if not sure, it may take a minute to pass
     stale: bool = False  # a newer comparison is needed: request a refresh
-    wants: Wants = ""  # what was not given, and would make the answer more precise
+    wants: Wants = ""  # missing data that would make the answer more precise
     compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
-    warning: str = ""  # what a person should know about a rollout that has not failed
+    warning: str = ""  # a warning about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # whether it has looked since that sync began (ended, if it has): it is not only slow
+    # whether Argo CD has checked since that sync began (or ended): it is not just slow
     looked: bool = False
-    pods: str = ""  # what is wrong with pods that were created since then
+    pods: str = ""  # problems of pods that were created since then
 
 
 @dataclass(frozen=True)
 class View:
-    """The parts of one Application that say something about its rollout."""
+    """The parts of an Application that are relevant for its rollout."""
 
     item: Mapping[str, Any]
     status: Mapping[str, Any]
@@ -98,15 +99,15 @@ class View:
 
     @property
     def running(self) -> bool:
-        """Whether an operation runs."""
+        """Whether an operation is running."""
         return self.phase in ("Running", "Terminating")
 
     @property
     def looked(self) -> bool:
-        """Whether the cluster was looked at since the operation that applied a wanted revision.
+        """Whether Argo CD has checked the cluster since the operation that applied a wanted
+        revision.
 
-        A controller that is busy leaves everything as it was: a sync that seems to run, a health of
-        before.
+        A busy controller leaves stale data: a sync that seems to be running, an old health.
         """
         if not self.applied:
             return False
@@ -162,9 +163,9 @@ def judge(
 ) -> Rollout:
     """Return the state of the rollout.
 
-    The tree (resources), windows (sync) and owner (ApplicationSet) help.
+    `details` may contain the tree (resources), windows (sync), and owner (ApplicationSet).
 
-    Anything older than the wanted revision never counts, neither as a success nor as a failure.
+    Anything older than the wanted revision is ignored, whether success or failure.
     """
     metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
@@ -175,7 +176,7 @@ def judge(
         )
     if text(metadata, "annotations", SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
-        return Rollout("needs-sync", "Argo CD is told to skip this Application", hint)
+        return Rollout("needs-sync", "Argo CD is configured to skip this Application", hint)
     dry = _hydrated(item, wanted)
     if isinstance(dry, Rollout):
         return dry
@@ -203,7 +204,7 @@ def judge(
 
 
 def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]]) -> Rollout:
-    """Return the state by the first question that has an answer."""
+    """Return the state from the first check with a result."""
     windows = mapping(details, "windows")
     answer = (
         _refused(view)
@@ -213,7 +214,7 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
     )
     if answer is not None:
         return answer
-    # compared with the wanted revision, and no operation runs or failed
+    # compared with the wanted revision, and no operation is running or failed
     status = text(view.sync, "status")
     if status == "Synced":
         return _synced(view)
@@ -223,12 +224,16 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
 
 
 def _of_pods(view: View) -> bool:
-    """Tell whether pods are not ready yet, and no sync or comparison takes its time."""
+    """Return whether it is the pods that are not ready yet, rather than a slow sync or
+    comparison.
+    """
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
 
 def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
-    """With a source hydrator, Argo CD syncs the commit that was made from the wanted (dry) one."""
+    """With a source hydrator, Argo CD syncs the commit that was created from the wanted (dry)
+    commit.
+    """
     if not mapping(item, "spec", "sourceHydrator"):
         return wanted
     status = mapping(item, "status", "sourceHydrator")
@@ -237,20 +242,20 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     dry = text(last, "drySHA")
     wet = text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
-        # In any repository, because the hydrator may write to another one.
+        # In any repository, because the hydrator may write to another repository.
         return Wanted(lambda revision: revision == wet, wanted.since)
     if wet and _hydrates_nothing(status, wanted):
         return Wanted(lambda revision: revision == wet, wanted.since, tentative=True)
     if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
         return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
-    return Rollout("waiting", "the revision is not hydrated yet", stale=True)
+    return Rollout("waiting", "the revision has not been hydrated yet", stale=True)
 
 
 def _hydrates_nothing(status: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Tell whether Argo CD has seen the wanted (dry) revision, and has nothing to hydrate for it.
+    """Return whether Argo CD has seen the wanted (dry) revision, and has nothing to hydrate for it.
 
-    A commit that touches none of `manifest-generate-paths` is only noted (Argo CD 3.5). It is
-    noted, too, in the moment before a hydration begins.
+    Argo CD only records a commit that does not change any of `manifest-generate-paths` (Argo CD
+    3.5). It also records a commit just before a hydration begins.
     """
     if text(status, "currentOperation", "phase") in ("Hydrating", "Failed"):
         return False
@@ -263,31 +268,31 @@ def _refused(view: View) -> Rollout | None:
         return None
     if problems := conditions(view.status, "InvalidSpecError"):
         if _looking(view):
-            return Rollout("waiting", "Argo CD has not looked at it again yet")
+            return Rollout("waiting", "Argo CD has not refreshed it yet")
         hint = "correct the Application's spec or its AppProject"
-        return Rollout("failed", f"the Application's spec is refused: {listed(problems)}", hint)
+        return Rollout("failed", f"the Application's spec is invalid: {listed(problems)}", hint)
     problems = conditions(view.status, "ComparisonError", "UnknownError")
     if not problems:
         return None
     if not view.fresh:
-        return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
+        return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
     if all(passing(problem) for problem in problems) or not conditions(
         view.status,
         "ComparisonError",
     ):
         return Rollout(
             "progressing",
-            f"Argo CD cannot compare just now: {listed(problems)}",
+            f"Argo CD cannot compare it right now: {listed(problems)}",
             stale=True,
         )
-    hint = "the manifests of this revision cannot be made: correct them in Git"
+    hint = "the manifests of this revision cannot be generated: correct them in Git"
     if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
-        hint = "an admission webhook of the cluster refuses what is in Git: correct it in Git"
-    return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
+        hint = "an admission webhook in the cluster rejects the manifests: correct them in Git"
+    return Rollout("failed", f"Argo CD cannot compare it: {listed(problems)}", hint, sure=False)
 
 
 def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
-    """Return the state if an operation runs, or was requested."""
+    """Return the state if an operation is running or was requested."""
     if not (mapping(view.item, "operation") or view.running):
         return None
     message = text(view.operation, "message") if view.running else ""
@@ -298,16 +303,16 @@ def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
     if unpulled := _unpulled(view):
-        return unpulled  # a sync wave waits for pods that will never start
+        return unpulled  # a sync wave is waiting for pods that will never start
     begun = text(view.operation, "startedAt")
     if "waiting for healthy state of" in message and _suspended(view, begun):
-        return _paused(view)  # the wave goes on once the pause is over
+        return _paused(view)  # the wave continues once the pause is over
     what = f"the sync is running: {said(message)}" if message else "the sync is running"
     return _tried_again(view) or Rollout("progressing", what, wants="tree")
 
 
 def _tried_again(view: View) -> Rollout | None:
-    """Return the state if the sync has failed, and Argo CD tries it again on its own."""
+    """Return the state if the sync has failed and Argo CD is retrying it."""
     count = view.operation.get("retryCount")
     limit = value_at(view.operation, "operation", "retry", "limit")
     if not isinstance(count, int) or count <= 0:
@@ -319,19 +324,19 @@ def _tried_again(view: View) -> Rollout | None:
     return Rollout(
         "progressing",
         f"the sync failed and is being retried ({tries}): {why}",
-        "Argo CD keeps trying; give a longer --wait-timeout to see how it ends",
+        "Argo CD keeps retrying; pass a longer --wait-timeout to see the outcome",
         wants="tree",
     )
 
 
 def _blocked(windows: Mapping[str, Any]) -> Rollout:
-    hint = "sync it once the window allows (argocd app sync), or wait until the window opens"
-    because = text(windows, "because") or "a sync window keeps Argo CD from syncing"
+    hint = "sync it once the window allows it (argocd app sync), or wait until the window opens"
+    because = text(windows, "because") or "a sync window prevents Argo CD from syncing"
     return Rollout("needs-sync", because, hint)
 
 
 def _of_failed_operation(view: View) -> Rollout | None:
-    """Return the state if the last operation was for the wanted revision and finally failed."""
+    """Return the state if the last operation was for the wanted revision and failed for good."""
     if not view.applied or view.phase not in _BROKEN or (view.at and not view.current):
         return None  # there will be another operation for the wanted revision
     why = failures(view.operation)
@@ -339,48 +344,48 @@ def _of_failed_operation(view: View) -> Rollout | None:
 
 
 def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
-    """Return the state if there was no comparison
-    with the wanted revision since the request for one.
+    """Return the state if Argo CD has not compared with the wanted revision since the requested
+    refresh.
     """
     if view.at and view.fresh:
         return None
     if view.at:
-        return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
+        return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
     if wanted.spec:
         return Rollout(
             "waiting",
-            "Argo CD has not compared with the changed Application yet",
+            "Argo CD has not compared the changed Application yet",
             stale=True,
         )
-    if _looking(view):  # it says nothing else for three minutes while manifests cannot be rendered
-        return Rollout("waiting", "Argo CD has not finished looking at Git since it was asked to")
+    if _looking(view):  # for three minutes, this is the only sign that manifests cannot be rendered
+        return Rollout("waiting", "Argo CD has not finished the requested refresh yet")
     there = ", ".join(item[:12] for item in revisions_of(view.sync))
     if not there:
-        return Rollout("waiting", "Argo CD has not compared yet", stale=True)
+        return Rollout("waiting", "Argo CD has not compared it yet", stale=True)
     return Rollout(
         "waiting",
-        f"Argo CD compares with {there}, which is not known to contain the revision",
+        f"Argo CD is comparing with {there}, which is not known to contain the revision",
         stale=True,
     )
 
 
 def _looking(view: View) -> bool:
-    """Tell whether a requested refresh is not done yet."""
+    """Return whether a requested refresh is still pending."""
     return REFRESH in mapping(view.item, "metadata", "annotations")
 
 
 def _synced(view: View) -> Rollout:
     ended = text(view.operation, "finishedAt")
-    # which does not change `reconciledAt`
+    # this does not change `reconciledAt`
     changed = text(view.status, "health", "lastTransitionTime")
     if not (later(view.compared, ended) or later(changed, ended)):
-        # The health may still be the old one. These times are in whole seconds.
+        # The health may still be the old health. These times are in whole seconds.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )
     health = text(view.status, "health", "status")
     if health == "Healthy":
-        # If there was no operation, there was nothing to apply. Another look confirms it.
+        # If there was no operation, there was nothing to apply. Another check confirms it.
         applied = view.applied and view.phase == "Succeeded"
         return Rollout(
             "synced-and-healthy",
@@ -410,9 +415,9 @@ def _synced(view: View) -> Rollout:
 
 
 def _suspended(view: View, since: str) -> bool:
-    """Tell whether the Application has become suspended after a time.
+    """Return whether the Application became suspended after a given time.
 
-    Some always are: a CronJob may be suspended.
+    Some Applications are always suspended, for example because of a suspended CronJob.
     """
     health = mapping(view.status, "health")
     return text(health, "status") == "Suspended" and later(
@@ -424,14 +429,14 @@ def _suspended(view: View, since: str) -> bool:
 def _paused(view: View) -> Rollout:
     why = unwell(view.status, view.tree)
     because = f"paused, and not healthy yet{f': {listed(why)}' if why else ''}"
-    hint = "resume it, or wait for its timer; then image-update wait tells how it ends"
+    hint = "resume it, or wait for its timer; then image-update wait reports the outcome"
     return Rollout("paused", because, hint, warning=because)
 
 
 def _unpulled(view: View) -> Rollout | None:
-    """Return the state if pods that were created since the sync began cannot pull their image."""
+    """Return the state if pods created since the sync began cannot pull their image."""
     pulls = pulling(view.tree, text(view.operation, "startedAt") if view.applied else "")
-    hint = "check that the registry has the image, and that the cluster may pull it"
+    hint = "check that the registry has the image, and that the cluster is allowed to pull it"
     return (
         Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False)
         if pulls
@@ -466,8 +471,8 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
         )
     if blocks(windows):
         return _blocked(windows)
-    # {} is what a step sees that may not read AppProjects
-    unless = "" if windows else ", unless a sync window keeps it from that"
+    # {} if the step is not allowed to read AppProjects
+    unless = "" if windows else ", unless a sync window prevents it"
     return Rollout(
         "progressing",
         f"out of sync, auto-sync is about to begin{unless}",
@@ -476,7 +481,7 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
 
 
 def _refused_syncs(view: View) -> list[str]:
-    """Return the conditions that say why the wanted revision is not synced."""
+    """Return the conditions with the reason why the wanted revision is not synced."""
     revisions = revisions_of(view.sync)
     return [
         condition
@@ -486,7 +491,7 @@ def _refused_syncs(view: View) -> list[str]:
 
 
 def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
-    """Return the state without auto-sync: a step of the ApplicationSet syncs it, or a person."""
+    """Return the state without auto-sync: an ApplicationSet's step or a person syncs it."""
     if step := step_of(owner, view.item):
         return Rollout(
             "waiting",
@@ -504,7 +509,7 @@ def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
     if not unread:
         return off
     hint = (
-        f"{off.hint}; if ApplicationSet {unread} has a RollingSync, let the step get"
+        f"{off.hint}; if ApplicationSet {unread} has a RollingSync, allow the step to get"
         " applicationsets.argoproj.io"
     )
     return replace(
@@ -518,23 +523,23 @@ def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
 def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
     """Return the state if the sync of this commit succeeded, but resources still differ."""
     if not later(view.compared, text(view.operation, "finishedAt")):
-        return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
+        return Rollout("progressing", "synced; Argo CD has not compared it since then", stale=True)
     if _suspended(view, text(view.operation, "startedAt")):
-        return _paused(view)  # a canary moves weights that Git has, too
+        return _paused(view)  # a canary changes weights that are also in Git
     because = f"out of sync again after the sync{f': {names}' if names else ''}"
     if heals:
         return Rollout("progressing", because, stale=True)
     return Rollout(
         "needs-sync",
         because,
-        "something else changes these: see the diff in Argo CD",
+        "something else is changing these: see the diff in Argo CD",
         sure=False,
     )
 
 
 def _sync_result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of an operation that has its revision: the result,
-    or the request if there is no result yet.
+    """Return the part of an operation with its revision: the result, or the request if there is no
+    result yet.
     """
     result = mapping(operation, "syncResult")
     return result if revisions_of(result) else mapping(operation, "operation", "sync")
@@ -550,10 +555,10 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the revisions that Argo CD has synced with success, newest first, of `ours`.
+    """Return the revisions of `ours` that Argo CD has synced successfully, newest first.
 
-    Its history has no sync that failed, and at most ten entries. A rollout that fails after its
-    sync is in it.
+    Argo CD's history does not include failed syncs, and has at most ten entries. It includes
+    rollouts that failed after their sync.
     """
     found: dict[str, None] = {}
     for entry in reversed(mappings(item, "status", "history")):
@@ -582,9 +587,9 @@ def _compared_sources(
 
 
 def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted: Wanted) -> bool:
-    """Tell whether every source on the written branch is at a wanted revision.
+    """Return whether every source on the written branch is at a wanted revision.
 
-    Other sources do not matter.
+    Other sources are ignored.
     """
     pairs = [
         (target, revision)
@@ -616,7 +621,7 @@ def _full(value: object) -> object:
 
 
 def later(moment: str, other: str) -> bool:
-    """Tell whether a moment is later than another (RFC 3339). An unreadable one is never later."""
+    """Return whether a time is later than another (RFC 3339). An unreadable time is never later."""
     return _moment(moment) > _moment(other)
 
 

@@ -1,4 +1,6 @@
-"""Finds why a rollout fails in what Argo CD says, and makes the messages suitable for a log."""
+"""Finds the causes of a failed rollout in Argo CD's data, and makes the messages suitable for a
+log.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from task.plain_data import mappings, text
 from task.text import and_more, both_ends, one_line, without_logins
 
 LONGEST = 360
-ADVICE = "Use --debug flag to render out invalid YAML"  # all errors of Helm end with this
+ADVICE = "Use --debug flag to render out invalid YAML"  # all Helm errors end with this
 _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )
-# The repository server, or Git or a cluster behind it, was away for a moment, and Argo CD tries
-# again. Errors of Helm and Kustomize contain none of these.
+# The repository server, or Git or a cluster behind it, was temporarily unavailable, and Argo CD
+# retries. Helm and Kustomize errors do not contain any of these.
 _PASSING = (
     "code = unavailable",
     "code = deadlineexceeded",
@@ -30,19 +32,19 @@ _PASSING = (
     "tls handshake timeout",
     "no such host",
     "temporary failure",
-    "no endpoints available for service",  # of an admission webhook whose pods restart
+    "no endpoints available for service",  # from an admission webhook whose pods are restarting
 )
 
 
 def passing(message: str) -> bool:
-    """Tell whether Argo CD says a temporary error, which may be gone at the next attempt."""
+    """Return whether Argo CD reports a temporary error, which may be gone at the next attempt."""
     low = message.lower()
     return any(sign in low for sign in _PASSING)
 
 
 def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why an operation failed: Argo CD's own message, then each hook and object,
-    without repetitions.
+    """Return why an operation failed: Argo CD's own message, then each hook and object, without
+    duplicates.
     """
     message = _cleaned(text(operation, "message"))
     found = [said(message)] if message else []
@@ -55,17 +57,17 @@ def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
             "Error",
         ):
             why = _cleaned(text(mapping, "message"))
-            # Argo CD's message may already have the API's reason for a refused object
+            # Argo CD's message may already contain the API's reason for rejecting an object
             if not why or why not in message:
                 found.append(said(_named(mapping, why, text(mapping, "hookType"))))
     return tuple(dict.fromkeys(found))
 
 
 def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the unhealthy resources and pods, only the worst, without repetitions.
+    """Return the worst of the unhealthy resources and pods, without duplicates.
 
-    If none of them has a message, the Application's own health names the object. Since Argo CD 3.0,
-    resources in Kubernetes have no health, but Argo CD's API still adds it.
+    If none of them has a message, use the message in the Application's own health. Since Argo CD
+    3.0, resources in Kubernetes do not have a health, but Argo CD's API still adds it.
     """
     resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
     found: list[str] = []
@@ -95,7 +97,7 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
 _CAUSED = re.compile(
     r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))"
 )
-# Argo CD's temporary file has another name at each attempt.
+# Argo CD's temporary file has a different name at each attempt.
 _FILE = re.compile(r'error when \w+ing "/[^"]*": ')
 
 
@@ -110,7 +112,7 @@ def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
 
 
 def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes of unhealthy pods whose image is not the problem, the newest first."""
+    """Return the nodes of unhealthy pods whose image is not the problem, newest first."""
     sick = [
         pod
         for pod in _pods(tree)
@@ -166,12 +168,12 @@ def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
 
 def listed(texts: Sequence[str]) -> str:
     """Join the first few messages."""
-    return and_more(texts, separator="; ") if texts else "Argo CD does not say why"
+    return and_more(texts, separator="; ") if texts else "Argo CD does not give a reason"
 
 
 def said(message: str) -> str:
     """Return a message as one short printable line without logins.
 
-    A tool's error is cut at its beginning.
+    A tool's error is truncated at the beginning.
     """
     return both_ends(one_line(without_logins(message)).removesuffix(ADVICE).strip(), LONGEST)

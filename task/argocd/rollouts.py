@@ -1,8 +1,7 @@
-"""Waits until Argo CD has rolled out a revision: requests refreshes, looks repeatedly,
-and reports changes.
+"""Waits until Argo CD has rolled out a revision: requests refreshes, polls, and reports changes.
 
-The caller judges each look, with `task.argocd.rollout`; this file decides when to look. A result
-that is not sure counts once a later comparison agrees, and a failure must also last for some
+The caller evaluates each poll with `task.argocd.rollout`; this file decides when to poll. A result
+that is not sure must be confirmed by a later comparison, and a failure must also last for some
 seconds.
 """
 
@@ -24,8 +23,8 @@ from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
-_GRACE = 5.0  # seconds after the limit in which a look still begins
-_SLOWER = 3  # how much longer to wait for what is slow to pass
+_GRACE = 5.0  # seconds after the limit in which a poll may still begin
+_SLOWER = 3  # how much longer to wait for slow transitions
 Log = Callable[[str, str], object]
 
 
@@ -35,7 +34,7 @@ Judge = Callable[[Mapping[str, Any], str, Details], Rollout]
 
 @dataclass(frozen=True)
 class Awaited:
-    """One Application, and what to wait for."""
+    """An Application, and the revision to wait for."""
 
     namespace: str
     name: str
@@ -49,19 +48,19 @@ class Awaited:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to wait, and how often to look, in seconds."""
+    """How long to wait, and how often to poll, in seconds."""
 
     limit: float = 600.0
     first: float = 1.0
     longest: float = 5.0
-    patience: float = 20.0  # how long a failure that may pass must last
+    patience: float = 20.0  # how long a temporary failure must last to count
     refresh: float = 2.0  # until the next refresh request; doubles each time
     explain: float = 10.0  # between two requests for details
 
 
 @dataclass(frozen=True)
 class RolloutState:
-    """One Application's rollout at a moment."""
+    """The state of an Application's rollout at one moment."""
 
     application: str  # namespace/name
     state: str  # a state of `Rollout`, or timed-out
@@ -70,19 +69,19 @@ class RolloutState:
     seconds: float = 0.0  # since the wait began
     warning: str = ""  # about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # Whether anything says how the rollout goes: Argo CD has looked since, or a pod is unhealthy.
-    # Otherwise the time was over because Argo CD was slow.
+    # Whether the rollout's progress is known: Argo CD has checked since, or a pod is unhealthy.
+    # Otherwise, the time ran out because Argo CD was slow.
     known: bool = False
 
     @property
     def ended(self) -> bool:
-        """Whether the wait for it is over."""
+        """Whether waiting for it is over."""
         return self.state not in ("waiting", "progressing")
 
 
 @dataclass(frozen=True)
 class Sight:
-    """All Applications at a moment, and those that changed since the last one."""
+    """All Applications at one moment, and the Applications that changed since the last."""
 
     rows: tuple[RolloutState, ...]
     changed: tuple[RolloutState, ...]
@@ -90,34 +89,34 @@ class Sight:
 
 
 class _Watch:
-    """What is known about one Application."""
+    """The known state of an Application."""
 
     def __init__(self, awaited: Awaited, *, refreshes: bool) -> None:
         self.awaited = awaited
-        self.row = RolloutState(awaited.key, "waiting", "Argo CD is asked")
+        self.row = RolloutState(awaited.key, "waiting", "querying Argo CD")
         self.told: tuple[str, str] = ("", "")
-        # None until the first look; "" if Argo CD compares with Git in its own time
+        # None until the first poll; "" if Argo CD compares with Git on its own schedule
         self.since: str | None = None if refreshes else ""
         self.refresh_at = 0.0
         self.gap = 0.0
-        self.refreshes = refreshes  # False as well if it is not allowed
+        self.refreshes = refreshes  # also False if it is not allowed
         self.stale = False
-        # what a later look must confirm, and since when
+        # a state that a later poll must confirm, and since when
         self.suspected: tuple[Rollout, float] | None = None
         self.details: dict[Wants, Mapping[str, Any]] = {}
         self.explain_at = 0.0
-        self.project = ""  # known after the first look
-        self.refused = 0  # how often in a row the API refused
+        self.project = ""  # known after the first poll
+        self.refused = 0  # how often in a row the API returned an error
         self.error: TaskError | None = None
         self.begun = False  # whether the sync of the wanted revision has begun
-        self.looked = False  # whether Argo CD has looked since
-        self.pods = ""  # what was wrong with its pods when they were last seen unhealthy
+        self.looked = False  # whether Argo CD has checked since
+        self.pods = ""  # the problems of its pods when they were last unhealthy
 
 
 class Rollouts:
-    """One wait.
+    """Waits for rollouts.
 
-    `sights` continues until all have ended or time is over; then `rows` and `errors` have the
+    `sights` continues until all have ended or the time is up; then `rows` and `errors` have the
     result.
     """
 
@@ -149,11 +148,11 @@ class Rollouts:
 
     @property
     def errors(self) -> Mapping[str, TaskError]:
-        """The reasons for Applications whose end the API could not tell."""
+        """The errors for Applications whose outcome the API could not report."""
         return {watch.awaited.key: watch.error for watch in self._watches if watch.error}
 
     def sights(self) -> Iterator[Sight]:
-        """Yield a sight after each round of looks."""
+        """Yield a sight after each round of polling."""
         wait = self._pace.first
         while open_ones := [watch for watch in self._watches if not watch.row.ended]:
             shutdown.check()
@@ -184,17 +183,18 @@ class Rollouts:
         return self._elapsed() > self._pace.limit + _GRACE
 
     def _look(self, watch: _Watch) -> None:
-        """Look at one Application. A temporary error does not end its wait; a second refusal does.
+        """Poll an Application. A temporary error does not end the wait for it; a second permanent
+        error does.
 
-        Once time is over, no more is asked. A server that sends a byte now and then may take half a
-        minute for an answer, and a look may need five of them.
+        Once the time is up, do not send more requests. A server that sends a byte now and then may
+        take half a minute for a response, and a poll may need five responses.
         """
         if self._over():
             return
         try:
             item = self._read(watch)
             due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
-            # always true at the first look: earlier comparisons do not count
+            # always true at the first poll: earlier comparisons do not count
             if watch.since is None:
                 watch.since = text(item, "status", "reconciledAt")
                 due = True
@@ -209,7 +209,7 @@ class Rollouts:
             self._show(
                 watch,
                 watch.row.state,
-                f"no answer at the moment: {bare(error, watch.awaited.key)}",
+                f"no response at the moment: {bare(error, watch.awaited.key)}",
             )
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
@@ -232,8 +232,8 @@ class Rollouts:
             watch.error = error if watch.refused > 1 else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
-        """Return the Application, with its project,
-        because Argo CD otherwise reports a missing one as forbidden.
+        """Request the Application with its project, because Argo CD otherwise reports a missing
+        Application as forbidden.
         """
         where = watch.awaited.namespace, watch.awaited.name
         try:
@@ -256,12 +256,12 @@ class Rollouts:
         try:
             self._api.refresh_application(watch.awaited.namespace, watch.awaited.name)
         except SourceDownError:
-            return  # the next look requests it again
+            return  # the next poll requests it again
         except SourceError as error:
             watch.refreshes = False
             watch.since = ""
             why = (
-                "cannot ask for a refresh; Argo CD will see the commit later:"
+                "cannot request a refresh; Argo CD will detect the commit later:"
                 f" {bare(error, watch.awaited.key)}"
             )
             self._log("warning", f"{watch.awaited.key}: {why}")
@@ -286,7 +286,7 @@ class Rollouts:
         return ask(awaited.namespace, awaited.name)
 
     def _settle(self, watch: _Watch, found: Rollout) -> None:
-        """Show a state, or first let a later look confirm it."""
+        """Show a state, or wait for a later poll to confirm it."""
         watch.stale = found.stale or not found.sure
         watch.begun = found.begun
         watch.looked = found.looked
@@ -305,7 +305,7 @@ class Rollouts:
         if watch.suspected is None or watch.suspected[0].state != found.state:
             watch.suspected = (found, self._now())
             watch.gap = 0.0
-        self._show(watch, "progressing", f"{found.because}; looking again", found.hint)
+        self._show(watch, "progressing", f"{found.because}; checking again", found.hint)
 
     def _show(
         self,
@@ -328,7 +328,7 @@ class Rollouts:
         )
 
     def _give_up(self) -> None:
-        """End the wait. An unconfirmed state is the best result that there is."""
+        """End the wait. An unconfirmed state is the best available result."""
         for watch in self._watches:
             if watch.row.ended:
                 continue
@@ -338,10 +338,10 @@ class Rollouts:
             else:
                 hint = (
                     watch.row.hint
-                    or "look at the Application in Argo CD, or give a longer --wait-timeout"
+                    or "check the Application in Argo CD, or pass a longer --wait-timeout"
                 )
-                # A container that crashes again and again runs in between, and then nothing else
-                # names the cause.
+                # A container that keeps crashing is running in between, and then there is no other
+                # sign of the cause.
                 earlier = watch.pods if watch.pods not in watch.row.because else ""
                 because = (
                     f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because
@@ -350,9 +350,7 @@ class Rollouts:
 
 
 def bare(error: TaskError, application: str) -> str:
-    """Return the message without the Application's name,
-    because what shows it begins with the name.
-    """
+    """Return the message without the Application's name, because it is shown after the name."""
     return error.message.removeprefix(f"{application}: ")
 
 
@@ -366,7 +364,7 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
             name = "/".join(key)
             hint = f"; {error.hint}" if error.hint else ""
             why = (
-                "cannot ask for a refresh; Argo CD will see the commit later:"
+                "cannot request a refresh; Argo CD will detect the commit later:"
                 f" {bare(error, name)}{hint}"
             )
             log("warning", f"{name}: {why}")

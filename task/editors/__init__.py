@@ -1,6 +1,6 @@
-"""The editors, one for each kind of write-back target: text in, text out, no effects.
+"""The editors, one for each kind of write-back target: text in, text out, no side effects.
 
-A new target is one module with `places`, `read` and `write`, and one line in `EDITORS`.
+To add a target, add a module with `places`, `read`, and `write`, and a line in `EDITORS`.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
 class Editor(Protocol):
-    """Reads and writes one kind of target. It must obey two laws.
+    """Reads and writes one kind of target, and must obey two laws.
 
-    To write twice is the same as to write once, and `read` returns what `write` wrote.
+    Writing twice is the same as writing once, and `read` returns what `write` wrote.
     """
 
     def places(self, target: Target) -> tuple[Place, ...]:
         """Return the paths whose text `read` and `write` need."""
 
     def read(self, files: Files, target: Target) -> Reading:
-        """Return the image that is in the target now. All parts are "" if the file is absent.
+        """Return the target's current image. All parts are "" if the file is absent.
 
-        Raises TargetError if the file cannot be edited safely, and AnnotationError if the keys name
-        no place for the tag.
+        Raises TargetError if the file cannot be edited safely, and AnnotationError if the keys do
+        not specify where the tag goes.
         """
 
     def write(self, files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-        """Return the changed files, and the edits in them.
+        """Return the changed files and the edits in them.
 
-        Both are empty if nothing changes. Raises the errors of `read`.
+        Both are empty if nothing changes. Raises the same errors as `read`.
         """
 
 
 class Override(Editor, Protocol):
-    """An editor of override files. People edit these files as well."""
+    """An editor for override files. People edit these files too."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
-        """Return each element that a person wrote otherwise than its origin,
-        and each that somebody's list hides.
+        """Return each element that was edited to differ from its origin,
+        and each that a list written by a person hides.
         """
 
 
@@ -79,16 +79,16 @@ def also_at(
     target: Target,
     image: Image,
 ) -> tuple[tuple[str, int], ...]:
-    """Return path and line of each scalar in the target's files
+    """Return the path and line of each scalar in the target's files
     that is the image at another version.
 
-    `files` are those after an update, so nothing wrote these scalars. What belongs to another
-    alias, or cannot be read, is left out.
+    `files` are the files after an update, so the update did not write these scalars. Scalars that
+    belong to another alias or cannot be read are skipped.
     """
     if kind == "manifests":
         paths = list(manifests.manifests_in(files, target))
     else:
-        # Argo CD reads none of these
+        # Argo CD does not read these
         other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
         texts = [
             place.path
@@ -97,7 +97,7 @@ def also_at(
         ]
         paths = [path for path in texts if path not in other_spellings]
     last = re.escape(image.repository.rpartition("/")[2])
-    # Parsing takes long, and most files have no other version.
+    # Parsing is slow, and most files do not contain another version.
     other = re.compile(rf"{last}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
     in_parts = kind in ("helmvalues", "helm-override")
     short = image.repository.rpartition("/")[2]
@@ -115,14 +115,14 @@ def also_at(
 
 
 # Charts have an image's name and version in keys such as `repository` and `tag`, `imageName` and
-# `image_tag`, `workerImage` and `workerVersion`. What is before these endings must be equal.
+# `image_tag`, or `workerImage` and `workerVersion`. The parts before these endings must be equal.
 _NAME = re.compile(r"(.*?)(?:repository|repo|name|image)")
 _VERSION = re.compile(r"(.*?)(?:tag|version)")
 _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each other version that has the image's name in a key next to it."""
+    """Yield the line of each other version next to a key with the image's name."""
     for root in tree.roots:
         for node in walk(root):
             if node.kind != "mapping":
@@ -136,7 +136,7 @@ def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 
 def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
-    """Yield the versions of a mapping whose keys go with a key that has the image's name."""
+    """Yield the versions in a mapping whose keys belong to a key with the image's name."""
     texts = {
         re.sub("[_-]", "", key.lower()): child
         for key, child in entries(mapping).items()
@@ -160,7 +160,7 @@ def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
 
 
 def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
-    """Tell whether a text is the image's name: whole, behind a registry key, or without one."""
+    """Return whether a text is the image's name: whole, next to a registry key, or without one."""
     registries = [one.value for key, one in beside.items() if _REGISTRY.fullmatch(key)]
     full = [name, *(f"{registry}/{name}" for registry in registries)]
     found = (live_image(text) for text in full)
@@ -184,7 +184,7 @@ def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 
 def _differs(text: str, image: Image) -> bool:
-    """Tell whether a text is this image and nothing else, at another version."""
+    """Return whether a text is exactly this image at another version."""
     there = live_image(text) if image.repository.rpartition("/")[2] in text else None
     if there is None or there.identity != image.identity or not there.version:
         return False
@@ -194,8 +194,8 @@ def _differs(text: str, image: Image) -> bool:
 
 
 def _of_another(tree: Tree, node: Node, target: Target) -> bool:
-    """Tell whether another alias writes the scalar,
-    or it is an annotation that says what to track.
+    """Return whether another alias writes the scalar,
+    or it is an annotation that configures tracking.
     """
     key = tree.key_of(node)
     parent = tree.parent(node)

@@ -1,4 +1,4 @@
-"""What all editors need: which files they may edit, how images are spelled in them,
+"""Helpers for all editors: which files they may edit, how images are spelled in them,
 and the result of `write`.
 """
 
@@ -15,19 +15,19 @@ from task.image import live_image
 from task.model import Edit, File, Files, Image, Target
 
 MODES = {
-    "120000": ("a symbolic link", "name the file that it leads to"),
-    "160000": ("a submodule", "write to the submodule's own repository: git-repository"),
-    "040000": ("a folder", "name a file in it"),
+    "120000": ("a symbolic link", "use the file that it points to"),
+    "160000": ("a submodule", "set git-repository to the submodule's own repository"),
+    "040000": ("a folder", "use a file in it"),
 }
-# No person writes a values file of this size. Its tree needs many times as much memory as the text.
+# No one writes a values file this large by hand. Its tree needs many times the memory of the text.
 _LARGEST = 10 * 1024 * 1024
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """Return the path to write: the target's own, or another spelling of it if only that exists.
+    """Return the path to write: the target's own, or an alternative spelling if only that exists.
 
-    AIU may have written the other spelling, with or without the namespace (AIU issues 963 and
+    AIU may have written the alternative, with or without the namespace (AIU issues 963 and
     1343).
     """
     if target.path in files:
@@ -40,11 +40,11 @@ def text_of(files: Files, path: str) -> str | None:
 
     Raises TargetError for anything that must not be edited.
     """
-    # In Git, nothing can be below a link or a file. To write there would replace it by a folder.
+    # In Git, nothing can be below a link or a file. Writing there would replace it with a folder.
     parent = path
     while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
-            what, hint = MODES.get(files[parent].mode, ("a file", "name a path below a folder"))
+            what, hint = MODES.get(files[parent].mode, ("a file", "use a path below a folder"))
             raise TargetError(
                 f"{parent} is {what}, not a folder",
                 hint=hint,
@@ -58,10 +58,10 @@ def text_of(files: Files, path: str) -> str | None:
         raise TargetError(f"is {what}, not a file", hint=hint, subject=path)
     problem = file.problem or ("larger than 10 MB" if len(file.text) > _LARGEST else "")
     if problem and "LFS" not in problem:
-        hint = "use a YAML file in UTF-8 of at most 10 MB"
+        hint = "use a UTF-8 YAML file of at most 10 MB"
         raise TargetError(f"cannot be edited: {problem}", hint=hint, subject=path)
     if problem or file.text.startswith(_LFS):
-        message = "is kept in Git LFS: Git has only a pointer, not the text"
+        message = "is stored in Git LFS: Git has only a pointer, not the text"
         raise TargetError(message, hint=f"git lfs untrack {path}", subject=path)
     return file.text
 
@@ -83,7 +83,7 @@ def refuse_executable(files: Files) -> None:
 def tree_of(files: Files, path: str) -> Tree:
     """Return the parsed file, or an empty tree if the file is absent.
 
-    Raises TargetError, which names the file.
+    Raises a TargetError with the file's name.
     """
     text = text_of(files, path)
     try:
@@ -93,11 +93,11 @@ def tree_of(files: Files, path: str) -> Tree:
 
 
 def single(tree: Tree) -> Node:
-    """Return the root of the only document. Raises TargetError, also as `first`."""
+    """Return the root of the only document. Raises TargetError, like `first`."""
     if len(tree.roots) > 1:
         raise TargetError(
             f"has {len(tree.roots)} YAML documents",
-            hint="keep one: the others are not read",
+            hint="keep only one: the others are not read",
         )
     return first(tree)
 
@@ -110,7 +110,7 @@ def first(tree: Tree) -> Node:
     kind = tree.root.kind
     if kind != "mapping" and not tree.root.null:
         what = {"sequence": "a list", "scalar": "a single value"}.get(kind, "an alias")
-        raise TargetError(f"is {what} at its root, not a mapping", hint="write `key: value` lines")
+        raise TargetError(f"is {what} at its root, not a mapping", hint="use `key: value` lines")
     return tree.root
 
 
@@ -123,8 +123,8 @@ def result(
     """Return the result of an editor's `write`: the file with its new text and old mode,
     and the edits.
 
-    Both are empty if the text is equal. If only quotes or a comment changed, the first edit says
-    where.
+    Both are empty if the text is unchanged. If only quotes or a comment changed, the first edit
+    shows where.
     """
     old = files.get(path, File(""))
     if text == old.text:
@@ -135,10 +135,10 @@ def result(
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
     """Return the image's name as spelled in the first text that has it,
-    else as in the annotation.
+    or else as in the annotation.
     """
-    # AIU writes a normal form: `docker.io/library/nginx` becomes `docker.io/nginx`, for kustomize
-    # another image.
+    # AIU writes a normal form: `docker.io/library/nginx` becomes `docker.io/nginx`, which is
+    # another image for Kustomize.
     for text in texts:
         written = live_image(text) if text else None
         if written and written.identity == image.identity:
@@ -149,16 +149,16 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
 def identity_of(name: str) -> str:
     """Return the normal form of an image's name.
 
-    A text that is not an image's name stays as it is.
+    A text that is not an image name is returned unchanged.
     """
     image = live_image(name) if name else None
     return image.identity if image else name
 
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
-    """Tell whether the entry with this name (in normal form) may be the target's.
+    """Return whether the entry with this name (in normal form) may belong to the target.
 
-    Several aliases may track one image, such as an app and its migration. An alias with an
+    Several aliases may track the same image, such as an app and its migration. An alias with an
     annotated name gets only the entry with that name. An alias without one gets the others.
     """
     mine = identity_of(getattr(target.keys, key))
@@ -180,18 +180,18 @@ def refuse_taken(target: Target) -> None:
         )
         own = f"{target.alias or '<alias>'}.kustomize.image-name"
         raise AnnotationError(
-            f"the entry {name} belongs to {owner or 'another entry of image-list'}, by its"
+            f"the entry {name} belongs to {owner or 'another image-list entry'}, because of its"
             " kustomize.image-name",
-            hint=f"write {own}: the image as the base manifests name it",
+            hint=f"set {own} to the image's name in the base manifests",
         )
 
 
 def tag_value(image: Image) -> str:
-    """Return the text for a key that has the tag.
+    """Return the text for a key that holds the tag.
 
-    A digest alone becomes `latest@sha256:…`, as AIU writes it.
+    A digest alone becomes `latest@sha256:…`, as in AIU.
 
-    Charts put a colon before the value, and `name:sha256:…` is not a valid reference.
+    Charts add a colon before the value, and `name:sha256:…` is not a valid reference.
     """
     return f"{image.tag or 'latest'}@{image.digest}" if image.digest else image.tag
 
@@ -204,7 +204,7 @@ def split_tag(text: str) -> tuple[str, str]:
 
 @contextmanager
 def about(path: str) -> Iterator[None]:
-    """Let errors that are raised inside the block name this file, unless they name another one."""
+    """Add this file's name to errors raised inside the block, unless they already have one."""
     try:
         yield
     except TaskError as error:

@@ -1,8 +1,8 @@
-"""Reads and writes the image in `spec.values` of a Flux HelmRelease,
+"""Reads and writes the image in a Flux HelmRelease's `spec.values`,
 and scalars with a setter comment.
 
-`keys.tag` (or `keys.name`) names the container as in Flux v1: `chart-image` or "" is the image at
-the top level of the values. Anything else is a key path below them.
+`keys.tag` (or `keys.name`) is the container's name as in Flux v1: `chart-image` or "" is the image
+at the top level of the values. Anything else is a key path in the values.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TOP = "chart-image"
 
 @dataclass(frozen=True)
 class ImageValue:
-    """Where the tag is written: into its own scalar, into a whole reference,
-    or into a mapping that lacks `tag`.
+    """Where the tag is written: to its own scalar, to a whole reference,
+    or to a mapping without `tag`.
     """
 
     node: Node
     kind: str  # "tag", "reference", "missing"
-    name: str  # the repository as spelled in the values
+    name: str  # the repository, as spelled in the values
 
 
 def places(target: Target) -> tuple[Place, ...]:
@@ -41,7 +41,7 @@ def places(target: Target) -> tuple[Place, ...]:
 def read(files: Files, target: Target) -> Reading:
     """Return the tag in the values, or the images in marked scalars.
 
-    Raises TargetError if there is neither.
+    Raises TargetError if neither exists.
     """
     tree = tree_of(files, target.path)
     with about(target.path):
@@ -67,7 +67,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new tag in its values and in the marked scalars."""
+    """Return the file with the new tag in its values and marked scalars."""
     path = target.path
     before = tree = tree_of(files, path)
     edits = []
@@ -100,7 +100,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 def _spot(tree: Tree, target: Target) -> ImageValue | None:
     """Return the tag's place in the values, or None if there are only markers.
 
-    Raises TargetError if there is neither.
+    Raises TargetError if neither exists.
     """
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
@@ -110,7 +110,7 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
             continue
         if release and _text_at_path(tree, root, "metadata.name") != release:
             continue
-        # "": kustomize or kubectl adds it later
+        # "": Kustomize or kubectl adds it later
         if _text_at_path(tree, root, "metadata.namespace") not in {
             "",
             namespace,
@@ -118,8 +118,8 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
             continue
         if (values := find(tree, root, parse_path("spec.values"))) is None:
             continue
-        # The mapping with the image is the values themselves, or the one at the container's path
-        # below them.
+        # The mapping with the image is the values mapping itself, or the one at the container's
+        # path in it.
         holders = find_all(tree, values, parse_path(name)) if name else (values,)
         for holder in holders:
             if (spot := _tag(resolved(holder))) is not None:
@@ -127,11 +127,11 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     if next(marked(tree, target, None), None):
         return None
     hint = (
-        "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"
+        "add `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"
         " comment"
     )
     raise TargetError(
-        f"no HelmRelease here has the image of {name or TOP} in spec.values",
+        f"no HelmRelease in this file has the image {name or TOP} in spec.values",
         hint=hint,
     )
 
@@ -142,9 +142,9 @@ def _text_at_path(tree: Tree, root: Node, path: str) -> str:
 
 
 def _tag(holder: Node) -> ImageValue | None:
-    """Return the tag's place if it has one of the forms that Flux v1 knew, else None.
+    """Return the tag's place if it has a form that Flux v1 supported, else None.
 
-    They are `image: {repository, tag}`, `image: name` next to a `tag:`, and `image: name:tag`.
+    The forms are `image: {repository, tag}`, `image: name` next to `tag:`, and `image: name:tag`.
     """
     image = value(holder, "image") if holder.kind == "mapping" else holder
     if image is None:

@@ -1,13 +1,13 @@
-"""Reads and writes a Helm values file: name,
-tag or whole reference at the key paths in the annotations.
+"""Reads and writes a Helm values file: the name,
+tag, or whole reference at the key paths in the annotations.
 
-Only the first document counts, because Helm reads no other. Only annotated keys are written, while
-AIU v1.3 writes an `image.name` that nobody requested. If no key is annotated, `image.tag` is
-written, and also `image.name` if the file already has it.
+Only the first document is used, because Helm ignores the others. Only annotated keys are written,
+whereas AIU v1.3 writes an `image.name` that was not requested. If no key is annotated, `image.tag`
+is written, and also `image.name` if the file already has it.
 
-A chart that has a digest next to its tag renders both, and then container runtimes ignore the tag.
-So a new tag next to an old digest changes nothing, although everything looks healthy. A digest is
-written only to the key that an annotation names, and one at any other key is refused.
+A chart with a digest next to its tag renders both, and then container runtimes ignore the tag. So a
+new tag next to an old digest has no effect, although everything looks healthy. A digest is written
+only to the annotated key, and a digest at any other key is rejected.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
-# of a new file; since v0.17, AIU also creates missing files, with a comment
+# for a new file; since v0.17, AIU also creates missing files, with a comment
 _HEAD = "# written by image-update\n\n"
 LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
-NAMES = ("repository", "name", "image")  # keys for an image's name beside its tag
+NAMES = ("repository", "name", "image")  # keys for an image's name next to its tag
 _HEX = re.compile(r"[0-9a-f]{64}")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 _DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # with any value
 _DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
-# A text that may set one. Most texts set none, so they need not be parsed.
+# A text that may set a digest. Most texts do not, so they need not be parsed.
 _SET = re.compile(
     r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}",
     re.IGNORECASE,
 )
-MOST_BESIDE = 200  # keys of one mapping that may be named when an annotated key is missing
+MOST_BESIDE = 200  # keys per mapping that are listed when an annotated key is missing
 
 
 def places(target: Target) -> tuple[Place, ...]:
     """Return the values file in all its spellings, the other files that Helm reads,
-    and a chart's lock.
+    and the chart's lock file.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
     lock = _lock(target.path)
@@ -64,7 +64,7 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def _lock(path: str) -> str:
-    """Return the path of the file that locks the dependencies in this one, or ""."""
+    """Return the path of the lock file for the dependencies in this file, or ""."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, LOCKS[name]) if name in LOCKS else ""
 
@@ -72,7 +72,7 @@ def _lock(path: str) -> str:
 def read(files: Files, target: Target) -> Reading:
     """Return what Helm reads at the key paths, through aliases and merge keys.
 
-    For a missing file or key, that is "".
+    The value of a missing file or key is "".
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
@@ -84,7 +84,7 @@ def read(files: Files, target: Target) -> Reading:
             for key in (keys.name, keys.tag, keys.spec, keys.digest)
             if key
         }
-        # For Helm, spaces around a tag in quotes are part of it.
+        # In Helm, spaces around a quoted tag are part of the tag.
         good = all(
             node is None or (sound(node) and node.value == node.value.strip())
             for node in nodes.values()
@@ -96,7 +96,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) -> Reading:
-    """Return the image in the texts at these keys: those in a values file, or parameters."""
+    """Return the image in the texts at these keys, from a values file or parameters."""
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
         return Reading(
@@ -105,7 +105,7 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
             file=path,
         )
     tag, digest = split_tag(texts.get(keys.tag, ""))
-    if keys.digest:  # without the key, a digest of the chart's own would stay
+    if keys.digest:  # without the key, the chart's own digest would remain
         sound = sound and not digest and (keys.digest in texts or not tag)
         digest = texts.get(keys.digest, "")
         digest = f"sha256:{digest}" if _HEX.fullmatch(digest) else digest
@@ -113,18 +113,16 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
 
 
 def _used_keys(keys: Keys) -> Keys:
-    """Return the key paths to use: only the one for the whole reference,
-    or those for tag and name.
+    """Return the key paths to use: either the one for the whole reference,
+    or those for the tag and the name.
     """
     if keys.spec:
         return Keys(spec=keys.spec)
     if keys.name and not keys.tag:
-        hint = (
-            "annotate <alias>.helm.image-tag, or use <alias>.helm.image-spec for both in one value"
-        )
+        hint = "set <alias>.helm.image-tag, or use <alias>.helm.image-spec for both in one value"
         raise AnnotationError("helm.image-name is set, but there is no key for the tag", hint=hint)
     if keys.name and keys.name == keys.tag:
-        hint = f"write helm.image-spec: {keys.name}"
+        hint = f"use helm.image-spec: {keys.name}"
         raise AnnotationError(
             f"helm.image-name and helm.image-tag are both {keys.name!r}",
             hint=hint,
@@ -140,7 +138,7 @@ def _used_keys(keys: Keys) -> Keys:
 def _scalar_at(tree: Tree, key: str) -> Node | None:
     """Return the scalar at a key path, or None if it is missing or null.
 
-    Raises TargetError if no scalar could be written there.
+    Raises TargetError if a scalar cannot be written there.
     """
     root = first(tree)
     path = parse_path(key)
@@ -154,7 +152,7 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
         what = "list" if node.kind == "sequence" else "mapping"
         raise TargetError(
             f"line {tree.line(node)}: {key} is a {what}, not a single value",
-            hint="name a key inside it",
+            hint="use a key inside it",
         )
     return None if node.null else node
 
@@ -174,7 +172,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             node = _scalar_at(tree, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
-                # no annotation names a key for the name, and the file has none, so only the tag is
+                # neither an annotation nor the file has a key for the name, so only the tag is
                 # written
                 continue
             new = _new_value(key, keys, old, target, image)
@@ -185,7 +183,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def _new_value(key: str, keys: Keys, old: str, target: Target, image: Image) -> str:
-    """Return what one of the keys has after the update."""
+    """Return a key's value after the update."""
     if key == keys.tag:
         return (image.tag or "latest") if keys.digest else tag_value(image)
     if key == keys.digest:
@@ -195,7 +193,7 @@ def _new_value(key: str, keys: Keys, old: str, target: Target, image: Image) -> 
 
 
 def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
-    """Raise `TargetError` for a dependency of a chart that is locked at its old version."""
+    """Raise `TargetError` for a chart dependency that is locked at its old version."""
     lock = _lock(path)
     if lock not in files:
         return
@@ -205,19 +203,17 @@ def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
         folder = posixpath.dirname(path) or "."
         message = (
             f"{edit.key} is locked by {lock}: with another version here, `helm dependency build`"
-            " fails"
+            " would fail"
         )
-        hint = (
-            f"write {edit.new} by hand, run helm dependency update {folder}, and commit both files"
-        )
+        hint = f"set {edit.new} by hand, run helm dependency update {folder}, and commit both files"
         raise TargetError(message, hint=hint, subject=path)
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the keys that an update changes although no annotation names them:
+    """Return the keys that an update changes although they are not annotated:
     an alias gives them the tag's value.
 
-    Raises the errors of `write`.
+    Raises the same errors as `write`.
     """
     path = chosen(files, target)
     keys = _used_keys(target.keys)
@@ -231,9 +227,9 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return each annotated key that the file lacks,
-    with the keys next to it that have single values.
+    with the sibling keys that have single values.
 
-    Raises the errors of `read`.
+    Raises the same errors as `read`.
     """
     path = chosen(files, target)
     found = []
@@ -262,7 +258,7 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
 def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
     try:
         node = find(tree, root, parse_path(key), merges=False)
-    except TargetError:  # no annotation names this key, so a flaw at it is not worth a message
+    except TargetError:  # the key is not annotated, so its flaws are not worth a message
         return False
     return node is not None and node.kind == "scalar"
 
@@ -271,7 +267,7 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
     """Return the image's name, without its registry
     if the file's value has none (as in AIU since v0.18).
 
-    Charts with a separate value for the registry (Bitnami's `image.registry`) would get it twice.
+    Charts with a separate registry value (Bitnami's `image.registry`) would get it twice.
     """
     current = live_image(old)
     if current and current.identity == image.identity:
@@ -282,7 +278,7 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
 
 
 def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
-    """Return the tree with `text` at a key path. Missing mappings on the way are added."""
+    """Return the tree with `text` at a key path. Missing mappings on the path are added."""
     node, missing = locate(tree, tree.root, parse_path(key))
     if not missing and says(node, text):
         return tree
@@ -291,9 +287,9 @@ def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
 
 
 def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
-    """Return the other keys that change with this one, because an alias gives them the same value.
+    """Return the other keys that change with this key, because an alias gives them the same value.
 
-    Raises TargetError if one of them may be another image's.
+    Raises TargetError if one of them may belong to another image.
     """
     steps = parse_path(key)
     node, missing = locate(tree, tree.root, steps)
@@ -312,24 +308,24 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
             continue
         last = steps[-1].name.lower()
         if key in (target.keys.spec, target.keys.name):
-            # the value itself names the image
+            # the value itself contains the image name
             known = identity_of(node.value) == target.image.identity
         else:
             of_an_image = (last == own or last.endswith("tag")) and text not in annotated
             known = not of_an_image or _names_image(tree, steps[:-1], target)
         if not known:
             message = (
-                f"{mine} and {text} share this value through an anchor, and {text} may be another"
-                " image's"
+                f"{mine} and {text} share this value through an anchor, but {text} may belong to"
+                " another image"
             )
-            hint = f"write the value out in one of the two places, or name the image beside {text}"
+            hint = f"repeat the value in one of the two places, or put the image name beside {text}"
             raise TargetError(f"line {tree.line(node)}: {message}", hint=hint)
         others.append(text)
     return tuple(others)
 
 
 def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
-    """Tell whether a mapping names the target's image, with its registry or without."""
+    """Return whether a mapping contains the target's image name, with or without its registry."""
     name, registry = _named_in(tree, mapping, target)
     full = f"{registry}/{name}" if registry else name
     return bool(name) and (
@@ -339,7 +335,7 @@ def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool
 
 
 def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[str, str]:
-    """Return the image's name in a mapping, and its registry if that has a value of its own."""
+    """Return the image's name in a mapping, and its registry if that is a separate value."""
 
     def text(key: str) -> str:
         node = find(tree, tree.root, (*mapping, Segment(key)))
@@ -350,9 +346,9 @@ def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[s
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
-    """Return the key of a registry next to the image's name, and its value, if that is another one.
+    """Return the key and value of the registry next to the image's name, if it is a different one.
 
-    Else return ("", ""). Raises the errors of `read`.
+    Otherwise, return ("", ""). Raises the same errors as `read`.
     """
     path = chosen(files, target)
     keys = _used_keys(target.keys)
@@ -379,26 +375,26 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
 
 
 def digest_value(image: Image, key: str, old: str) -> str:
-    """Return the text for a key that gets the digest, or "" if the image has none.
+    """Return the text for the digest key, or "" if the image has no digest.
 
-    Some charts add `sha256:` themselves. So the new value has none if the old one has none, or if
-    the old one is empty and the key is called `sha`.
+    Some charts add `sha256:` themselves. So the new value lacks this prefix if the old value lacks
+    it, or if the old value is empty and the key is called `sha`.
     """
     bare = _HEX.fullmatch(old) if old else "sha" in parse_path(key)[-1].name.lower()
     return image.digest.removeprefix("sha256:") if bare else image.digest
 
 
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
-    """Return what Helm gets at the key for the digest now.
+    """Return the value that Helm currently gets for the digest key.
 
-    Raises `TargetError` if Helm gets a digest next to the tag that no annotation names. What counts
-    is the last value in Argo CD's order: the chart's own, the values files, `helm.values`, and then
+    Raises `TargetError` if Helm gets a digest next to the tag from a key that is not annotated. The
+    last value in Argo CD's order wins: the chart's own, the values files, `helm.values`, and then
     the parameters. Unreadable files are skipped.
     """
     tag = keys.spec or keys.tag
     annotated = keys.digest.replace("\\.", ".")
     steps = parse_path(tag)
-    found: dict[str, _Digest] = {}  # by its whole key
+    found: dict[str, _Digest] = {}  # by full key
     layers = tuple(_layers(files, target, steps))
     if any(_SET.search(text) for _, text, _ in layers):
         for path, text, above in layers:
@@ -410,8 +406,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
             hint = f"set {name} to an empty string"
             if not (keys.digest or keys.spec):
                 hint = (
-                    f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each"
-                    " update then writes"
+                    f"set {target.alias or '<alias>'}.helm.image-digest: {name}, so each update"
+                    " writes it"
                 )
             message = (
                 f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
@@ -425,7 +421,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
 
 
 def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
-    """Return the digest that a parameter sets next to the key at these steps, by its whole key."""
+    """Return the digest that a parameter sets next to the key at these steps, by full key."""
     *parents, key = parse_path(parameter.name)
     if path_text(parents) != path_text(steps[: len(parents)]) or len(parents) >= len(steps):
         return {}
@@ -440,7 +436,7 @@ def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str
 class _Digest(NamedTuple):
     value: str
     path: str  # "" if it is not in a file
-    where: str  # its place in the file, or in the Application
+    where: str  # the location in the file or the Application
 
 
 def _layers(
@@ -449,7 +445,7 @@ def _layers(
     steps: Sequence[Segment],
 ) -> Iterator[tuple[str, str, int]]:
     """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text,
-    and the steps that it lacks.
+    and the steps it lacks.
 
     The file of a chart in `charts/` lacks the first step, which is the chart's name.
     """
@@ -465,11 +461,11 @@ def _layers(
     yield "", target.source.values, 0
 
 
-@lru_cache(maxsize=1024)  # a run reads a target several times
+@lru_cache(maxsize=1024)  # a run reads each target several times
 def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Mapping[str, _Digest]:
-    """Return the digests of the tag at these steps in one text, by the whole key.
+    """Return the digests for the tag at these steps in a text, by full key.
 
-    `above` steps are not in the text.
+    The `above` steps are not in the text.
     """
     found: dict[str, _Digest] = {}
     try:
@@ -480,7 +476,7 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
                 break
             beside = entries(node)
             for name, below_name in beside.items():
-                # some charts have a digest for each architecture
+                # some charts have one digest per architecture
                 scalars = [
                     each for each in walk(below_name) if each.kind == "scalar" and not each.null
                 ]
@@ -497,18 +493,18 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
                     found[path_text((*steps[:level], Segment(name)))] = _Digest(value, path, where)
             below = item(beside.get(steps[level].name), steps[level].indices or ())
             node = resolved(below) if below else None
-    except TargetError:  # it is not YAML; for the file to write, `read` raises that error
+    except TargetError:  # it is not YAML; `read` raises this error for the file to write
         return {}
     return found
 
 
 def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
-    """Tell whether a key next to the first of these steps has the digest of the tag at the last
-    one.
+    """Return whether a key next to the first of these steps has the digest for the tag at the last
+    step.
 
     Charts call it `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
-    `imageDigest` next to `image`. Any other key that has a digest counts, too, unless it is next
-    to a tag of its own. An empty string hides a digest.
+    `imageDigest` next to `image`. Any other key with a digest also counts, unless it is next to
+    its own tag. An empty string overrides a digest.
     """
     name = _bare_name(name)
     first = _bare_name(steps[0].name)

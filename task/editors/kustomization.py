@@ -1,9 +1,9 @@
-"""Edits `newTag`, `digest` and `newName` in the `images:` of a kustomization file or Component,
+"""Edits `newTag`, `digest`, and `newName` in the `images:` of a kustomization file or Component,
 in place.
 
-kustomize joins `newTag` and `digest` to `name:tag@digest`, and a digest without a tag replaces the
-tag. So a field that the new image lacks is removed from its entry. AIU replaces the whole entry,
-which loses its comments and `newName`, and silently writes nothing if `images:` is null.
+Kustomize combines `newTag` and `digest` into `name:tag@digest`, and a digest without a tag replaces
+the tag. So a field that the new image lacks is removed from its entry. AIU replaces the whole
+entry, which loses its comments and `newName`, and silently writes nothing if `images:` is null.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 @dataclass(frozen=True)
 class Replacement:
-    """One entry of `images:`. Fields that it lacks are ""."""
+    """An entry in `images:`. Missing fields are ""."""
 
     name: str
     new: str
@@ -47,7 +47,7 @@ class Replacement:
         return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
 
 
-# kustomize refuses an empty file ("kustomization.yaml is empty"), so a file that we fill begins
+# Kustomize rejects an empty file ("kustomization.yaml is empty"), so a file that we fill begins
 # with these.
 _HEAD: Mapping[str, Data] = {
     "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -56,12 +56,12 @@ _HEAD: Mapping[str, Data] = {
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return all three names that kustomize knows."""
+    """Return all three file names that Kustomize supports."""
     return tuple(Place(posixpath.join(target.path, file_name)) for file_name in NAMES)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the version that the image's entries give it."""
+    """Return the image's version according to its entries."""
     refuse_taken(target)
     path, tree = _load(files, target)
     entries = _entries_of_image(tree, target)
@@ -74,13 +74,13 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def replacements(files: Files, target: Target) -> list[Replacement]:
-    """Return the image's entries, in the order of the file."""
+    """Return the image's entries, in file order."""
     _, tree = _load(files, target)
     return [_replacement(entry) for entry in _entries_of_image(tree, target)]
 
 
 def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
-    """Return all entries of the kustomization in a folder, also those of other images."""
+    """Return all entries of a folder's kustomization, including other images' entries."""
     try:
         _, tree = _load(files, replace(target, path=folder))
     except TargetError:
@@ -102,7 +102,7 @@ def aliased(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def is_component(files: Files, folder: str) -> bool:
-    """Tell whether a folder has a Component, which changes resources of others."""
+    """Return whether a folder has a Component, which changes other kustomizations' resources."""
     for name in NAMES:
         path = posixpath.join(folder, name)
         if path in files:
@@ -112,7 +112,7 @@ def is_component(files: Files, folder: str) -> bool:
 
 
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
-    """Return what these lists of entries make of an image, one list after the other."""
+    """Return the result of applying these lists of entries to an image, one after another."""
     for entries in lists:
         made = _replacement_of(image.name, entries)
         image = made if made.version else replace(made, tag=image.tag, digest=image.digest)
@@ -125,11 +125,11 @@ def reading_of(
     target: Target,
     path: str,
 ) -> Reading:
-    """Return the version that the image's entries give it in kustomize's order,
-    and all others in `every` entry.
+    """Return the image's version according to its entries in Kustomize's order,
+    and all other versions in `every` entry.
 
-    An image that has the name `kustomize.image-name` comes first. The reading is not sound if it
-    leads to another image, or if the entries differ.
+    An image with the name `kustomize.image-name` comes first. The reading is not sound if the
+    result is another image, or if the entries differ.
     """
     named = identity_of(target.keys.kustomize_name)
     names = sorted(
@@ -140,7 +140,7 @@ def reading_of(
     leads = not named or (
         identity_of(names[0]) == named and identity_of(results[0].name) == target.image.identity
     )
-    # An entry may have no effect, because a later one changes what it makes: AIU appends such
+    # An entry may have no effect, because a later one changes its result: AIU appends such
     # entries.
     about = [
         replacement
@@ -161,8 +161,8 @@ def reading_of(
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return what an image of this name becomes.
-    kustomize applies the entries one after the other.
+    """Return the replacement of an image with this name.
+    Kustomize applies the entries one after another.
     """
     tag = digest = ""
     for entry in entries:
@@ -175,12 +175,12 @@ def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in every entry of the image.
+    """Return the file with the new version in every entry for the image.
 
     A missing entry or list is added.
 
-    A file may have several entries with one name (AIU replaces all of them, too). kustomize applies
-    them in order.
+    A file may have several entries with the same name (AIU also replaces all of them). Kustomize
+    applies them in order.
     """
     refuse_taken(target)
     path, tree = _load(files, target)
@@ -201,21 +201,18 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
-        hint = (
-            "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write"
-            " manifests"
-        )
+        hint = "use write-back-target: kustomization:<folder>; for plain manifests, use manifests"
         raise TargetError(
             "contains no kustomization file",
             hint=hint,
             subject=target.path or "/",
         )
     path, *others = paths
-    # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization
+    # AIU uses the first one, but Kustomize rejects the folder ("Found multiple kustomization
     # files")
     if others:
         raise TargetError(
-            f"is next to {others[0]}, and kustomize takes only one",
+            f"is next to {others[0]}, but kustomize accepts only one",
             hint="remove one",
             subject=path,
         )
@@ -225,7 +222,7 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
         _refuse_other_spelling(tree, root, ("images",))
         images = resolved_value(root, "images")
         if images and images.kind != "sequence" and not images.null:
-            raise TargetError("images is not a list", hint="write a list of {name, newTag}")
+            raise TargetError("images is not a list", hint="use a list of {name, newTag}")
     return path, tree
 
 
@@ -233,16 +230,16 @@ _FIELDS = ("name", "newName", "newTag", "digest", "tagSuffix")
 
 
 def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> None:
-    """Raise TargetError for a known key in another case.
+    """Raise TargetError for a known key in a different case.
 
-    Kustomize reads `newtag`, too, and of `newtag` and `newTag` only one counts.
+    Kustomize also reads `newtag`, and uses only one of `newtag` and `newTag`.
     """
     for key, _ in pairs(mapping):
         for name in known:
             if key.value.lower() == name.lower() and key.value != name:
-                what = f"{key.value!r} is read as {name} by Kustomize, and not by others"
+                what = f"Kustomize reads {key.value!r} as {name}, but other tools do not"
                 message = f"line {tree.line(key)}: {what}"
-                raise TargetError(message, hint=f"write {name}")
+                raise TargetError(message, hint=f"use {name}")
 
 
 def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
@@ -255,7 +252,7 @@ def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
     for entry in map(resolved, images.children if images else ()):
         _refuse_other_spelling(tree, entry, _FIELDS[:1])
         name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
-        # AIU finds an entry only by its name, and appends a second one if `newName` is the image.
+        # AIU finds an entry only by its name, and appends a second entry if `newName` is the image.
         if (name in wanted or new == target.image.identity) and belongs(
             name,
             target,
@@ -272,7 +269,7 @@ def _text(entry: Node, field: str) -> str:
 
 
 def _versions_of_entries(tree: Tree, target: Target) -> dict[str, str]:
-    """Return the version of each of the image's entries, by its key."""
+    """Return the versions of the image's entries, by key."""
     entries = map(_replacement, _entries_of_image(tree, target))
     return {f"kustomize.images[{entry.name}]": entry.version for entry in entries}
 
@@ -284,7 +281,7 @@ def _replacement(entry: Node) -> Replacement:
 def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the tree with the new fields in the image's entries.
 
-    Existing fields are changed first, and then others are added or removed.
+    Existing fields are changed first. Then other fields are added or removed.
     """
     texts = [
         (node, text)
@@ -294,7 +291,7 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
         if text
     ]
     tree = with_texts(tree, texts)
-    # Each new or removed line moves the nodes after it, so the tree is searched again.
+    # Each added or removed line moves the nodes after it, so search the tree again.
     while gap := _first_gap(tree, target, image):
         entry, field, text = gap
         alone(tree, entry)
@@ -305,7 +302,7 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
 
 def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:
     """Return the first entry with a field to add or remove, the field,
-    and its text ("" to remove it); None if none.
+    and its text ("" to remove it), or None.
     """
     for entry in _entries_of_image(tree, target):
         for field, text in _wanted_fields(entry, target, image).items():
@@ -315,7 +312,7 @@ def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str
 
 
 def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
-    """Return the wanted fields of an entry. The text "" means that the field must not exist."""
+    """Return the wanted fields of an entry. "" means that the field must not exist."""
     fields = {"newTag": image.tag, "digest": image.digest}
     name = _text(entry, "name")
     new = _text(entry, "newName")
@@ -343,7 +340,7 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     if images.kind == "alias":
         raise TargetError(
             f"line {tree.line(images)}: images is an alias",
-            hint="write the list out",
+            hint="write out the list",
         )
     return add(
         tree,

@@ -1,8 +1,8 @@
-"""Edits the source of a live Application by JSON patch, for `write-back-method: argocd`.
+"""Edits a live Application's source with a JSON patch, for `write-back-method: argocd`.
 
-The source is turned into an equivalent override file, and this file is edited. So the rules of the
-override editors apply here too: images are compared by identity, not by the text up to a colon (AIU
-issue 516). Only changed elements become operations of the patch, each after a `test` of the old
+The source is converted to an equivalent override file, and this file is edited. So the rules of the
+override editors also apply here: images are compared by identity, not by the text up to a colon
+(AIU issue 516). Only changed elements become patch operations, each after a `test` of the old
 value.
 """
 
@@ -21,11 +21,11 @@ from task.errors import SourceError
 from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, TargetKind
 from task.plain_data import mapping
 
-Operation = Mapping[str, Any]  # of a JSON patch, RFC 6902
+Operation = Mapping[str, Any]  # in a JSON patch (RFC 6902)
 _FILE = "override"  # the file's path for the override editors
 
 
-# The list of a source that has images, and its editor.
+# The source's list with the images, and its editor.
 _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
     "Helm": ("helm-override", overrides.HELM),
     "Kustomize": ("kustomize-override", override_kustomize.SECTION),
@@ -34,11 +34,11 @@ _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
 
 
 def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
-    """Return the target's image as it is in the source now.
+    """Return the target's current image in the source.
 
-    `index` is the source's place in spec.sources. It is ignored if the Application has
-    `spec.source`. Raises `SourceError` for a source that cannot have images, and the
-    AnnotationErrors of the editors.
+    `index` is the source's position in spec.sources. It is ignored if the Application has
+    `spec.source`. Raises `SourceError` for a source that cannot have images, and the editors'
+    AnnotationErrors.
     """
     kind, section = _list_of(target.source)
     files, _ = _as_file(_raw(_source_of(manifest, index), section), section)
@@ -53,7 +53,7 @@ def write(
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
     """Return the operations that set the image, and the edits.
 
-    Both are empty if nothing changes. Raises as `read`.
+    Both are empty if nothing changes. Raises the same errors as `read`.
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)
@@ -74,7 +74,7 @@ def write(
 
 
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
-    """Return the field of the Application that has the images: "spec.source.helm.parameters"."""
+    """Return the Application field with the images: "spec.source.helm.parameters"."""
     _, section = _list_of(target.source)
     return f"{_path(manifest, index)}/{section.name}/{section.list}".strip("/").replace("/", ".")
 
@@ -84,10 +84,9 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
     if found is None:
         raise SourceError(
             f"the source's type is {source.kind or 'not known yet'}: the live Application has no"
-            " place for an image",
+            " field for an image",
             hint=(
-                "write write-back-method: git, with write-back-target: manifests for plain"
-                " manifests"
+                "use write-back-method: git, with write-back-target: manifests for plain manifests"
             ),
         )
     return found
@@ -96,7 +95,7 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
 def _without_git(target: Target, kind: TargetKind) -> Target:
     """Return the target without the parts about Git.
 
-    Nothing is carried along, because a patch loses nothing.
+    Nothing needs to be copied, because a patch does not lose anything.
     """
     source = replace(
         target.source,
@@ -115,9 +114,9 @@ def _without_git(target: Target, kind: TargetKind) -> Target:
 
 
 def _path(manifest: Mapping[str, Any], index: int) -> str:
-    """Return where the source is, as a JSON pointer."""
+    """Return the source's location as a JSON pointer."""
     spec = mapping(manifest.get("spec"))
-    if mapping(spec.get("sourceHydrator")):  # AIU reads drySource since v1.3
+    if mapping(spec.get("sourceHydrator")):  # AIU has read drySource since v1.3
         return "/spec/sourceHydrator/drySource"
     return f"/spec/sources/{index}" if spec.get("sources") else "/spec/source"
 
@@ -132,7 +131,7 @@ def _source_of(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise SourceError(
             "the source no longer exists",
-            hint="the Application was changed: run it again",
+            hint="the Application has changed: run again",
         )
     return value
 
@@ -144,7 +143,7 @@ def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
 
 
 def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
-    """Return the equivalent override file, and the place of each of its elements in `raw`."""
+    """Return the equivalent override file, and each element's position in `raw`."""
     texts = [
         (place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, section))
     ]
@@ -156,7 +155,7 @@ def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ..
 
 
 def _as_yaml(element: Any, section: Section) -> str:
-    """Return an element of the list as YAML, or "" for an element of a wrong shape."""
+    """Return a list element as YAML, or "" for an element of the wrong type."""
     if section == override_kustomize.SECTION:
         return double_quoted(element) if isinstance(element, str) else ""
     known = mapping(element)
@@ -171,7 +170,7 @@ def _as_yaml(element: Any, section: Section) -> str:
 
 
 def _element(node: Node, section: Section) -> Any:
-    """Return an element of the override file in the shape that it has in the Application's spec."""
+    """Return an override file's element in the form used in the Application's spec."""
     if section == override_kustomize.SECTION:
         return resolved(node).value
     texts = {
@@ -198,8 +197,8 @@ def _operations(
     """
     added = list(wanted[len(places) :])
     there = source.get(section.name)
-    # JSON patch adds no parents: if a section or list is missing, `add` below it fails ("doc is
-    # missing path").
+    # JSON patch does not add parents: if a section or list is missing, `add` below it fails ("doc
+    # is missing path").
     if not isinstance(there, dict):
         return (
             {
@@ -234,7 +233,7 @@ def _operations(
                 if new != old
                 else []
             )
-        else:  # field by field, so that unknown fields stay; an absent forceString means false
+        else:  # field by field, so that unknown fields are kept; an absent forceString means false
             fields = {
                 name: value
                 for name, value in new.items()

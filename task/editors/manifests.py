@@ -1,14 +1,13 @@
-"""Reads and writes plain manifests: the `image:` of whatever runs it, and marked scalars.
+"""Reads and writes plain manifests: the `image:` of anything that runs it, and marked scalars.
 
-Containers are found in any object that has them. What only Argo Workflows and Tekton call by their
-names is found in their objects, and in those that embed them.
+Containers are found in any object. Names that only Argo Workflows and Tekton use are found in their
+objects, and in objects that embed them.
 
 Scalars are marked by Flux's setter comments: `{"$imagepolicy":
-"<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2 reads them in all YAML files of a path. Here,
+"<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2 reads them in all YAML files in a path. Here,
 `<name>` is the entry's alias.
 
-Files that are not YAML, such as the templates of a chart, are skipped, and so is YAML without a
-manifest.
+Files that are not YAML, such as chart templates, are skipped, as is YAML without a manifest.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ _MARKER = re.compile(
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
-# The lists of a pod's spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates) use the
+# The lists in a pod's spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates) use the
 # same names.
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 class _Host(NamedTuple):
-    """The names that a workflow engine has for what runs an image:
-    in its objects of these kinds.
+    """A workflow engine's names for things that run an image,
+    in objects of these kinds.
     """
 
     group: str
     kinds: frozenset[str]  # () is all
-    names: frozenset[str]  # of a container, or of a list of them
+    names: frozenset[str]  # of a container or a list of containers
 
 
 _HOSTS = (
@@ -71,28 +70,28 @@ _HOSTS = (
 
 @dataclass(frozen=True)
 class Hit:
-    """A scalar with the image or a part of it."""
+    """A scalar with the image or part of it."""
 
     node: Node
     old: Image
-    new: str  # "" if this is only for reading
+    new: str  # "" if only reading
 
     def edit(self, path: str, tree: Tree) -> Edit:
-        """Return what changes."""
+        """Return the change."""
         return Edit(path, key_path(tree, self.node), resolved(self.node).value, self.new)
 
 
 def first_parts(images: Sequence[Image]) -> tuple[str, str, str]:
-    """Return the first name, the first tag and the first digest that the images have."""
+    """Return the first name, the first tag, and the first digest in the images."""
     name = next((image.name for image in images if image.name), "")
     tag = next((image.tag for image in images if image.tag), "")
     return name, tag, next((image.digest for image in images if image.digest), "")
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the one file that the target names, or all manifests of its folder.
+    """Return the target's file, or all manifests in its folder.
 
-    Sub-folders are included if the target says so.
+    Subfolders are included if the target says so.
     """
     if target.path.endswith(SUFFIXES):
         return (Place(target.path),)
@@ -100,11 +99,11 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the first name, tag and digest in the manifests.
+    """Return the first name, tag, and digest in the manifests.
 
-    The reading is not sound if others differ.
+    The reading is not sound if other values differ.
 
-    Raises TargetError if no manifest has the image.
+    Raises TargetError if no manifest contains the image.
     """
     broken: list[TaskError] = []
     trees = _trees(files, target, broken)
@@ -123,11 +122,11 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
-    """Return the error. A file that cannot be read may be the reason."""
+    """Return the error, which mentions an unreadable file as a possible reason."""
     name = target.keys.manifests_name or target.image.name
     unread = f"; {broken[0].subject} was skipped: {broken[0].message}" if broken else ""
     hint = (
-        "name the folder (manifests:<path>), or the image as it is written there"
+        "set the folder (manifests:<path>), or the image name in the manifests"
         " (<alias>.manifests.image-name)"
     )
     return TargetError(
@@ -140,7 +139,7 @@ def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return every changed manifest, and the edits.
 
-    Raises TargetError if no manifest has the image.
+    Raises TargetError if no manifest contains the image.
     """
     changed: dict[str, File] = {}
     edits: list[Edit] = []
@@ -163,7 +162,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
     """Return the tree with all hits written.
 
-    If all uses of an anchored scalar are hits, it is written once, at its anchor.
+    If all uses of an anchored scalar are hits, it is written only at its anchor.
     """
     wanted = {id(hit.node): hit.new for hit in hits}
     changes: list[tuple[Node, str]] = []
@@ -198,8 +197,8 @@ def _trees(
     target: Target,
     broken: list[TaskError],
 ) -> Iterator[tuple[str, Tree]]:
-    """Yield the readable YAML files that may have the image, by path. Add why others are broken."""
-    # Called only for its errors: the path, or a folder above it, may be a link, a submodule or a
+    """Yield the readable YAML files that may contain the image, by path. Note broken files."""
+    # Called only for its errors: the path or a parent folder may be a link, a submodule, or a
     # file.
     if target.path in files and files[target.path].mode != "040000":
         text_of(files, target.path)
@@ -211,23 +210,23 @@ def _trees(
     ]
     for path in manifests_in(files, target):
         text = files[path].text
-        # Parsing takes most of the time here, and a file without the name's last part cannot have
-        # the image.
+        # Parsing takes most of the time here, and a file without the last part of the name cannot
+        # contain the image.
         if SIGN not in text and not any(name and name in text for name in names):
             continue
         try:
             yield path, parse(text)
         except TargetError as error:
-            # the target names this file; others in the folder may be templates of a chart
+            # this file is the target; other files in the folder may be chart templates
             if path == target.path:
                 raise
             broken.append(error.about(path))
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the marked scalars, then the images of containers.
+    """Yield the marked scalars, then the containers' images.
 
-    Without an image, for reading, `new` is empty.
+    Without an image, when reading, `new` is empty.
     """
     hits = list(marked(tree, target, image))
     yield from hits
@@ -246,17 +245,17 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the scalars that are marked for the target's alias, in the order of the text.
+    """Yield the scalars that are marked for the target's alias, in text order.
 
-    Raises TargetError if one needs a digest and the image has none.
+    Raises TargetError if a scalar needs a digest and the image has none.
     """
     if SIGN not in tree.text:
         return
     namespace = target.application.partition("/")[0]
     alias = target.alias or target.image.repository.rpartition("/")[2]
     for match in _MARKER.finditer(tree.text):
-        # In annotation names, AIU up to v0.18 writes an alias `a/b` as `a_b`, so people write that
-        # here, too.
+        # In annotation names, AIU up to v0.18 spells an alias `a/b` as `a_b`, so people use that
+        # spelling here too.
         if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
             continue
         if node := _value_before(tree, match.start()):
@@ -272,9 +271,9 @@ def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def _value_before(tree: Tree, at: int) -> Node | None:
-    """Return the value before a comment on its line.
+    """Return the value before a comment on the same line.
 
-    None if there is only a key, or if the `#` is part of a value.
+    Returns None if there is only a key, or if the `#` is part of a value.
     """
     start = line_start(tree.text, at)
     last = None
@@ -291,15 +290,15 @@ def _value_before(tree: Tree, at: int) -> Node | None:
 
 def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
     """Return the new text of a scalar with this part of the image: "tag", "digest", "name",
-    or "" for all.
+    or "" for the whole image.
     """
     if part == "tag":
         return image.tag or tag_value(image)
     if part == "digest":
         if not image.digest:
-            hint = "give the build's digest (--image-digest), or pin digests"
+            hint = "pass the build's digest (--image-digest), or pin digests"
             raise TargetError(
-                "a marker asks for the digest, and the build did not provide it",
+                "a marker requires the digest, but the build did not provide it",
                 hint=hint,
             )
         return image.digest
@@ -310,7 +309,7 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
 def _container_images(tree: Tree) -> Iterator[Node]:
     """Yield the `image:` of each container in each manifest.
 
-    A list that aliases repeat comes once.
+    A list that is repeated by aliases is yielded once.
     """
     for root in tree.roots:
         if value(root, "apiVersion") is None or value(root, "kind") is None:
@@ -329,7 +328,7 @@ def _container_images(tree: Tree) -> Iterator[Node]:
 
 
 def _hosts(root: Node) -> Iterator[_Host]:
-    """Yield the engines whose objects are in a document."""
+    """Yield the workflow engines whose objects are in a document."""
     for node in walk(root):
         if (
             node.kind == "mapping"

@@ -1,8 +1,8 @@
-"""Reads and writes `kustomize.images` of an override file: `[name=]image[:tag][@digest]`.
+"""Reads and writes `kustomize.images` in an override file: `[name=]image[:tag][@digest]`.
 
-Argo CD passes the entries to `kustomize edit set image`. Here, they are compared by the
+Argo CD passes the entries to `kustomize edit set image`. Here, entries are compared by the
 repository's normal form. Argo CD's own `KustomizeImage.Match` compares the text up to the first
-`=`, `:` or `@`, so one image of `registry:5000` overwrites another one (AIU issue 516).
+`=`, `:`, or `@`, so an image from `registry:5000` overwrites another one (AIU issue 516).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ SECTION = Section("kustomize", "images")
 
 @dataclass(frozen=True)
 class KustomizeImage:
-    """One entry, `left=right`: `left` is the name in the manifests, and `right` is the image."""
+    """An entry, `left=right`: `left` is the name in the manifests, and `right` is the image."""
 
     left: str  # "" if there is no `=`
     right: str
 
     @property
     def identity(self) -> str:
-        """The repository of the new image in normal form, or "" if `right` is not an image."""
+        """The new image's repository in normal form, or "" if `right` is not an image."""
         image = live_image(self.right)
         return image.identity if image else ""
 
@@ -57,20 +57,20 @@ class KustomizeImage:
 
     @property
     def key(self) -> str:
-        """The name in the manifests that the entry replaces, in normal form."""
+        """The name that the entry replaces in the manifests, in normal form."""
         return identity_of(self.left) if self.left else self.identity
 
 
 def parse_entry(text: str) -> KustomizeImage:
-    """Parse one entry."""
+    """Parse an entry."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the version that the image's entries give it.
+    """Return the image's version according to its entries.
 
-    The reading is not sound if the name in the manifests does not lead to the image yet.
+    The reading is not sound if the name in the manifests is not replaced by the image yet.
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
@@ -86,9 +86,9 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return what the entries say that Argo CD uses if the override file has none.
+    """Return the version in the entries that Argo CD uses if the override file has none.
 
-    The kustomization file is that of the source's path.
+    The kustomization file is the one in the source's path.
     """
     spec = [parse_entry(text) for text in target.source.images]
     if target.kind == "kustomize-override":
@@ -96,7 +96,7 @@ def read_below(files: Files, target: Target) -> Reading:
         spec = [entry for entry, _ in there.origins.values()] if there.used else []
     folder = target.source.path.strip("/")
     in_file = []
-    with suppress(TargetError):  # there may be no such file, or it is in another repository
+    with suppress(TargetError):  # the file may not exist, or may be in another repository
         in_file = kustomization.replacements(files, replace(target, path=folder))
     in_spec = _replacements(entry for entry in spec if _is_of_image(entry, target))
     every = edited([*in_file, *in_spec]) if in_spec else in_file
@@ -104,12 +104,12 @@ def read_below(files: Files, target: Target) -> Reading:
 
 
 def given_replacements(images: Iterable[str]) -> list[Replacement]:
-    """Return the entries of `kustomize.images` as a kustomization file has them."""
+    """Return the `kustomize.images` entries as in a kustomization file."""
     return _replacements(map(parse_entry, images))
 
 
 def edited(entries: Iterable[Replacement]) -> list[Replacement]:
-    """Return what `kustomize edit set image` leaves of entries: the last one of each name,
+    """Return the entries after `kustomize edit set image`: the last entry for each name,
     sorted by name.
     """
     by_name = {replacement.name: replacement for replacement in entries}
@@ -117,7 +117,7 @@ def edited(entries: Iterable[Replacement]) -> list[Replacement]:
 
 
 def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
-    """Return the entries as a kustomization file has them."""
+    """Return the entries as in a kustomization file."""
     images = [(entry.left, live_image(entry.right)) for entry in entries]
     return [
         Replacement(
@@ -132,7 +132,7 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
 
 
 def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
-    """Return the node and the entry of each element that is a string."""
+    """Return the node and entry of each string element."""
     return [
         (node, parse_entry(resolved(node).value))
         for node in nodes
@@ -141,8 +141,8 @@ def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
 
 
 def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
-    """Tell whether an entry is for the target's image: it leads to it,
-    or has the name that the annotation gives.
+    """Return whether an entry is for the target's image: either the result is the image,
+    or the entry has the annotated name.
     """
     name = target.keys.kustomize_name
     about = entry.identity == target.image.identity or bool(name and entry.key == identity_of(name))
@@ -150,11 +150,11 @@ def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in all entries of the image,
-    and with the spec's others carried along.
+    """Return the file with the new version in all entries for the image,
+    and with copies of the spec's other entries.
 
-    An entry with an origin comment follows its origin, and is removed with it. Every other entry
-    stays.
+    An entry with an origin comment follows its origin, and is removed with it. All other entries
+    are kept.
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
@@ -197,8 +197,8 @@ def _wanted_entries(
     target: Target,
     image: Image,
 ) -> list[KustomizeImage]:
-    """Return what each entry of the file is to be: the image's own have the new version,
-    and copies follow their origin.
+    """Return the wanted text of each entry in the file: the image's own entries have the new
+    version, and copies follow their origin.
     """
     spec = there.origins
     renewed: list[KustomizeImage] = []
@@ -216,15 +216,15 @@ def _wanted_entries(
             renewed.append(entry)
     name = target.keys.kustomize_name
     if name and own and identity_of(name) not in {entry.key for entry in renewed}:
-        # replaces another name that led to the image
+        # replaces another name that resulted in the image
         first = own[0]
         renewed[first] = KustomizeImage(name, renewed[first].right)
     return renewed
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each entry that a person wrote otherwise than its origin,
-    and each that somebody's list hides.
+    """Return each entry that was edited to differ from its origin,
+    and each that a list written by a person hides.
     """
     if target.carry is False:
         return ()
@@ -256,7 +256,7 @@ def _key(entry: KustomizeImage) -> str:
     return f"kustomize.images[{entry.left or (image.name if image else entry.right)}]"
 
 
-# by key: the entry, and the comment that names its origin
+# by key: the entry, and its origin comment
 Carried = Mapping[str, tuple[KustomizeImage, str]]
 
 
@@ -285,7 +285,7 @@ def _at_version(
 
 
 def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
-    """Return what kustomize understands. This is equal for two spellings of the same entry."""
+    """Return the entry as Kustomize reads it, which is the same for all spellings of an entry."""
     image = live_image(entry.right)
     return (
         (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
@@ -300,8 +300,8 @@ def _entries_to_append(
     *,
     carries: bool,
 ) -> list[KustomizeImage]:
-    """Return the entries to append: those of the spec that the file lacks,
-    and the image's own if there is none.
+    """Return the entries to append: the spec's entries that the file lacks,
+    and the image's own entry if there is none.
     """
     keys = {entry.key for entry in now}
     lacking = [

@@ -1,21 +1,21 @@
-"""Reads and writes override files, `.argocd-source-<app>.yaml`: Helm's parameters,
-and the variables of plugins.
+"""Reads and writes override files, `.argocd-source-<app>.yaml`: Helm parameters
+and plugin variables.
 
-`override_kustomize` does the same for images. AIU writes the variables of plugins since v1.3, for
-the same annotations.
+`override_kustomize` does the same for images. AIU has written plugin variables since v1.3, for the
+same annotations.
 
-`annotations.write_back.override_names` makes the file's name.
+`annotations.write_back.override_names` returns the file's name.
 
 Argo CD's repo-server applies the file to the source as a JSON merge patch. The file's lists replace
-those of the spec (argo-cd issue 6665), and an element inherits missing fields from the spec's
-element at the same index. So the file must have everything that is needed: each element must be
-complete, and each value a string.
+the spec's lists (argo-cd issue 6665), and an element inherits missing fields from the spec's
+element at the same index. So the file must be self-contained: each element must be complete, and
+each value must be a string.
 
-An element that we copied from the spec, or from the common file, has a comment that names its
-origin, and follows it. An element without the comment was written by a person, and stays as it is.
+An element that we copied from the spec or from the common file has a comment with its origin, and
+follows the origin. An element without the comment was written by a person, and is left unchanged.
 
-A list without any such comment was written by somebody else, such as AIU. It has hidden the spec's
-other elements from Argo CD since it was made, so nothing is copied into it.
+A list without any such comment was written by a person or another tool, such as AIU. It has always
+hidden the spec's other elements from Argo CD, so nothing is copied into it.
 """
 
 from __future__ import annotations
@@ -51,43 +51,43 @@ _ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[
 
 
 class Section(NamedTuple):
-    """The place of a source type's list in an override file."""
+    """The location of a source type's list in an override file."""
 
     name: str  # "helm"
     list: str  # "parameters"
 
 
-T = TypeVar("T")  # an element of a list
+T = TypeVar("T")  # a list element
 # reads the elements of the common file's list, by key
 Common = Callable[[Sequence[Node]], Mapping[str, T]]
-KeyOf = Callable[[Node], str | None]  # the key of an element, or None for one of the image
+KeyOf = Callable[[Node], str | None]  # an element's key, or None for one of the image's elements
 HELM = Section("helm", "parameters")
 PLUGIN = Section("plugin", "env")
 
 
 @dataclass(frozen=True)
 class Below(Generic[T]):
-    """The elements that an override file's list hides: those of the spec, or of the common file."""
+    """The elements that an override file's list hides: the spec's or the common file's."""
 
-    # by key: each element, and the comment that names its origin
+    # by key: each element, and its origin comment
     origins: Mapping[str, tuple[T, str]]
     used: bool  # whether Argo CD uses these elements, because the override file has no list
-    carries: bool  # whether the override file's list gets copies of the elements that it lacks
+    carries: bool  # whether the override file's list gets copies of the elements it lacks
 
 
 class Stray(NamedTuple):
-    """An element of the spec or the common file that Argo CD does not use as it is,
+    """An element of the spec or the common file that Argo CD does not use unchanged,
     because of the override file.
     """
 
     name: str
     origin: str
-    hidden: bool  # whether the override file has no such element; otherwise it has another value
+    hidden: bool  # whether the override file lacks the element; otherwise, the value differs
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the override file in all its spellings, the file that a folder's Applications share,
-    and Helm's values.
+    """Return the override file in all its spellings, the file shared by a folder's Applications,
+    and Helm's values files.
     """
     values = target.values if target.kind == "helm-override" else ()
     return tuple(
@@ -97,7 +97,7 @@ def places(target: Target) -> tuple[Place, ...]:
 
 def common_path(target: Target) -> str:
     """Return the path of `.argocd-source.yaml` in the source's folder."""
-    # A `write-back-target` may name any file as the override file, and only the usual name says
+    # A `write-back-target` may use any file as the override file, and only the usual name shows
     # which folder it is for.
     override = posixpath.basename(target.path).startswith(".argocd-source-")
     folder = posixpath.dirname(target.path) if override else target.source.path.strip("/")
@@ -105,9 +105,9 @@ def common_path(target: Target) -> str:
 
 
 def load(files: Files, target: Target, section: Section) -> tuple[str, Tree]:
-    """Return the override file's path and its tree.
+    """Return the override file's path and tree.
 
-    Raises TargetError if something else is in the list's place.
+    Raises TargetError if the value at the list's location is not a list.
     """
     path = chosen(files, target)
     return path, _tree(files, path, section)
@@ -131,8 +131,8 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
             return None
         if node.kind != "mapping":
             raise _shape(f"{section.name} is not a mapping")
-        # Argo CD ignores the case of keys, but its merge patch does not: it would have both `Helm:`
-        # and `helm:`.
+        # Argo CD ignores the case of keys, but its merge patch does not: the result would have both
+        # `Helm:` and `helm:`.
         if other := next(
             (name.value for name, _ in pairs(node) if name.value.lower() == key != name.value),
             "",
@@ -149,12 +149,12 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
 def _shape(problem: str) -> TargetError:
     return TargetError(
         problem,
-        hint="see Argo CD's documentation of override files, or remove the file",
+        hint="see Argo CD's documentation on override files, or remove the file",
     )
 
 
 def elements(tree: Tree, section: Section) -> Sequence[Node]:
-    """Return the elements of the section's list, or () if there is none."""
+    """Return the elements of the section's list, or () if it does not exist."""
     return listed.children if (listed := _section_list(tree, section)) else ()
 
 
@@ -167,7 +167,7 @@ def below(
 ) -> Below[T]:
     """Return what Argo CD would use if the override file had no list.
 
-    `common` reads the list of the common file.
+    `common` reads the common file's list.
     """
     path, tree = load(files, target, section)
     own = _section_list(tree, section)
@@ -177,7 +177,7 @@ def below(
     shared = common_path(target)
     listed = _section_list(_tree(files, shared, section), section) if shared != path else None
     origins: dict[str, tuple[T, str]] = {}
-    # The common file's list replaces that of the spec, too.
+    # The common file's list also replaces the spec's list.
     if target.carry or FROM_SPEC in marks or listed is None:
         origins = {key: (one, FROM_SPEC) for key, one in spec.items()}
     if listed:
@@ -187,14 +187,14 @@ def below(
 
 
 def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
-    """Return the file with more elements at the end of the section's list.
+    """Return the file with additional elements at the end of the section's list.
 
     A missing list is added.
     """
     if not items:
         return tree
     mapping = value(tree.root, section.name)
-    # Argo CD fails for an empty or comment-only file ("Invalid JSON Patch"), so such a file is
+    # Argo CD fails on an empty or comment-only file ("Invalid JSON Patch"), so such a file is
     # filled.
     if mapping is None:
         return add(tree, tree.root, {section.name: {section.list: items}})
@@ -203,26 +203,26 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
         if node.kind == "alias":
             raise TargetError(
                 f"line {tree.line(node)}: *{node.value} refers to a shared list",
-                hint="write it out",
+                hint="write out the list",
             )
         alone(tree, node)
     return add(tree, sequence, items) if sequence else add(tree, mapping, {section.list: items})
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment with the spaces before it, or None if it has none,
+    """Return the element's origin comment with the preceding spaces, or None if it has none
     or is in flow style.
 
-    It may be on any of the element's lines.
+    The comment may be on any of the element's lines.
     """
     ends = ((end, line_end(tree.text, end)) for end in _line_ends(tree, element))
     return next(filter(None, (_ORIGIN.fullmatch(tree.text, *place) for place in ends)), None)
 
 
 def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
-    """Yield the ends of those values of the element that a comment may follow."""
+    """Yield the ends of the element's values that a comment may follow."""
     parent = tree.parent(element)
-    # After flow style, the comment could belong to any element of the line.
+    # After flow style, the comment could belong to any element on the line.
     if (
         element.kind == "alias"
         or element.style == "{"
@@ -245,12 +245,12 @@ def follow(
     key_of: KeyOf,
     added: Collection[str],
 ) -> Tree:
-    """Return the file without the copies whose origin is gone,
-    and with a comment at each copy that names its origin.
+    """Return the file without copies whose origin no longer exists,
+    and with an origin comment at each remaining copy.
 
-    Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns the
-    key of an element, or None for one of the image, which gets no comment. A copy that shares its
-    line with something else stays.
+    Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns an
+    element's key, or None for one of the image's elements, which do not get a comment. A copy that
+    shares its line with something else is kept.
     """
     copies = [
         (number, key_of(node))
@@ -279,7 +279,7 @@ def _origin_named(
     there: Below[T],
     added: Collection[str],
 ) -> Iterator[Splice]:
-    """Yield the change after which the comment at an element names its origin."""
+    """Yield the change that gives an element its origin comment."""
     now = origin_comment(tree, node)
     if key is None:
         want = ""
@@ -295,7 +295,7 @@ def _origin_named(
     if at is None:
         return
     tail = line_end(tree.text, at)
-    # A person's comment on that line is more important than ours.
+    # A person's comment on the line takes precedence over ours.
     if only_blank(tree.text, at, tail):
         yield Splice(at, tail, f"  {want}")
 
@@ -307,31 +307,28 @@ def _section(target: Target) -> Section:
 def _element_names(target: Target) -> Keys:
     """Return the names of the image's elements.
 
-    Raises AnnotationError if there is none for the tag.
+    Raises AnnotationError if there is no element for the tag.
     """
     keys = target.keys
     if _section(target) == HELM:
         return names_of(keys)
-    # Every plugin has its own variables, so no default could be right.
+    # Every plugin has its own variables, so there is no sensible default.
     if not (keys.spec or keys.tag):
-        hint = (
-            "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's"
-            " name"
-        )
-        raise AnnotationError("no annotation names the plugin's variable for the tag", hint=hint)
+        hint = "set <alias>.plugin.image-tag or <alias>.plugin.image-spec to the variable's name"
+        raise AnnotationError("no annotation specifies the plugin variable for the tag", hint=hint)
     return keys
 
 
 def names_of(keys: Keys) -> Keys:
-    """Return the Helm parameters to use: only the one for the whole reference,
-    or those for name and tag.
+    """Return the Helm parameters to use: either the one for the whole reference,
+    or those for the name and tag.
     """
     if keys.spec:
-        return Keys(spec=keys.spec)  # as in AIU, it wins over name and tag
+        return Keys(spec=keys.spec)  # as in AIU, it takes precedence over name and tag
     name = keys.name or "image.name"
     tag = keys.tag or "image.tag"  # AIU's defaults
     if name == tag:
-        hint = f"write helm.image-spec: {name}"
+        hint = f"use helm.image-spec: {name}"
         raise AnnotationError(f"helm.image-name and helm.image-tag are both {name!r}", hint=hint)
     return Keys(
         name=name,
@@ -347,7 +344,7 @@ def _spec(target: Target) -> Sequence[Parameter]:
 
 
 def _field(element: Node, name: str) -> Node | None:
-    """Return the node of one field of an element, or None.
+    """Return the node of an element's field, or None.
 
     Argo CD ignores the case of field names.
     """
@@ -361,7 +358,7 @@ def _field(element: Node, name: str) -> Node | None:
 
 
 def _text(element: Node, name: str) -> str:
-    """Return the text of one field, or "" if it is missing."""
+    """Return the text of a field, or "" if it is missing."""
     node = _field(element, name)
     return resolved(node).value if node else ""
 
@@ -387,7 +384,7 @@ def _parameter_of_element(element: Node, section: Section) -> Parameter:
 def read(files: Files, target: Target) -> Reading:
     """Return the values of the image's elements.
 
-    The reading is not sound if an element is there twice with different values, or if YAML or `helm
+    The reading is not sound if an element appears twice with different values, or if YAML or `helm
     --set` turns its value into a number or a boolean.
     """
     section = _section(target)
@@ -422,7 +419,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return what the elements say that Argo CD uses if the override file has none."""
+    """Return the values in the elements that Argo CD uses if the override file has none."""
     used = _spec(target)
     if target.kind.endswith("-override"):
         there = _below(files, replace(target, carry=None))
@@ -442,7 +439,7 @@ def _below(files: Files, target: Target) -> Below[Parameter]:
     def common(nodes: Sequence[Node]) -> dict[str, Parameter]:
         found = []
         for number, node in enumerate(nodes):
-            # Argo CD takes a missing field from the spec's element at the same index.
+            # Argo CD uses a missing field from the spec's element at the same index.
             under = spec[number] if number < len(spec) else Parameter("", "")
             given = _parameter_of_element(node, section)
             name = given.name if _field(node, "name") else under.name
@@ -456,10 +453,10 @@ def _below(files: Files, target: Target) -> Below[Parameter]:
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return the file with the image's elements,
-    and with copies of the spec's and the common file's others.
+    and with copies of the spec's and the common file's other elements.
 
-    An element with an origin comment follows its origin, and goes when its origin goes. All others
-    stay as a person wrote them.
+    An element with an origin comment follows its origin, and is removed with it. All others are
+    left unchanged.
     """
     section = _section(target)
     names = _element_names(target)
@@ -477,7 +474,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     carried = {name: one for name, (one, _) in there.origins.items()} if there.carries else {}
 
     def wanted(tree: Tree, element: Node) -> Parameter | None:
-        """Return the wanted content of an element, or None if it stays as it is."""
+        """Return the wanted content of an element, or None to leave it unchanged."""
         name = _text(element, "name")
         if name in mine:
             return mine[name]
@@ -489,8 +486,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     with about(path):
         tree = _with_values(tree, section, wanted)
-        # Argo CD takes a missing field from the spec's element at the same index, even if that has
-        # another name.
+        # Argo CD uses a missing field from the spec's element at the same index, even if that
+        # element has another name.
         while gap := _incomplete_element(tree, section, wanted):
             element, name, data = gap
             tree = add(
@@ -524,7 +521,7 @@ def _wanted(
 ) -> Mapping[str, Parameter]:
     """Return the image's elements, by name.
 
-    `known` ones may have a spelling of it; `digest` is the current one.
+    `known` elements may provide the spelling of its name. `digest` is the current one.
     """
     full = spelled(
         image,
@@ -542,7 +539,7 @@ def _wanted(
     else:
         texts = {keys.name: full, keys.tag: tag_value(image)}
     force = _section(target) == HELM
-    # An image without a digest empties the key for it.
+    # An image without a digest clears the digest key.
     return {
         name: Parameter(name, text, force)
         for name, text in texts.items()
@@ -551,9 +548,9 @@ def _wanted(
 
 
 def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
-    """Return the whole element, with its fields in AIU's order."""
+    """Return the complete element, with its fields in AIU's order."""
     fields: dict[str, Word] = {"name": parameter.name, "value": parameter.value}
-    # AIU writes and reads only `forcestring`. Argo CD ignores the case.
+    # AIU writes and reads only `forcestring`. Argo CD ignores case.
     return {**fields, "forcestring": parameter.force_string} if section == HELM else fields
 
 
@@ -562,15 +559,15 @@ def _with_values(
     section: Section,
     wanted: Callable[[Tree, Node], Parameter | None],
 ) -> Tree:
-    """Return the file with the wanted content in fields that exist."""
+    """Return the file with the wanted content in existing fields."""
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
         want = wanted(tree, element)
         if node := _field(element, "value"):
             now = resolved(node)
             text = want.value if want else now.value
-            # A value that is not a string (`1.10`, `true`) breaks the whole Application, even if a
-            # person wrote it: Argo CD cannot generate its manifests.
+            # A value that is not a string (`1.10`, `true`) breaks the whole Application, even
+            # if it was written by a person: Argo CD cannot generate the manifests.
             if now.kind == "scalar" and (
                 text != now.value or not (sound(now) or (now.null and want is None))
             ):
@@ -578,7 +575,7 @@ def _with_values(
         if want and section == HELM and (node := _field(element, "forcestring")):
             now = resolved(node)
             plain = now.kind == "scalar" and not now.style
-            # Argo CD accepts only plain booleans: its JSON decoder fails for the string `"true"`.
+            # Argo CD accepts only plain booleans: its JSON decoder fails on the string `"true"`.
             if (now.value if plain else "") != ("true" if want.force_string else "false"):
                 changes.append((alone(tree, node), want.force_string))
     return splice(tree, changes)
@@ -589,7 +586,7 @@ def _incomplete_element(
     section: Section,
     wanted: Callable[[Tree, Node], Parameter | None],
 ) -> tuple[Node, str, Data] | None:
-    """Return the first element that lacks a field, that field and its content, or None."""
+    """Return the first element that lacks a field, the field, and its content, or None."""
     for element in elements(tree, section):
         want = wanted(tree, element)
         if want:
@@ -600,7 +597,7 @@ def _incomplete_element(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each element to which a person gave another value than its origin has,
+    """Return each element that was edited to differ from its origin,
     and each that the list hides.
     """
     if target.carry is False:

@@ -1,15 +1,14 @@
-"""Reads and writes the state file of one Application:
-what is remembered for each file and each alias.
+"""Reads and writes an Application's state file,
+with the state for each file and alias.
 
 Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of the
-first write-back file, so that two Argo CDs that share a repository and an Application's name do not
-share its memory.
+first write-back file, so that two Argo CD instances with the same repository and Application name
+do not share the state.
 
-People may read, edit and revert the file. Its text is YAML, but its name does not end in `.yaml`,
+People may read, edit, and revert the file. Its text is YAML, but its name does not end in `.yaml`,
 because Argo CD's directory sources would apply it as a manifest. Values are read as strings: a
-plain
-`1.10` is that tag, not a number. What is written has a fixed form. The comments at the beginning
-stay. An unknown key belongs to a newer version: it is ignored, and stays, too.
+plain `1.10` is that tag, not a number. The file is written in a fixed form. Comments at the
+beginning are kept. An unknown key belongs to a newer version: it is ignored and kept.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from task.model import Build, Hold, Meant, Memory, State, Written
 from task.timestamps import utc
 
 LARGEST = 1_000_000  # characters
-_CORRECT = "correct the file, or delete it, which also lifts its holds"
+_CORRECT = "fix the file, or delete it, which also lifts its holds"
 _HEAD = (
-    "# What Image Update remembers of this Application: builds written, holds, what waits. People"
-    " may edit this.\n"
+    "# Image Update's state for this Application: written builds, holds, and waiting builds. You"
+    " can edit this file.\n"
 )
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 _CORE = "tag:yaml.org,2002:"
-_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may have another meaning in flow style
+_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may mean something else in flow style
 _LONG_KEY = 1000  # characters; after 1024, libyaml stops searching for the `:` of a simple key
 _Shape = Mapping[str, "_Shape | None"]
-ANY = ""  # in a shape: the keys are names
+ANY = ""  # in a shape: any key
 _HOLD: _Shape = dict.fromkeys(("reason", "by", "at", "until"))
 _MEANT: _Shape = dict.fromkeys(("to", "tag", "digest", "was"))
 _BUILD = ("counter", "commit", "repository", "created")
@@ -52,32 +51,32 @@ _MEMORY: _Shape = {
 }
 _STATE: _Shape = {"hold": _HOLD, "images": {ANY: _MEMORY}}
 _FILE: _Shape = {"files": {ANY: _STATE}}
-# Singular and plural are treated alike here, because people write `image:` instead of `images:`.
+# Treat singular and plural alike, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in (*_FILE, *_STATE, *_MEMORY)}
 _MISPLACED = (
-    "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold"
-    " below its file or alias"
+    "valid keys here: {}. State belongs below files: <file>: images: <alias>, and a hold below its"
+    " file or alias"
 )
 _TIMES = ("at", "until", "created")
-_SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
-_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
-# A lone surrogate is a byte of a command-line argument that was not UTF-8.
+_SEQUENCE = re.compile(r"[0-9]{1,20}")  # a 64-bit number
+_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags for a string
+# A lone surrogate is a byte from a command-line argument that was not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
-Wanted = Mapping[str, object]  # a Node in it was written by a newer version, and stays as it is
+Wanted = Mapping[str, object]  # a Node in it was written by a newer version, and is kept unchanged
 
 
 def states_of(tree: Tree) -> dict[str, State]:
     """Return the states in a state file, by write-back file.
 
-    Raises TargetError, which names the line, the mistake and the correction.
+    Raises a TargetError with the line, the mistake, and the fix.
     """
     if len(tree.roots) > 1:
-        hint = "a state file has one document: remove `---` and what follows"
+        hint = "a state file has only one document: remove `---` and everything after it"
         raise _line_error(tree, tree.roots[1], "a second YAML document", hint)
     if tree.root.null:
         return {}
     for node in walk(tree.root):
-        # an anchor would connect lines that must change separately
+        # an anchor would link lines that must change independently
         if node.kind == "alias" or node.anchor:
             name = (
                 f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
@@ -86,7 +85,7 @@ def states_of(tree: Tree) -> dict[str, State]:
                 tree,
                 node,
                 f"{name[:50]} is not allowed in a state file",
-                "write the value itself",
+                "use the value itself",
             )
     states = {}
     for path, node in _children(
@@ -122,11 +121,11 @@ def _image_memory(tree: Tree, node: Node, alias: str) -> Memory:
 def _hold(tree: Tree, node: Node) -> Hold | None:
     """Return the hold.
 
-    An unreadable one is an error, not "no hold", because its images must not change.
+    An unreadable hold is an error rather than "no hold", because its images must not change.
     """
     if node is NOTHING:
         return None
-    hint = "write `reason: …` on its own line below it, or remove the hold"
+    hint = "add `reason: …` on its own line below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _line_error(tree, node, "hold is empty", hint)
     fields = _fields(tree, node, "hold", _HOLD)
@@ -143,7 +142,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
             tree,
             fields["sequence"],
             f"sequence: {number[:50]!r} is not a number",
-            "write up to 20 digits",
+            "use up to 20 digits",
         )
     build = Build(int(number) if number else None, *(words[field] for field in _BUILD))
     written = Written(words["tag"], words["digest"], build, words["image-digest"])
@@ -151,7 +150,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
 
 
 def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
-    """Return the text of each field, with times in normal form."""
+    """Return the text of each field, with normalized times."""
     words = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
         if text := words.get(name):
@@ -172,14 +171,14 @@ def _scalar_text(tree: Tree, node: Node, name: str) -> str:
         raise _line_error(
             tree,
             node,
-            f"{name} is {_kind_in_words(node)}, not a text",
-            f'write `{name}: "…"`',
+            f"{name} is {_kind_in_words(node)}, not a string",
+            f'use `{name}: "…"`',
         )
     return "" if node.null else node.value
 
 
 def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
-    hint = f'write each on its own line below {name}: - "…"'
+    hint = f'put each on its own line below {name}: - "…"'
     if node.null:
         return ()
     if node.kind != "sequence" or node.tag:
@@ -190,9 +189,9 @@ def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 
 
 def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]:
-    """Return the values of all known keys, from a mapping.
+    """Return the values of all known keys in a mapping.
 
-    A key that is nearly known, or known in another place, is an error, because a misspelt hold
+    A key that is almost known, or known in another place, is an error, because a misspelled hold
     would have no effect.
     """
     children = _children(tree, node, what)
@@ -209,7 +208,7 @@ def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]
                 raise _line_error(
                     tree,
                     key,
-                    f"{what[:50]} has a key {key.value!r}",
+                    f"{what[:50]} has the key {key.value!r}",
                     _MISPLACED.format(", ".join(known)),
                 )
     return {key: children.get(key, NOTHING) for key in known}
@@ -219,7 +218,7 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
     if node.null:
         return {}
     if node.kind != "mapping" or node.tag:
-        hint = "write `key: value` lines" + (" below it" if node is not tree.root else "")
+        hint = "use `key: value` lines" + (" below it" if node is not tree.root else "")
         raise _line_error(tree, node, f"{what[:50]} is {_kind_in_words(node)}, not a mapping", hint)
     children: dict[str, Node] = {}
     for key, value in pairs(node):
@@ -227,10 +226,10 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
             raise _line_error(
                 tree,
                 key,
-                f"a key of {what[:50]} is {_kind_in_words(key)}",
-                "write a plain word, or put it in quotes",
+                f"a key in {what[:50]} is {_kind_in_words(key)}",
+                "use a plain word, or quote it",
             )
-        if key.value in children:  # YAML readers disagree about which one counts
+        if key.value in children:  # YAML readers disagree about which one wins
             raise _line_error(
                 tree,
                 key,
@@ -256,9 +255,9 @@ def _line_error(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
 
 
 def with_unknown(tree: Tree, data: Wanted) -> Wanted:
-    """Add the keys of newer versions that the file has to the data.
+    """Add the file's keys from newer versions to the data.
 
-    When a hold or a build is removed, the unknown keys in it go as well.
+    When a hold or a build is removed, the unknown keys in it are also removed.
     """
     return _with_kept(tree.root, data, _FILE)
 
@@ -288,19 +287,18 @@ def _instant(name: str, text: str) -> str:
 
 
 def stripped(text: str) -> str:
-    """Replace each surrogate by U+FFFD.
+    """Replace each surrogate with U+FFFD.
 
-    Python uses surrogates for bytes in an argument that are not UTF-8, and no file can contain
-    them.
+    Python uses surrogates for non-UTF-8 bytes in an argument, and files cannot contain them.
     """
     return _SURROGATES.sub("\ufffd", text)
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """Return the states as nested mappings, lists and strings, in the file's order,
+    """Return the states as nested mappings, lists, and strings, in the file's order
     and without empty values.
 
-    Times are in normal form. Raises TargetError if one is invalid, or a sequence has more than 20
+    Times are normalized. Raises TargetError if a time is invalid, or a sequence has more than 20
     digits.
     """
     files = {}
@@ -327,7 +325,7 @@ def _written_data(written: Written | None) -> Wanted:
         return {}
     number = "" if written.build.sequence is None else str(written.build.sequence)
     if number and not _SEQUENCE.fullmatch(number):
-        raise TargetError(f"the sequence {number} cannot be remembered", hint="use up to 20 digits")
+        raise TargetError(f"the sequence {number} cannot be stored", hint="use up to 20 digits")
     build = {**asdict(written.build), "sequence": number}
     return {
         "tag": written.tag,
@@ -338,7 +336,7 @@ def _written_data(written: Written | None) -> Wanted:
 
 
 def _as_stored(data: Wanted) -> dict[str, object]:
-    """Return the data as a file stores it. Only a hold's reason is there even if it is empty."""
+    """Return the data as stored in a file. Empty values are omitted, except for a hold's reason."""
     stored: dict[str, object] = {}
     for key, value in data.items():
         if isinstance(value, Mapping):
@@ -354,7 +352,7 @@ def _as_stored(data: Wanted) -> dict[str, object]:
 
 
 def in_fixed_form(tree: Tree, data: Wanted) -> str:
-    """Return the text with all lines written again, below the comments at its beginning."""
+    """Return the text with all lines rewritten, below the comments at its beginning."""
     head = []
     end = eol(tree.text)
     for line in tree.text.splitlines():
@@ -371,7 +369,7 @@ def in_fixed_form(tree: Tree, data: Wanted) -> str:
 def in_flow(data: object) -> str:
     """Return the data on one line.
 
-    Values from a newer version keep their types: a plain scalar stays plain.
+    Values from a newer version keep their types: plain scalars remain plain.
     """
     if isinstance(data, Node):
         tag = (
@@ -398,7 +396,7 @@ def in_flow(data: object) -> str:
 
 
 def _lines(data: Wanted) -> list[str]:
-    """Return the data as block lines, with one key or item on each."""
+    """Return the data as block lines, one key or item per line."""
     lines: list[str] = []
     for key, value in data.items():
         name = spell(key)
@@ -419,17 +417,16 @@ def _lines(data: Wanted) -> list[str]:
 def read_state(text: str) -> dict[str, State]:
     """Return the states in a text, by write-back file, or {} for an empty or comment-only text.
 
-    Times are RFC 3339 in UTC. Raises TargetError, which says what is wrong, in which line, and how
-    to correct it.
+    Times are RFC 3339 in UTC. Raises a TargetError with the line, the mistake, and the fix.
     """
     return states_of(_state_tree(text))
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
     """Return the text with `states`, or "" if there is nothing
-    to remember and the file has to be removed.
+    to store and the file must be removed.
 
-    Nothing changes if `text` already has `states`, in any form. What a newer version wrote stays.
+    Nothing changes if `text` already has `states`, in any form. Keys from newer versions are kept.
     Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
     wanted = data_of(states)
@@ -447,13 +444,13 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     ):
         return result
     raise TargetError(
-        "there is more to remember than one state file may hold",
-        hint="shorten the reason of the hold",
+        "the state is too large for one state file",
+        hint="shorten the hold's reason",
     )
 
 
 def _sorted(data: object) -> object:
-    """Return the same data with its keys sorted, so that a comparison ignores their order."""
+    """Return the same data with sorted keys, so that comparisons ignore their order."""
     return (
         {key: _sorted(value) for key, value in sorted(data.items())}
         if isinstance(data, Mapping)

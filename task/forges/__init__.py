@@ -1,3 +1,3 @@
-"""Pull requests: one file for each forge,
-with the shared parts in `client` and a request's text in `proposal`.
+"""Pull requests: one file per forge. `client` has the shared parts, `proposal` the
+request's text.
 """

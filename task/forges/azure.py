@@ -1,8 +1,8 @@
-"""Azure DevOps, Services and Server (REST API 7.1): labels, reviewers, drafts and auto-complete;
-no assignees.
+"""Azure DevOps Services and Server (REST API 7.1): labels, reviewers, drafts, and auto-complete,
+but no assignees.
 
-learn.microsoft.com/rest/api/azure/devops/git. A list cuts descriptions to 400 characters; a wrong
-token is answered with a page to sign in, under a status that looks like success.
+learn.microsoft.com/rest/api/azure/devops/git. Lists truncate descriptions to 400 characters. For a
+wrong token, the response is a sign-in page with a status that looks like success.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from task.plain_data import dig, elements, mappings
 from task.urls import origin, path_part
 
 NEEDS = (
-    "give the token the scope Code (read & write), and its owner the permission to contribute to"
+    "grant the token the scope Code (read & write), and its owner the permission to contribute to"
     " pull requests"
 )
 _SERVICES = "https://dev.azure.com/"
@@ -45,13 +45,13 @@ _HEADS = "refs/heads/"
 _REFUSED = 400
 _CONFLICT = 409
 _TEXT = 1
-# of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
+# of CommentType and CommentThreadStatus; a policy may require all threads to be resolved
 _CLOSED = 4
-_NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
+_NOT_NOW = (400, 403, 409)  # statuses of a request that is no longer open
 
 
 class AzureClient(Client):
-    """Adds the API's version to each request, and recognises Azure's sign-in page."""
+    """Adds the API version to each request, and recognizes Azure's sign-in page."""
 
     repository = "/{1}/_apis/git/repositories/{2}"
     page = ("webUrl",)
@@ -62,19 +62,19 @@ class AzureClient(Client):
     version = "7.1"
 
     def login(self) -> Mapping[str, str]:
-        """Like `Client.login`: for the job's own token (System.AccessToken, a JWT),
-        or a personal access token.
+        """Like `Client.login`, with the job's own token (System.AccessToken, a JWT) or a personal
+        access token.
         """
         token = self.reach.token
         secret = token.secret.reveal()
-        if secret.startswith("eyJ") and secret.count(".") == 2:  # parts of a JWT, less one
+        if secret.startswith("eyJ") and secret.count(".") == 2:  # the number of dots in a JWT
             return bearer(token.secret)
         return basic(token.user, token.secret)
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
         """Like `Client.ask`.
 
-        If a Server is older than the wanted version of the API, ask again with its own version.
+        If a Server is too old for the API version, retry with the Server's own version.
         """
         answer = self._versioned(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
@@ -105,7 +105,9 @@ class AzureClient(Client):
         )
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """Like `Client.refused`. A redirect to the sign-in page is a refusal, too."""
+        """Like `Client.refused`. A redirect to the sign-in page also means that the token was
+        rejected.
+        """
         if 300 <= answer.status < 400:
             return self._locked_out(what)
         return super().refused(answer, what)
@@ -113,21 +115,21 @@ class AzureClient(Client):
     def _locked_out(self, what: str) -> TaskError:
         place = self.reach.place
         return CredentialsError(
-            f"{place.host} answers with its page to sign in: could not {what}",
+            f"{place.host} returned its sign-in page: could not {what}",
             hint=(
-                f"{self.valid_token()}: a personal access token of this "
-                f"organization, or System.AccessToken; {self._needs}"
+                f"{self.valid_token()}: a personal access token for this organization, or"
+                f" System.AccessToken; {self._needs}"
             ),
         )
 
 
 class Azure(Host):
-    """One repository on Azure DevOps."""
+    """A repository on Azure DevOps."""
 
     connect = AzureClient
     needs = NEEDS
     without: ClassVar[Mapping[str, str]] = {
-        "assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"
+        "assignees": "Azure DevOps pull requests have no assignees: add them as reviewers"
     }
 
     def __init__(self, reach: Reach) -> None:
@@ -139,12 +141,12 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`: the open request, else the newest, read whole.
+        """Like `Host.newest`: the open request, else the newest, with its full description.
 
         Lists come newest first.
         """
         path = f"{self._path}/pullrequests"
-        what = f"look for the pull request of {head}"
+        what = f"find the pull request for {head}"
         params = {
             "searchCriteria.sourceRefName": f"refs/heads/{head}",
             "searchCriteria.targetRefName": f"refs/heads/{base}",
@@ -253,7 +255,7 @@ class Azure(Host):
         for name in dict.fromkeys(proposal.reviewers):
             with notes.tried(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
-                # to add somebody again would take the vote away
+                # adding a reviewer again would reset the vote
                 if identity.lower() not in present:
                     path = f"{request}/reviewers/{path_part(identity)}"
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
@@ -286,8 +288,10 @@ class Azure(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open` Azure has no pattern: the folder of a branch has rights."""
-        what = "read the rights to branches"
+        """Like `Host.is_open` Azure does not have branch patterns: permissions are set on a
+        branch's folder.
+        """
+        what = "read the branch permissions"
         repository = self._client.json("GET", self._path, what)
         project = dig(repository, "project", "id")
         number = dig(repository, "id")
@@ -333,18 +337,18 @@ class Azure(Host):
         ]  # fmt: skip
         ids = {identity for item in exact or found if (identity := dig(item, "id"))}
         if len(ids) != 1:
-            hint = "name the person by e-mail address or id"
+            hint = "specify the person by email address or id"
             raise ForgeError(
-                f"{self.place.host} has nobody of that name, or several people",
+                f"{self.place.host} has no user with that name, or more than one",
                 hint=hint,
             )
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
-        """Let it complete once all required policies are met, by the first merge type they allow.
+        """Set auto-complete: Azure merges once all required policies are met, with the first merge
+        type they allow.
 
-        Azure waits for optional policies, too, unless they are named; what nobody has to do may
-        never be done.
+        Azure also waits for optional policies, unless they are listed; they may never be met.
         """
         policies = self._policies(dig(item, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
@@ -361,7 +365,7 @@ class Azure(Host):
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
-        """Return the policies of the branch that are on, or nothing if we may not read them."""
+        """Return the branch's enabled policies, or nothing if we are not allowed to read them."""
         path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
@@ -382,9 +386,9 @@ def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
 
 
 class AzureComments(Comments):
-    """Comments on Azure DevOps' pull requests.
+    """Comments on Azure DevOps pull requests.
 
-    Each begins a thread, and only its author may edit it.
+    Each starts a thread, and only its author can edit it.
     """
 
     connect = AzureClient
@@ -392,7 +396,7 @@ class AzureComments(Comments):
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """Like `Comments.marked`. Azure returns all threads at once, oldest first."""
-        said = self._client.json("GET", self._threads(request), "look for the comment")
+        said = self._client.json("GET", self._threads(request), "find the comment")
         for thread in reversed(mappings(said, "value")):
             for mapping in mappings(thread, "comments")[:1]:
                 if not mapping.get("isDeleted") and self.holds(dig(mapping, "content"), mark):
@@ -415,7 +419,7 @@ class AzureComments(Comments):
             ],
             "status": _CLOSED,
         }
-        said = self._client.json("POST", self._threads(request), "write the comment", json=thread)
+        said = self._client.json("POST", self._threads(request), "post the comment", json=thread)
         return self._page(request, dig(said, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
@@ -436,13 +440,13 @@ class AzureComments(Comments):
         return f"{self._path}/pullRequests/{path_part(request)}/threads"
 
     def _page(self, request: str, thread: str) -> str:
-        """Return the page of a comment. Azure's answers have only the address in its API."""
+        """Return a comment's page. Azure's responses only have the API URL."""
         return f"{self.place.web}/pullrequest/{request}?discussionId={thread}"
 
 
 def identities_api(api: str) -> str:
-    """Return where to look up people: Services have a separate host for it,
-    and a Server does it itself.
+    """Return the API base for looking up people: Services have a separate host, a Server uses its
+    own.
     """
     return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
 
@@ -475,7 +479,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
             "Azure DevOps",
             "https://dev.azure.com/organization/project/_git/repository",
         )
-    if len(before) == 1:  # the project is left out because it has the repository's name
+    if len(before) == 1:  # the project is omitted because it has the repository's name
         before = (*before, repository)
     return _address(web_below(root, before[:-2]), before[-2], before[-1], repository)
 
@@ -495,7 +499,7 @@ def _address(root: str, organization: str, project: str, repository: str) -> For
 KIND = ForgeKind(
     name="azure",
     hosts=("dev.azure.com",),
-    host_ends=(".visualstudio.com",),  # each customer has a host
+    host_ends=(".visualstudio.com",),  # each customer has their own host
     client=Azure,
     place=_place,
     comments=AzureComments,

@@ -1,8 +1,8 @@
-"""Bitbucket Cloud (REST API 2.0): no labels, no assignees, and no way to have it merge on its own.
+"""Bitbucket Cloud (REST API 2.0): no labels, assignees, or auto-merge.
 
-developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. Two things are unlike other
-forges: a list shows no reviewers, and opening a second request for a branch is not an error, but
-gives the open one the new title.
+developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. It differs from other forges in
+two ways: lists do not include reviewers, and opening a second request for a branch is not an error
+but changes the open request's title.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from task.plain_data import dig, elements, mappings
 from task.retry import until
 from task.urls import origin, path_part
 
-BARE = "x-token-auth"  # Git's user name for the token of a project, repository or workspace
-# What Bitbucket Cloud and Data Center both lack, for people.
+BARE = "x-token-auth"  # Git's username for a project, repository, or workspace token
+# Missing from both Bitbucket Cloud and Data Center, with messages for people.
 WITHOUT = {
-    "labels": "Bitbucket has no labels on pull requests",
-    "assignees": "Bitbucket has no assignees on pull requests: name them as reviewers",
+    "labels": "Bitbucket pull requests have no labels",
+    "assignees": "Bitbucket pull requests have no assignees: add them as reviewers",
 }
 COMMENTS_NEED = (
-    "give the token the permission to read the repository and to write to its pull requests"
+    "grant the token the permission to read the repository and write to its pull requests"
 )
 COMMENT_PAGES = 10
 COMMENT_PAGE = 50
@@ -58,16 +58,18 @@ _REFUSED = 400
 
 
 class BitbucketClient(Client):
-    """A client of either Bitbucket's API."""
+    """A client for the API of Bitbucket Cloud or Data Center."""
 
     def login(self) -> Mapping[str, str]:
-        """Like `Client.login`: an access token alone, or a user name with a password or token."""
+        """Like `Client.login`, with an access token alone, or a username with a password or
+        token.
+        """
         token = self.reach.token
         return bearer(token.secret) if token.user in ("", BARE) else basic(token.user, token.secret)
 
 
 class CloudClient(BitbucketClient):
-    """Bitbucket answers 401 to a bare token that needs a user name, so the hint says so."""
+    """Bitbucket returns 401 for a bare token that needs a username, so the hint mentions it."""
 
     repository = "/repositories/{}/{}"
     page = ("links", "html", "href")
@@ -78,22 +80,24 @@ class CloudClient(BitbucketClient):
         if answer.status != 401:
             return error
         hint = (
-            f"{error.hint}; an access token needs no user name; an API token (ATATT…) needs its"
-            " account's e-mail address as --forge-username"
+            f"{error.hint}; an access token does not need a username; an API token (ATATT…) needs"
+            " its account's email address as --forge-username"
         )
         return type(error)(error.message, hint=hint, subject=error.subject)
 
 
 class BitbucketCloud(Host):
-    """One repository on bitbucket.org."""
+    """A repository on bitbucket.org."""
 
     connect = CloudClient
     needs = (
-        "give the token write access to pull requests (scopes read:pullrequest and"
+        "grant the token write access to pull requests (scopes read:pullrequest and"
         " write:pullrequest)"
     )
     without: ClassVar[Mapping[str, str]] = WITHOUT | {
-        "auto_merge": ("Bitbucket Cloud's API cannot turn on auto-merge: a person has to do that")
+        "auto_merge": (
+            "Bitbucket Cloud's API cannot turn on auto-merge: a person has to turn it on"
+        )
     }
 
     def __init__(self, reach: Reach) -> None:
@@ -103,7 +107,7 @@ class BitbucketCloud(Host):
     def newest(self, base: str, head: str) -> Proposed | None:
         """Like `Host.newest`.
 
-        The name is part of the question: under a new name, it is asked again.
+        The name is part of the query, so query again if the name has changed.
         """
         found = self._requests(base, head)
         moved = "/".join(self._client.moved_to.split("/")[-2:]).lower()
@@ -115,7 +119,7 @@ class BitbucketCloud(Host):
         return self.proposed(newest) if newest else None
 
     def _requests(self, base: str, head: str) -> list[Any]:
-        """Return the requests of this head, newest first."""
+        """Return this head's requests, newest first."""
         terms = (  # without a state, Bitbucket lists only open ones
             f"source.repository.full_name = {_query_string(self._name)}",
             f"source.branch.name = {_query_string(head)}",
@@ -127,7 +131,7 @@ class BitbucketCloud(Host):
             "sort": "-created_on",
             "pagelen": _PAGE,
         }
-        what = f"look for the pull request of {head}"
+        what = f"find the pull request for {head}"
         found = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
         return [
             element
@@ -141,7 +145,7 @@ class BitbucketCloud(Host):
         found = super().checked(number)
         if not found.merge_commit:
             return found
-        # a request has only the first twelve digits of the commit
+        # a request only has the first twelve digits of the commit
         path = f"{self._path}/commit/{path_part(found.merge_commit)}"
         commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
@@ -158,7 +162,7 @@ class BitbucketCloud(Host):
         """Like `Host.proposed`."""
         state = _STATES.get(dig(said, "state"), "closed")
         body = dig(said, "description")
-        # twelve digits of the commit, and all of them
+        # twelve digits of the commit, and its full id
         head = dig(said, "source", "commit", "hash")
         ours = described(body)
         return Proposed(
@@ -176,7 +180,9 @@ class BitbucketCloud(Host):
         return dig(said, "destination", "branch", "name"), dig(said, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`. If the branch has a newer commit, the newer run opens the request."""
+        """Like `Host.create`. If the branch has a newer commit, leave the request to the
+        newer run.
+        """
         if found := self._opened_by_a_newer_build(proposal):
             raise AlreadyThere(found)
         body = {
@@ -190,7 +196,7 @@ class BitbucketCloud(Host):
         what = f"open a pull request from {proposal.head} into {proposal.base}"
         item = self._sent("POST", f"{self._path}/pullrequests", body, what)
         made = self.proposed(item)
-        if not same(made, proposal):  # it was open already, so Bitbucket changed only the title
+        if not same(made, proposal):  # it was already open, so Bitbucket only changed the title
             raise AlreadyThere(made)
         return item
 
@@ -201,7 +207,8 @@ class BitbucketCloud(Host):
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`.
 
-        Reviewers are added, but never removed. If Bitbucket refuses some, it takes none.
+        Reviewers are added, but never removed. If Bitbucket rejects one of them, it does not add
+        any.
         """
         present = [dig(element, "uuid") for element in elements(said, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
@@ -244,7 +251,7 @@ class BitbucketCloud(Host):
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
         """Return the newer build's request if the branch has moved on.
 
-        Ours would overwrite its text unnoticed.
+        Ours would silently overwrite its text.
         """
         ours = described(proposal.body)
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
@@ -258,7 +265,7 @@ class BitbucketCloud(Host):
         )
 
     def _put(self, said: Any, body: dict[str, Any]) -> Any:
-        """Change an open request. Raises `Overtaken` if it was merged or declined meanwhile."""
+        """Change an open request. Raises `Overtaken` if it has been merged or declined."""
         number = self.proposed(said).number
         path = f"{self._path}/pullrequests/{path_part(number)}"
         what = f"update pull request {number}"
@@ -273,7 +280,7 @@ class BitbucketCloud(Host):
     def _sent(self, method: str, path: str, body: dict[str, Any], what: str) -> Any:
         answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
         if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
-            raise Outpaced("the base branch already has everything of the head branch")
+            raise Outpaced("the base branch already contains everything in the head branch")
         if answer.status == _REFUSED:
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -281,7 +288,7 @@ class BitbucketCloud(Host):
     def _people(self, names: tuple[str, ...], notes: Notes) -> list[str]:
         """Return the reviewers' UUIDs.
 
-        A name may be a UUID, an account id or a nickname. Unknown ones become notes.
+        A name may be a UUID, an account id, or a nickname. Unknown names become notes.
         """
         found = []
         for name in dict.fromkeys(names):
@@ -296,9 +303,9 @@ class BitbucketCloud(Host):
             items = list(self._pages(path, {"q": f"user.{field} = {_query_string(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
-        hint = "name the person by nickname or account id"
+        hint = "specify the person by nickname or account id"
         raise ForgeError(
-            f"the workspace {self.place.project[0]} has no member of that name, or several",
+            f"the workspace {self.place.project[0]} has no member with that name, or more than one",
             hint=hint,
         )
 
@@ -313,22 +320,24 @@ class BitbucketCloud(Host):
             if not path:
                 return
             if origin(path) != origin(self.place.api):
-                message = f"{self.place.host} names a next page on {origin(path)}: could not {what}"
+                message = (
+                    f"{self.place.host} returned a next page on {origin(path)}: could not {what}"
+                )
                 raise ForgeError(
                     message,
-                    hint="check that it is the Git host that --forge or the URL names",
+                    hint="check the Git host in --forge or the URL",
                 )
 
 
 class CloudComments(Comments):
-    """Comments on Bitbucket Cloud's pull requests. Only its author may edit a comment."""
+    """Comments on Bitbucket Cloud pull requests. Only its author can edit a comment."""
 
     connect = CloudClient
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """Like `Comments.marked`."""
-        what = "look for the comment"
+        what = "find the comment"
         params = {"sort": "-created_on", "pagelen": COMMENT_PAGE}
         for page in range(1, COMMENT_PAGES + 1):
             said = self._client.json(
@@ -350,7 +359,7 @@ class CloudComments(Comments):
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
         text = {"content": {"raw": body}}
-        said = self._client.json("POST", self._comments(request), "write the comment", json=text)
+        said = self._client.json("POST", self._comments(request), "post the comment", json=text)
         return dig(said, "links", "html", "href")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
@@ -372,7 +381,7 @@ class CloudComments(Comments):
 
 
 def _query_string(text: str) -> str:
-    """Return any text as a string of Bitbucket's query language."""
+    """Return a text as a string literal in Bitbucket's query language."""
     inner = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inner}"'
 

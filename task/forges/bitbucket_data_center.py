@@ -1,8 +1,8 @@
-"""Bitbucket Data Center 7 and newer (REST API 1.0): no labels, no assignees;
-auto-merge since 8.15, drafts since 8.18.
+"""Bitbucket Data Center 7 and newer (REST API 1.0): no labels or assignees; auto-merge since 8.15,
+drafts since 8.18.
 
-developer.atlassian.com/server/bitbucket/rest. A change has to name the version that it changes; who
-sends no reviewers takes them all away.
+developer.atlassian.com/server/bitbucket/rest. A change has to include the current version, and a
+change without reviewers removes all reviewers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STATES: dict[str, Any] = {
 }
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE = 50
-_PAGES = 5  # of the requests of one head branch
+_PAGES = 5  # of a head branch's requests
 _CONFLICT = 409
 _UNAUTHORIZED = 401
 _HEADS = "refs/heads/"
@@ -53,7 +53,7 @@ _PAGE_OF_REPOSITORY = re.compile(r"/(projects|users)/([^/]+)/repos/([^/]+)")
 
 
 class DataCenterClient(BitbucketClient):
-    """Bitbucket also answers 401 to a known user without the permission."""
+    """Bitbucket also returns 401 for a known user without the permission."""
 
     repository = "/projects/{}/repos/{}"
     page = ("links", "self", 0, "href")
@@ -65,21 +65,21 @@ class DataCenterClient(BitbucketClient):
             return error
         if _has_error_class(answer, "AuthorisationException"):
             said = f"{answer.status} ({self.words(answer)})"
-            message = f"{self.reach.place.host} does not let this API token {what}: {said}"
+            message = f"{self.reach.place.host} does not allow this API token to {what}: {said}"
             return RepositoryError(message, hint=f"{self._needs}; {self._stays}")
         return CredentialsError(
             error.message,
-            hint=f"{error.hint}; with a password, give its user as --forge-username",
+            hint=f"{error.hint}; with a password, pass its username as --forge-username",
         )
 
 
 class BitbucketDataCenter(Host):
-    """One repository on Bitbucket Data Center."""
+    """A repository on Bitbucket Data Center."""
 
     connect = DataCenterClient
-    needs = "give the token the permission to write to the repository"
+    needs = "grant the token the permission to write to the repository"
     without = WITHOUT
-    without_drafts = "this Bitbucket has no drafts: they need 8.18 or newer"
+    without_drafts = "this Bitbucket version does not support drafts, which need 8.18 or newer"
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
@@ -91,7 +91,7 @@ class BitbucketDataCenter(Host):
             "order": "NEWEST",
         }
         newest: Proposed | None = None
-        for item in self._pages(query, f"look for the pull request of {head}"):
+        for item in self._pages(query, f"find the pull request for {head}"):
             if self._belongs(item, base, head):
                 found = self.proposed(item)
                 if found.state == "open":
@@ -150,7 +150,7 @@ class BitbucketDataCenter(Host):
         if _has_error_class(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
         if _has_error_class(answer, "EmptyPullRequestException"):
-            raise Outpaced(f"{proposal.base} already has everything of {proposal.head}")
+            raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
         if answer.status == _CONFLICT:
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -158,7 +158,7 @@ class BitbucketDataCenter(Host):
     def change(self, said: Any, title: str, body: str) -> Any:
         """Like `Host.change`.
 
-        Raises `Overtaken` also if somebody has changed the request since it was read.
+        Also raises `Overtaken` if somebody has changed the request since it was read.
         """
         people = [dig(element, "user", "name") for element in elements(said, "reviewers")]
         return self._put(said, title, body, people, Notes())
@@ -185,7 +185,7 @@ class BitbucketDataCenter(Host):
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open` It is another part of the API."""
+        """Like `Host.is_open` Uses another part of the API."""
         root = self.place.api.removesuffix("/api/1.0")
         path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
         query = {"type": "read-only", "limit": 1000}
@@ -206,7 +206,7 @@ class BitbucketDataCenter(Host):
         return dig(found, "values", 0, "id")
 
     def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
-        """Change a request. If Bitbucket refuses some reviewers, try again without them."""
+        """Change a request. If Bitbucket rejects some reviewers, retry without them."""
         number = self.proposed(said).number
         path = f"{self._path}/pull-requests/{path_part(number)}"
         what = f"update pull request {number}"
@@ -260,11 +260,11 @@ class BitbucketDataCenter(Host):
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
             message = (
-                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge needs"
-                " 8.15 or newer"
+                f"this is Bitbucket {'.'.join(map(str, release))}, but auto-merge needs 8.15 or"
+                " newer"
             )
-            raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
-        what = "ask for auto-merge"
+            raise ForgeError(message, hint="omit --auto-merge, or update Bitbucket")
+        what = "request auto-merge"
         path = f"{self._path}/pull-requests/{path_part(found.number)}"
         version = {"version": item.get("version")}
         answer = self._client.ask(
@@ -277,7 +277,9 @@ class BitbucketDataCenter(Host):
         return self._client.parsed(answer, what)
 
     def _present_names(self) -> tuple[str, str]:
-        """Return the names of project and repository: after a rename, those in its page."""
+        """Return the project's and the repository's name: after a rename, from the repository's
+        page.
+        """
         found = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
         if found is None:
             return self.place.project[0], self.place.project[1]
@@ -285,9 +287,9 @@ class BitbucketDataCenter(Host):
         return (f"~{owner}" if kind == "users" else owner), name
 
     def _belongs(self, item: Any, base: str, head: str) -> bool:
-        """Tell whether the request stays in this repository.
+        """Return whether the request's source and target are both in this repository.
 
-        A fork's outgoing requests may lead to other ones.
+        A fork's outgoing requests may target other repositories.
         """
         out = _repository(item.get("fromRef"))
         inside = "" not in out and _repository(item.get("toRef")) == out
@@ -309,7 +311,7 @@ class BitbucketDataCenter(Host):
 
 
 class DataCenterComments(Comments):
-    """Comments on Bitbucket Data Center's pull requests. Only its author may edit a comment."""
+    """Comments on Bitbucket Data Center pull requests. Only its author can edit a comment."""
 
     connect = DataCenterClient
     needs = COMMENTS_NEED
@@ -320,7 +322,7 @@ class DataCenterComments(Comments):
         start = "0"
         for _page in range(COMMENT_PAGES):
             params = {"start": start, "limit": COMMENT_PAGE}
-            said = self._client.json("GET", path, "look for the comment", params=params)
+            said = self._client.json("GET", path, "find the comment", params=params)
             for text in mappings(said, "values"):
                 if dig(text, "action") == "COMMENTED" and self.holds(
                     dig(text, "comment", "text"),
@@ -341,7 +343,7 @@ class DataCenterComments(Comments):
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
         path = f"{self._path}/pull-requests/{path_part(request)}/comments"
-        said = self._client.json("POST", path, "write the comment", json={"text": body})
+        said = self._client.json("POST", path, "post the comment", json={"text": body})
         return self._page(request, dig(said, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
@@ -360,7 +362,7 @@ class DataCenterComments(Comments):
         return None if answer.status in (401, 403) else comment.url
 
     def _page(self, request: str, number: str) -> str:
-        """Return the page of a comment, which Bitbucket's answers do not have."""
+        """Return a comment's page, which Bitbucket's responses do not include."""
         return f"{self.place.web}/pull-requests/{request}/overview?commentId={number}"
 
 
@@ -369,7 +371,7 @@ def _errors(answer: Response) -> list[Any]:
 
 
 def _has_error_class(answer: Response, *names: str) -> bool:
-    """Tell whether one of the answer's errors has that class."""
+    """Return whether one of the response's errors has that class."""
     return any(dig(error, "exceptionName").rpartition(".")[2] in names for error in _errors(answer))
 
 
@@ -378,8 +380,8 @@ def _repository(ref: Any) -> tuple[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository,
-    ssh only the two names.
+    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, and ssh
+    URLs only the two names.
     """
     folders = remote.parts[:-2]
     parts = remote.parts

@@ -1,6 +1,6 @@
-"""A client of one forge's API: where a repository is there, what is asked, and what refusals mean.
+"""A client for a forge's API: a repository's address, requests, and the meaning of errors.
 
-A refusal becomes one of our named errors, with the forge's own words, and never with a secret.
+An error response becomes one of our errors, with the forge's message but without secrets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from task.secret import Secret
 from task.text import one_line, shortened
 from task.urls import origin, path_part
 
-STAYS = "the pushed branch stays, and running again completes the request"
+STAYS = "the pushed branch is kept, and the next run completes the request"
 SOFTWARE = {
     "azure": "Azure DevOps",
     "bitbucket": "Bitbucket Cloud",
@@ -39,8 +39,8 @@ SOFTWARE = {
     "gitlab": "GitLab",
 }
 LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
-# An Application's repoURL may name any server as a forge. A page of a hundred requests with long
-# texts has at most 10 MB.
+# An Application's repoURL may point to any server. A page of a hundred requests with long texts has
+# at most 10 MB.
 LIMITS = Limits(
     total=60.0,
     size=16 * 1024 * 1024,
@@ -49,9 +49,9 @@ LIMITS = Limits(
 )
 _TURNS = 3
 _MOVED = (301, 307, 308)
-_LONGEST = 300  # characters of the forge's words
-_UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
-# where forges put their words
+_LONGEST = 300  # characters of the forge's message
+_UNKNOWN_WAIT = 60.0  # seconds; GitHub's documentation asks for a minute if no time is given
+# fields that forges use for messages
 _TEXTS = (
     "message",
     "detail",
@@ -64,76 +64,76 @@ _TEXTS = (
 
 @dataclass(frozen=True)
 class ForgeAddress:
-    """One repository on a forge."""
+    """A repository on a forge."""
 
     forge: str  # its name in `task.forges.places`
-    host: str  # in the form for messages: "github.com", "git.example.com:8443"
-    api: str  # the API's base, without a slash at the end: "https://api.github.com"
+    host: str  # as shown in messages: "github.com", "git.example.com:8443"
+    api: str  # the API's base URL, without a trailing slash: "https://api.github.com"
     # (owner, repository); GitLab: all groups, then the project; Azure: (organization, project,
     # repository); Data Center: (project key or ~user, repository). Decoded: quote each part for a
     # URL.
     project: tuple[str, ...]
-    web: str = ""  # the repository's page, without a slash at the end
+    web: str = ""  # the repository's page, without a trailing slash
 
 
 def web_below(root: str, parts: Sequence[str]) -> str:
-    """Return the address that these parts of a path have below a forge's root."""
+    """Return the URL of these path segments below a forge's root."""
     return "/".join((root, *map(path_part, parts)))
 
 
 def names_none(forge: str, shape: str) -> Malformed:
-    """Return the error for a URL that is not the address of a repository there."""
-    return Malformed(f"the URL does not name a repository on {forge}", f"write {shape}")
+    """Return the error for a URL that is not a repository on this forge."""
+    return Malformed(f"the URL does not point to a repository on {forge}", f"use {shape}")
 
 
 @dataclass(frozen=True)
 class ForgeToken:
-    """A token for the API."""
+    """An API token."""
 
     secret: Secret = Secret("")
-    user: str = ""  # for a login that is a pair (Bitbucket, Azure); "" means a bare token
+    user: str = ""  # for logins with a username (Bitbucket, Azure); "" means a bare token
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How to reach one repository's forge. Every forge is created from this alone."""
+    """How to reach a repository's forge. A forge is created from nothing else."""
 
     place: ForgeAddress
     token: ForgeToken
     more_ca: str = ""
     log: Callable[[str], None] = lambda _line: None
     limits: Limits = LIMITS
-    # takes a sentence for people, such as: the repository has moved
+    # called with a sentence for people, such as: the repository has moved
     warn: Callable[[str], None] = lambda _sentence: None
 
 
 class Limited(Exception):
-    """The cause of an error: the forge limits requests, so nothing was done,
-    and another attempt would not help.
+    """The cause of an error: the forge limits requests, so nothing was done, and a retry would not
+    help.
     """
 
 
 class Client:
-    """A client of one forge's API.
+    """A client for a forge's API.
 
-    It waits for short rate limits, and returns JSON or raises our named errors.
+    It waits for short rate limits, and returns JSON or raises our errors.
     """
 
-    repository: ClassVar[str]  # the path of one, for the parts of its project
+    repository: ClassVar[str]  # the path of a repository, for the parts of its project
     headers: ClassVar[Mapping[str, str]] = {}
-    # where the forge's answer about a repository has its page
+    # the keys of the page in the forge's response about a repository
     page: ClassVar[tuple[str | int, ...]]
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
-        """For messages: `needs` is the permission that a token needs,
-        and `stays` says what a failure leaves done.
+        """For messages: `needs` is the permission that a token needs, and `stays` is what is done
+        despite a failure.
         """
         self.reach = reach
         self.path = self.path_of(reach.place.project)
-        self.moved_to = ""  # the repository's page, if the forge says that it has another name now
+        self.moved_to = ""  # the repository's page, if the forge reports that it was renamed
         self._needs = needs
         self._stays = stays
-        # the beginnings of its addresses: the known one, and the current one
+        # the prefixes of its addresses: known and current
         self._moved: tuple[str, str] | None = None
         self._http = Http(
             reach.place.api,
@@ -145,11 +145,11 @@ class Client:
         )
 
     def path_of(self, project: Sequence[str]) -> str:
-        """Return the path of a repository in the API."""
+        """Return a repository's path in the API."""
         return self.repository.format(*map(path_part, project))
 
     def login(self) -> Mapping[str, str]:
-        """Return the header that logs in."""
+        """Return the header for the login."""
         return bearer(self.reach.token.secret)
 
     def ask(
@@ -163,7 +163,7 @@ class Client:
         fine: tuple[int, ...] = (),
         again: bool | None = None,
     ) -> Response:
-        """Return the answer to one request.
+        """Send a request, and return the response.
 
         `what` ends the sentence "could not …". `again`: as for `Http.ask`.
 
@@ -185,27 +185,26 @@ class Client:
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """Like `ask`, but return the JSON, or None for a status in `fine`.
 
-        Raises `UnreachableError` if the answer is not JSON.
+        Raises `UnreachableError` if the response is not JSON.
         """
         answer = self.ask(method, path, what, **more)
         return self.parsed(answer, what) if answer.status < 300 else None
 
     def parsed(self, answer: Response, what: str) -> Any:
-        """Return the answer's JSON. Raises `UnreachableError` if it has none."""
+        """Return the response's JSON. Raises `UnreachableError` if it is not JSON."""
         try:
             return answer.json()
         except ValueError:
             raise UnreachableError(
-                f"{self.reach.place.host} answers with something that is not JSON: could not"
-                f" {what}",
-                hint="check that this is the address of the Git host, then run it again",
+                f"{self.reach.place.host} returned something that is not JSON: could not {what}",
+                hint="check the Git host's address, then run it again",
             ) from None
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """Return the error for an answer of 300 and above; `what` ends the sentence "could not …".
+        """Return the error for a status of 300 and above; `what` ends the sentence "could not …".
 
-        401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission that is
-        needed; limits and 5xx: `UnreachableError`; a redirect and everything else: `ForgeError`.
+        401: `CredentialsError`; 403 and 404: `RepositoryError`, with the required permission;
+        limits and 5xx: `UnreachableError`; redirects and everything else: `ForgeError`.
         """
         host = self.reach.place.host
         needs = self._needs
@@ -224,12 +223,12 @@ class Client:
             )
         if answer.status == 403:
             return RepositoryError(
-                f"{host} does not let this API token {what}: {because}",
+                f"{host} does not allow this API token to {what}: {because}",
                 hint=f"{needs}; {stays}",
             )
         if answer.status == 404:
             return RepositoryError(
-                f"could not {what}: {host} says that it does not exist, or this API token may not"
+                f"could not {what}: {host} reports that it does not exist, or this API token cannot"
                 f" see it: {because}",
                 hint=f"check the repository's URL and the token: {needs}",
             )
@@ -240,32 +239,32 @@ class Client:
             )
         if answer.status < 400:
             return ForgeError(
-                f"{host} redirects the request elsewhere: could not {what}: {because}",
-                hint="the repository may have moved: write its current URL",
+                f"{host} redirects the request to another address: could not {what}: {because}",
+                hint="the repository may have moved: use its current URL",
             )
         return ForgeError(
-            f"{host} refuses: could not {what}: {because}",
-            hint=f"correct what it names; {stays}",
+            f"{host} rejected the request: could not {what}: {because}",
+            hint=f"fix the reported problem; {stays}",
         )
 
     def valid_token(self) -> str:
-        """Return what to give instead of a refused token.
+        """Return the hint for a rejected token.
 
-        If its prefix is another forge's, the sentence says so.
+        If the token's prefix is another forge's, the hint says so.
         """
         place = self.reach.place
         wrong = wrong_issuer(self.reach.token.secret, place.host, SOFTWARE[place.forge])
-        valid = wrong or "renew it if it has expired, or give another one"
-        return f"{valid} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
+        valid = wrong or "renew it if it has expired, or pass another one"
+        return f"{valid} in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file"
 
     def words(self, answer: Response) -> str:
-        """Return the forge's message in a form that we may show. A token in it is blanked."""
+        """Return the forge's message in a form that is safe to show. A token in it is masked."""
         return words(answer, self.reach.token.secret)
 
     @cached_property
     def me(self) -> str:
-        """Whose the token is, on Gitea and GitLab."""
-        return dig(self.json("GET", "/user", "see whose the API token is"), "id")
+        """The id of the token's owner, on Gitea and GitLab."""
+        return dig(self.json("GET", "/user", "look up the API token's owner"), "id")
 
     def close(self) -> None:
         """Close the connections."""
@@ -284,11 +283,11 @@ class Client:
         raise AssertionError  # pragma: no cover - the last turn returns
 
     def _redirected(self, method: str, path: str, **more: Any) -> Response:
-        """Return the answer, asked for at the repository's present address.
+        """Send the request to the repository's current address, and return the response.
 
-        A forge redirects requests for a repository that was renamed. Gitea answers POST and PATCH
-        like that, too, with 301 (GitHub: 307); GitLab refuses them (405). So what a redirect tells
-        is kept for all that is asked later.
+        A forge redirects requests for a renamed repository. Gitea also redirects POST and PATCH,
+        with 301 (GitHub: 307); GitLab rejects them (405). So the new address from a redirect is
+        kept for all later requests.
         """
         url = path if path.startswith("http") else f"{self.reach.place.api}{path}"
         if self._moved and url.startswith(self._moved[0]):
@@ -302,8 +301,8 @@ class Client:
         return answer
 
     def _learns(self, url: str, target: str) -> bool:
-        """Tell whether a redirect is for a renamed repository:
-        only the beginning of the address differs.
+        """Return whether a redirect is for a renamed repository: only the address's prefix
+        differs.
         """
         url = url.partition("?")[0]
         target = target.partition("?")[0]
@@ -323,9 +322,9 @@ class Client:
         return True
 
     def _tell_where(self) -> None:
-        """Report the new place of the repository once.
+        """Report the repository's new address once.
 
-        API addresses may have only numbers, so ask for its page.
+        API addresses may only contain numeric ids, so request its page.
         """
         place = self.reach.place
         try:
@@ -335,23 +334,23 @@ class Client:
             self.moved_to = ""
         where = self.moved_to or "another address"
         self.reach.warn(
-            f"{place.web} has moved to {where}: write its current URL (repoURL, git-repository)"
+            f"{place.web} has moved to {where}: use its current URL (repoURL, git-repository)"
         )
 
 
 def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
-    """Return the error if there is no answer at all."""
+    """Return the error for a request without a response."""
     if error.kind == "tls":
-        hint = "give its certificate authority: --ca-file FILE"
+        hint = "pass its certificate authority: --ca-file FILE"
         return CredentialsError(f"{error.message}: could not {what}", hint=hint)
     return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {stays}")
 
 
 def limited(answer: Response) -> float | None:
-    """Return the seconds to wait if a limit on requests is the reason, else None.
+    """Return the seconds to wait if a rate limit is the reason, else None.
 
-    GitHub answers 403 at its limits, too: the primary by x-ratelimit-remaining, the secondary by
-    Retry-After or its words (docs.github.com, "Rate limits for the REST API").
+    GitHub also returns 403 for rate limits: the primary has x-ratelimit-remaining, the secondary
+    has Retry-After or a message (docs.github.com, "Rate limits for the REST API").
     """
     headers = answer.headers
     if answer.status == 403:
@@ -369,10 +368,11 @@ def limited(answer: Response) -> float | None:
 
 
 def seconds_until_allowed(answer: Response) -> float:
-    """Return the seconds until a limit on requests allows the next one.
+    """Return the seconds until a rate limit allows the next request.
 
-    They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary
-    limit, the headers tell when the primary one begins again, which may be an hour later.
+    They are in the response's headers; without such a header, the wait is a minute. For GitHub's
+    secondary limit, the headers have the reset time of the primary limit, which may be an hour
+    away.
     """
     if (after := retry_after(answer)) is not None:
         return after
@@ -387,7 +387,7 @@ def seconds_until_allowed(answer: Response) -> float:
 
 
 def words(answer: Response, token: Secret = Secret("")) -> str:
-    """Return the forge's message on one short line. A token in it is blanked."""
+    """Return the forge's message on one short line. A token in it is masked."""
     try:
         said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
     except ValueError:
@@ -399,7 +399,7 @@ def words(answer: Response, token: Secret = Secret("")) -> str:
 
 
 def _texts(said: Any, depth: int = 0) -> Iterator[str]:
-    """Yield all strings in the places where forges put them, at any depth."""
+    """Yield all strings from the fields where forges put messages, at any depth."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, list) and depth < 5:  # deep enough for all
@@ -417,8 +417,8 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
 def numbered(number: str, host: str, what: str = "a pull request") -> str:
     """Return the number of `what`, which all later steps need.
 
-    Raises `UnreachableError` if the answer has none.
+    Raises `UnreachableError` if the response does not have a number.
     """
     if number:
         return number
-    raise UnreachableError(f"{host} answers with something that is not {what}", hint="run it again")
+    raise UnreachableError(f"{host} returned something that is not {what}", hint="run it again")

@@ -1,4 +1,4 @@
-"""What a Git host shows of an Application: its deployments, and the state of a commit."""
+"""What a Git host shows about an Application: its deployments, and a commit's status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DeploymentState = Literal["queued", "in_progress", "success", "failure"]
 
 @dataclass(frozen=True)
 class Deployment:
-    """A build in an environment, as a forge shows it."""
+    """A build in an environment, as shown by a forge."""
 
     environment: str
     commit: str  # of the build's source
@@ -18,7 +18,7 @@ class Deployment:
     description: str
     ref: str = ""  # the branch or tag that was built; "" if unknown
     is_tag: bool = False
-    page: str = ""  # of the environment, for people
+    page: str = ""  # the environment's page, for people
     run: str = ""  # the pipeline's page
 
 
@@ -27,7 +27,7 @@ class CommitStatus:
     """A status that a forge shows next to a commit."""
 
     commit: str
-    context: str  # distinguishes it from the statuses of others
+    context: str  # distinguishes it from other statuses
     state: Literal["pending", "success", "failure"]
     description: str
     run: str = ""  # the pipeline's page

@@ -1,4 +1,4 @@
-"""Pull requests on Gitea and Forgejo (their own description: /swagger.v1.json, /api/swagger)."""
+"""Pull requests on Gitea and Forgejo (API reference: /swagger.v1.json, /api/swagger)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,21 @@ from task.plain_data import dig, mappings
 from task.retry import until
 from task.urls import path_part
 
-# Prefixes of a draft's title: the first two by default, the others if an instance's settings say
-# so.
+# Title prefixes of drafts: the first two are the default, the others are used if an instance is
+# configured so.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
 COLOR = "#5b6b7b"  # of labels that we create
 _PAGE = 20
-_PAGES = 25  # a request takes about 12 KB in a list, which describes both repositories
+_PAGES = 25  # a request takes about 12 KB in a list, which includes both repositories
 _LABEL_PAGE = 50
 _LABEL_PAGES = 10
-_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still checks for conflicts
-_AT_ONCE = 1  # seconds between the end of a request and of its branch, if one caused the other
+_PAUSES = (
+    0.5,
+    1.0,
+    2.0,
+    4.0,
+)  # seconds between attempts while Gitea is still checking for conflicts
+_AT_ONCE = 1  # seconds between closing a request and deleting its branch, if one caused the other
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
     ("rebase-merge", "allow_rebase_explicit"), ("fast-forward-only", "allow_fast_forward_only_merge"),
@@ -41,7 +46,7 @@ _STYLES = (
 
 
 class GiteaClient(Client):
-    """A client of Gitea's API."""
+    """A client for Gitea's API."""
 
     repository = "/repos/{}/{}"
     page = ("html_url",)
@@ -49,7 +54,7 @@ class GiteaClient(Client):
     def login(self) -> Mapping[str, str]:
         """Like `Client.login`.
 
-        Gitea does not accept a password as a token. Together with a name it accepts both.
+        Gitea does not accept a password as a token. With a username, it accepts both.
         """
         token = self.reach.token
         if token.user:
@@ -58,11 +63,11 @@ class GiteaClient(Client):
 
 
 class Gitea(Host):
-    """One repository on Gitea or Forgejo."""
+    """A repository on Gitea or Forgejo."""
 
     connect = GiteaClient
     needs = (
-        "give a token with write:repository and write:issue, of a user who may write to the"
+        "use a token with write:repository and write:issue, from a user with write access to the"
         " repository"
     )
     auto_merge_after_push = "again"
@@ -70,13 +75,13 @@ class Gitea(Host):
     def newest(self, base: str, head: str) -> Proposed | None:
         """Like `Host.newest`.
 
-        Gitea can be asked for the request of a base and a head (since 1.22), and gives any of them,
-        mostly the oldest. Where none was ever made, or that one is open, this is all there is to
-        know. Else there may be a newer one: the list cannot be asked for a head, so of its newest
-        500 the first of ours is taken. So, too, for a base with a slash: some proxies take no slash
-        in a part of a path (Apache, without AllowEncodedSlashes).
+        Gitea can return the request for a base and a head (since 1.22), but it may be any of
+        several requests, usually the oldest. If there is none, or it is open, that is the result.
+        Otherwise there may be a newer one: the list cannot be filtered by head, so search its
+        newest 500 requests for ours. Also do so for a base with a slash, because some proxies
+        reject a slash in a path segment (Apache, without AllowEncodedSlashes).
         """
-        what = f"look for the pull request of {head}"
+        what = f"find the pull request for {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         answer = self._client.json("GET", path, what, fine=(404,))
         known = answer if _is_ours(answer, base, head) else None
@@ -103,7 +108,7 @@ class Gitea(Host):
     def checked(self, number: str) -> Proposed:
         """Like `Host.checked`.
 
-        It "cannot be merged" also while Gitea looks for conflicts: that is waited for.
+        It also "cannot be merged" while Gitea is checking for conflicts, so wait for the check.
         """
         ask = partial(self.ask, number)
         pull = until(lambda request: not _is_stuck(request), ask(), ask, _PAUSES[:-1])
@@ -199,7 +204,7 @@ class Gitea(Host):
         """Like `Host.tip`."""
         path = f"{self._path}/branches/{quote(head)}"
         return dig(
-            self._client.json("GET", path, "look at the branch", fine=(403, 404)),
+            self._client.json("GET", path, "read the branch", fine=(403, 404)),
             "commit",
             "id",
         )
@@ -222,9 +227,9 @@ class Gitea(Host):
         pages: int,
         fine: tuple[int, ...] = (),
     ) -> Iterator[Any]:
-        """Return the items of some pages.
+        """Return the items of several pages.
 
-        An instance may send shorter pages than requested; a header has the total.
+        An instance may return shorter pages than requested; a header has the total.
         """
         seen = 0
         for page in range(1, pages + 1):
@@ -246,19 +251,19 @@ class Gitea(Host):
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
-        """Tell whether Gitea closed a request because its branch was deleted,
-        so that nobody decided it.
+        """Return whether Gitea closed a request because its branch was deleted, not because a
+        person decided so.
 
-        Then its timeline has both events, one right after the other, by the same person. Nothing
-        else shows it: the request looks like one that a person closed, and the push that deletes a
-        branch later leaves no event.
+        In that case, its timeline has both events, one right after the other, by the same person.
+        There is no other sign: the request looks as if a person had closed it, and a push that
+        deletes a branch later does not create an event.
         """
         path = f"{self._path}/issues/{pull['number']}/timeline"
         params = {"since": pull["closed_at"]}
         events = self._client.json(
             "GET",
             path,
-            "read what happened to the request",
+            "read the request's timeline",
             params=params,
             fine=(403, 404),
         )
@@ -274,11 +279,11 @@ class Gitea(Host):
         return by_one and (deleted - closed).total_seconds() <= _AT_ONCE
 
     def _set_labels(self, number: str, names: list[str]) -> None:
-        """By name, which finds the organization's as well, without the right to read them;
-        what is missing is made.
+        """By name, which also finds the organization's labels without permission to read them.
+        Missing labels are created.
 
-        Gitea passes over names that it does not know, or knows in other letters, without a word;
-        and a label that is made a second time is there twice.
+        Gitea silently ignores unknown names and names in another case, and creating a label again
+        creates a duplicate.
         """
         if not (left := missing(names, self._labelled(number, names))):
             return
@@ -287,7 +292,7 @@ class Gitea(Host):
         for name in left:
             if name.lower() not in known:
                 label = {"name": name, "color": COLOR}
-                self._client.ask("POST", f"{self._path}/labels", "make a label", json=label)
+                self._client.ask("POST", f"{self._path}/labels", "create a label", json=label)
         self._labelled(number, [known.get(name.lower(), name) for name in left])
 
     def _labelled(self, number: str, names: list[str]) -> list[str]:
@@ -303,7 +308,7 @@ class Gitea(Host):
         return [dig(mapping, "name") for mapping in mappings(there)]
 
     def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
-        """Return the names by their lower-case form."""
+        """Return the names by their lowercase form."""
         found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
         return {dig(item, "name").lower(): dig(item, "name") for item in found}
 
@@ -318,7 +323,7 @@ class Gitea(Host):
             notes.add(f"assignee {name}: {error.message}", "assignee", name)
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
-        """Ask for reviews those who are not asked yet; teams are `organization/team`."""
+        """Request reviews from those who have not been asked yet. Teams are `organization/team`."""
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         asked = [item["login"] for item in pull.get("requested_reviewers") or ()]
         asked += [item["name"] for item in pull.get("requested_reviewers_teams") or ()]
@@ -345,11 +350,11 @@ class Gitea(Host):
         proposal: Proposal,
         notes: Notes,
     ) -> None:
-        """Let Gitea merge the request after its checks pass, or a moment later if there are none.
+        """Have Gitea merge the request once its checks pass, or a moment later if there are none.
 
-        Gitea 1.26 accepts a commit only for a merge at once. A scheduled merge is for the commit
-        that the branch has when the checks pass, and survives a newer push. So it is set again for
-        each build, unless a person has cancelled it, and the log says what it means.
+        Gitea 1.26 accepts a commit only for an immediate merge. A scheduled merge is for the
+        branch's commit at the time the checks pass, and survives a newer push. So schedule it again
+        for each build, unless a person has canceled it, and log the effect.
         """
         repo = pull["base"].get("repo") or {}
         allowed = [style for style, setting in _STYLES if repo.get(setting)]
@@ -362,7 +367,7 @@ class Gitea(Host):
         }
         host = self.place.host
         path = f"{self._path}/pulls/{done.number}/merge"
-        what = "switch on auto-merge"
+        what = "turn on auto-merge"
         fine = (403, 404, 405, 409, 422)
         again = wish("auto-merge") in settled(done.body)
         if (
@@ -371,7 +376,7 @@ class Gitea(Host):
         ):
             return
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
-        # Gitea answers "try again later" while it still checks for conflicts.
+        # Gitea returns "try again later" while it is still checking for conflicts.
         answer = until(
             lambda answer: b"try again later" not in answer.body.lower(),
             ask(),
@@ -385,21 +390,24 @@ class Gitea(Host):
             )
         elif again:
             notes.add(
-                f"auto-merge was set again; {host} merges what the branch holds when its checks"
-                " pass"
+                f"auto-merge was set again; {host} merges the branch's latest commit when its"
+                " checks pass"
             )
 
 
 class GiteaComments(GitHubComments):
-    """Comments on pull requests of Gitea and Forgejo, which are written as on GitHub."""
+    """Comments on Gitea and Forgejo pull requests, which are written as on GitHub."""
 
     connect = GiteaClient
-    needs = "give a token with write:issue and read:user, of a user who may write to the repository"
+    needs = (
+        "use a token with write:issue and read:user, from a user with write access to the"
+        " repository"
+    )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`. Gitea gives all comments at once, the oldest first."""
+        """Like `Comments.marked`. Gitea returns all comments at once, oldest first."""
         path = f"{self._path}/issues/{request}/comments"
-        for mapping in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
+        for mapping in reversed(mappings(self._client.json("GET", path, "find the comment"))):
             if (
                 self.holds(dig(mapping, "body"), mark)
                 and dig(mapping, "user", "id") == self._client.me
@@ -412,10 +420,11 @@ class GiteaComments(GitHubComments):
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
-    """Tell whether the head branch is in the repository itself. A fork's branch may have any name.
+    """Return whether the head branch is in the repository itself. A fork's branch may have any
+    name.
 
-    While a branch is deleted `head.ref` is `refs/pull/N/head`, and only `head.label` keeps its name
-    (Gitea 1.26).
+    After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` has its
+    name (Gitea 1.26).
     """
     ours = dig(pull, "head", "repo_id") == dig(pull, "base", "repo_id") != ""
     return (
@@ -426,14 +435,14 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
 
 
 def _is_stuck(pull: Mapping[str, Any]) -> bool:
-    """Tell whether it cannot be merged now: it conflicts with its base,
-    or Gitea has not checked yet.
+    """Return whether it cannot be merged now: it conflicts with its base, or Gitea has not checked
+    it yet.
     """
     return pull["state"] == "open" and pull.get("mergeable") is False and not pull.get("draft")
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """Return the prefix that makes the title a draft's, or "" if it is not a draft."""
+    """Return the title's draft prefix, or "" if the request is not a draft."""
     title = str(pull["title"])
     found = next(
         (word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())),
@@ -447,8 +456,8 @@ def _not_taken(
     names: list[str],
     send: Callable[[list[str]], None],
 ) -> Iterator[tuple[str, TaskError]]:
-    """Send all names at once, or else one by one,
-    because Gitea refuses all if it does not know one of them.
+    """Send all names at once, else one by one, because Gitea rejects all names if one is
+    unknown.
     """
     if len(names) > 1:
         with suppress(ForgeError, RepositoryError):
@@ -462,7 +471,7 @@ def _not_taken(
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return the two parts of a project. Anything before them is the path of Gitea itself."""
+    """Return the two parts of a project. Anything before them is Gitea's own path."""
     if len(remote.parts) < 2:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-2])
@@ -476,9 +485,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognise a Gitea that requires sign-in (REQUIRE_SIGNIN_VIEW) by its refusal,
-    which has words of its own.
-    """
+    """Recognize a Gitea that requires sign-in (REQUIRE_SIGNIN_VIEW) by its error message."""
     said = answer.mapping()
     if answer.status in (401, 403):
         return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")

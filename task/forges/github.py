@@ -44,7 +44,7 @@ PROTECTED = (
     ' $name) { refs(refPrefix: "refs/heads/", query: $query, first: 20) { nodes { name'
     " refUpdateRule { pattern } } } } }"
 )
-TASK = "image-update"  # of a deployment; GitHub itself uses "deploy" for jobs with an `environment`
+TASK = "image-update"  # GitHub itself uses "deploy" for jobs with an `environment`
 LONGEST = 140  # characters of a description
 
 
@@ -60,15 +60,15 @@ class GitHubClient(Client):
 
 
 class GitHub(Host):
-    """One repository on GitHub."""
+    """A repository on GitHub."""
 
     connect = GitHubClient
     needs = (
-        'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in'
-        " GitHub Actions, permissions: pull-requests: write, contents: write, and the setting that"
-        " lets Actions create pull requests"
+        'grant the token "Pull requests: write" and "Contents: write" (a classic token: repo); in'
+        " GitHub Actions, set permissions: pull-requests: write, contents: write, and turn on the"
+        " setting that allows Actions to create pull requests"
     )
-    without_drafts = "it is not a draft: GitHub has none for this repository"
+    without_drafts = "it is not a draft: this repository does not support drafts"
 
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
@@ -78,7 +78,7 @@ class GitHub(Host):
     def newest(self, base: str, head: str) -> Proposed | None:
         """Like `Host.newest`.
 
-        The owner is part of what is asked for: if it has another name now, it is asked again.
+        The owner is part of the query, so query again if the owner has been renamed.
         """
         found = self._requests(base, head)
         owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
@@ -108,7 +108,7 @@ class GitHub(Host):
             title=str(said["title"]),
             body=(said["body"] or "").replace("\r\n", "\n"),
             head_commit=str(said["head"]["sha"]),
-            # for an open request, it is only a trial merge
+            # for an open request, it is only a test merge
             merge_commit=str(said.get("merge_commit_sha") or "") if merged else "",
             conflicts=conflicts,
             note=f"it conflicts with {said['base']['ref']}" if conflicts else "",
@@ -127,7 +127,7 @@ class GitHub(Host):
         if answer.status == 422 and b"pull request already exists" in answer.body.lower():
             raise AlreadyThere
         if answer.status == 422 and b"no commits between" in answer.body.lower():
-            raise Outpaced(f"{proposal.base} already has everything of {proposal.head}")
+            raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
         if answer.status != 201:
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -169,13 +169,13 @@ class GitHub(Host):
                     json=told,
                     again=True,
                 )
-                # GitHub ignores people whom it does not accept, without notice.
+                # GitHub silently ignores people whom it does not accept.
                 if left := missing(
                     people,
                     (item["login"] for item in answer.get("assignees") or ()),
                 ):
                     notes.add(
-                        f"not assigned, since they may not push here: {', '.join(left)}",
+                        f"not assigned, because they cannot push here: {', '.join(left)}",
                         "assignee",
                         *left,
                     )
@@ -201,8 +201,8 @@ class GitHub(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Rulesets are shown to all who read, older protections only in
-        part.
+        """Like `Host.is_open`. Everyone with read access can see rulesets, but only a part of the
+        older branch protections.
         """
         path = f"{self._path}/rules/branches/{quote(name)}"
         rules = self._client.json("GET", path, "read the rules for branches")
@@ -211,11 +211,11 @@ class GitHub(Host):
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
         path = f"{self._path}/git/ref/heads/{quote(head)}"
-        found = self._client.json("GET", path, "look at the branch", fine=(403, 404, 409))
+        found = self._client.json("GET", path, "read the branch", fine=(403, 404, 409))
         return "" if found is None else str(found["object"]["sha"])
 
     def _in_its_queue(self, said: Mapping[str, Any]) -> Proposed:
-        """Return the request. If its merge queue threw it out, it says so."""
+        """Return the request. If its merge queue removed it, `thrown_out` has the reason."""
         found = self.proposed(said)
         is_set = wish("auto-merge") in settled(found.body)
         if found.state != "open" or said.get("auto_merge") or not is_set:
@@ -223,7 +223,9 @@ class GitHub(Host):
         return thrown_out(found, self._auto_merge.thrown_out(found.number))
 
     def _protected_otherwise(self, name: str) -> bool:
-        """Tell whether a branch that is there has an older protection; their list is not shown."""
+        """Return whether an existing branch has an older protection; the list of protections is not
+        available.
+        """
         given = {
             "owner": self._owner,
             "name": self._repo,
@@ -238,9 +240,9 @@ class GitHub(Host):
         )
 
     def _requests(self, base: str, head: str) -> list[Any]:
-        """Return the newest requests of this head.
+        """Return this head's newest requests.
 
-        Each takes about 25 KB, because it describes both repositories.
+        Each takes about 25 KB, because it includes both repositories.
         """
         params = {
             "head": f"{self._owner}:{head}", "base": base, "state": "all",
@@ -250,18 +252,18 @@ class GitHub(Host):
             self._client.json(
                 "GET",
                 f"{self._path}/pulls",
-                "look for the pull request",
+                "find the pull request",
                 params=params,
             )
         )
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
-        """Tell whether the head branch is in the repository itself.
+        """Return whether the head branch is in the repository itself.
 
         A fork's branch may have any name.
         """
         name, theirs = (dig(pull, end, "repo", "full_name").lower() for end in ("head", "base"))
-        # the second name is there because the repository may have been renamed
+        # the second name is needed because the repository may have been renamed
         ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}
         return (dig(pull, "head", "ref"), dig(pull, "base", "ref")) == (head, base) and name in ours
 
@@ -279,9 +281,9 @@ class GitHub(Host):
         )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Ask people and teams for reviews.
+        """Request reviews from people and teams.
 
-        If GitHub refuses one, the others are asked nevertheless.
+        If GitHub rejects one, still request the others.
         """
         people = {name: name for name in proposal.reviewers if "/" not in name}
         teams = {name: name.rpartition("/")[2] for name in proposal.reviewers if "/" in name}
@@ -303,9 +305,9 @@ class GitHub(Host):
                 notes.add(f"{name} was not asked to review: {error.message}", "reviewer", full)
 
     def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
-        """Return None if GitHub accepted it."""
+        """Request reviews. Return None if GitHub accepted them."""
         path = f"{where}/requested_reviewers"
-        what = "ask for reviews"
+        what = "request reviews"
         answer = self._client.ask(
             "POST",
             path,
@@ -318,16 +320,16 @@ class GitHub(Host):
 
 
 class GitHubComments(Comments):
-    """Comments on GitHub's pull requests.
+    """Comments on GitHub pull requests.
 
-    GraphQL finds ours, as REST does not tell whose token it is; REST writes.
+    GraphQL finds our comments, because REST does not identify the token's owner. REST writes them.
     """
 
     connect: ClassVar[type[Client]] = GitHubClient
     needs = (
-        'give the token "Pull requests: write" (a classic token: repo); in GitHub Actions,'
-        " permissions: pull-requests: write. A run for a fork's pull request gets a token that may"
-        " only read"
+        'grant the token "Pull requests: write" (a classic token: repo); in GitHub Actions, set'
+        " permissions: pull-requests: write. The token of a run for a fork's pull request is"
+        " read-only"
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
@@ -353,7 +355,7 @@ class GitHubComments(Comments):
         """Like `Comments.add`."""
         path = f"{self._path}/issues/{request}/comments"
         return dig(
-            self._client.json("POST", path, "write the comment", json={"body": body}),
+            self._client.json("POST", path, "post the comment", json={"body": body}),
             "html_url",
         )
 
@@ -370,9 +372,9 @@ class GitHubComments(Comments):
         return dig(said, "html_url")
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
-        """Return the newest hundred comments, or the hundred before those.
+        """Return the newest hundred comments, or the hundred before `before`.
 
-        An error has status 200, too.
+        An error also has status 200.
         """
         owner, name = self.place.project
         variables = {
@@ -382,7 +384,7 @@ class GitHubComments(Comments):
             "before": before,
         }
         body = {"query": COMMENTS, "variables": variables}
-        what = "look for the comment"
+        what = "find the comment"
         answer = self._client.ask(
             "POST",
             graphql(self.place.api),
@@ -393,9 +395,9 @@ class GitHubComments(Comments):
         said = self._client.parsed(answer, what)
         if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
             return pull["comments"]  # type: ignore[no-any-return]
-        words = self._client.words(answer) or "it does not say why"
+        words = self._client.words(answer) or "no reason was given"
         raise RepositoryError(
-            f"GitHub does not show the pull request: could not {what}: {words}",
+            f"GitHub did not return the pull request: could not {what}: {words}",
             hint=self.needs,
         )
 
@@ -407,12 +409,12 @@ class GitHubDeployments(Deployments):
 
     connect = GitHubClient
     needs = (
-        'give the token "Deployments: write" (a classic token: repo_deployment); in GitHub Actions,'
-        " permissions: deployments: write"
+        'grant the token "Deployments: write" (a classic token: repo_deployment); in GitHub Actions,'
+        " set permissions: deployments: write"
     )
     statuses_need = (
-        'give the token "Commit statuses: write" (a classic token: repo:status); in GitHub Actions,'
-        " permissions: statuses: write"
+        'grant the token "Commit statuses: write" (a classic token: repo:status); in GitHub Actions,'
+        " set permissions: statuses: write"
     )
 
     def __init__(self, reach: Reach) -> None:
@@ -422,13 +424,13 @@ class GitHubDeployments(Deployments):
     def create(self, deployment: Deployment) -> str:
         """Like `Deployments.create`.
 
-        Without `required_contexts` GitHub would wait for all checks of the commit.
+        Without `required_contexts`, GitHub would wait for all of the commit's checks.
         """
         body = {
             "ref": deployment.commit, "environment": deployment.environment, "task": TASK, "auto_merge": False,
             "required_contexts": [], "description": _short_description(deployment.description),
         }  # fmt: skip
-        what = f"show the deployment of {deployment.environment}"
+        what = f"report the deployment to {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         number = numbered(dig(said, "id"), self.place.host, "a deployment")
         self.change(number, deployment)
@@ -442,7 +444,7 @@ class GitHubDeployments(Deployments):
             "task": TASK,
             "per_page": 1,
         }
-        what = f"look for the deployment of {deployment.environment}"
+        what = f"find the deployment to {deployment.environment}"
         found = self._client.json("GET", f"{self._path}/deployments", what, params=params)
         return dig(mappings(found), 0, "id")
 
@@ -453,7 +455,7 @@ class GitHubDeployments(Deployments):
             "log_url": web_page(deployment.run), "environment_url": web_page(deployment.page),
         }  # fmt: skip
         path = f"{self._path}/deployments/{path_part(number)}/statuses"
-        what = f"show the deployment of {deployment.environment}"
+        what = f"report the deployment to {deployment.environment}"
         self._client.ask("POST", path, what, json=_only_given(body), again=True)
 
     def sum_up(self, status: CommitStatus) -> None:
@@ -496,7 +498,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """In private mode, GitHub answers 401, but its headers still identify it."""
+    """In private mode, GitHub returns 401, but its headers still identify it."""
     return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
 
 

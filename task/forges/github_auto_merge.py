@@ -1,9 +1,7 @@
-"""GitHub merges a request on its own: by auto-merge, its merge queue, or at once if nothing is
-open.
+"""Automatic merges on GitHub: by auto-merge, by the merge queue, or at once if nothing is pending.
 
-GitHub answers success for an auto-merge that it did not switch on, and shows `auto_merge: null` for
-a request in a queue. So its own answers about the request are read: `autoMergeRequest` and
-`isInMergeQueue` of GraphQL.
+GitHub returns success for an auto-merge that it did not enable, and `auto_merge: null` for a
+request in a queue. So read the request's GraphQL fields `autoMergeRequest` and `isInMergeQueue`.
 """
 
 from __future__ import annotations
@@ -40,32 +38,30 @@ METHODS = (
     ("SQUASH", "allow_squash_merge"),
     ("REBASE", "allow_rebase_merge"),
 )
-# GitHub has nothing to wait for: no requirement, or none that is not met.
+# GitHub has nothing to wait for: there are no requirements, or all are met.
 _READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
 _METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
-_SILENT = (
-    "it answered success, but the request shows neither auto-merge nor a place in a merge queue"
-)
-_MERGED = "nothing was required, so it is already merged"
+_SILENT = "the API call succeeded, but the request has neither auto-merge nor a merge queue entry"
+_MERGED = "no checks or reviews were required, so it is already merged"
 _UNTOLD = "without giving a reason"
 
 
 def graphql(api: str) -> str:
-    """Return the address of GraphQL. On Enterprise Server, it is one folder above that of REST."""
+    """Return the GraphQL URL. On Enterprise Server, it is one folder above the REST API."""
     return f"{api.removesuffix('/v3')}/graphql"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What GitHub shows of a request that it may merge on its own."""
+    """The state of a request that GitHub may merge automatically."""
 
-    waits: bool = False  # auto-merge is on, or it is in the queue
+    waits: bool = False  # auto-merge is on, or the request is in the queue
     merged: bool = False
     queue: bool = False  # its base branch has a merge queue
 
 
 class AutoMerge:
-    """The pull requests in one repository that GitHub merges automatically."""
+    """The pull requests in a repository that GitHub merges automatically."""
 
     def __init__(self, client: Client, owner: str, name: str) -> None:
         self._client = client
@@ -73,10 +69,10 @@ class AutoMerge:
         self._name = name
 
     def thrown_out(self, number: str) -> str:
-        """Return why the queue threw the request out, if that is the last that happened, else "".
+        """Return why the queue removed the request if that is the latest event, else "".
 
-        What a person did is not a reason: their removal is `manual`, or has them as its actor, and
-        switching off auto-merge is an event of its own.
+        A person's action is not a reason: a removal by a person is `manual` or has the person as
+        its actor, and turning off auto-merge is a separate event.
         """
         stands, event = self._look(number)
         if stands.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
@@ -92,7 +88,9 @@ class AutoMerge:
         commit: str,
         notes: Notes,
     ) -> Proposed:
-        """Let GitHub merge exactly this commit, and nothing later. If that fails, notes say why."""
+        """Have GitHub merge exactly this commit, and nothing newer. If that fails, add the reason
+        to the notes.
+        """
         methods = _methods(pull)
         said: Any = None
         objection = ""
@@ -112,7 +110,7 @@ class AutoMerge:
         if stands.queue:
             objection = self._enqueued(pull, commit)
         elif "auto merge is not allowed" in objection.lower():
-            objection += ' (the repository\'s setting "Allow auto-merge" switches it on)'
+            objection += ' (turn on "Allow auto-merge" in the repository\'s settings)'
         _refused(objection, notes)
         return done
 
@@ -124,7 +122,7 @@ class AutoMerge:
         stands: Standing,
         notes: Notes,
     ) -> Proposed:
-        """Return the request after a success, which need not mean that auto-merge is on."""
+        """Return the request after a success, which does not always mean that auto-merge is on."""
         if stands.merged:
             notes.add(_MERGED)
             path = f"{self._client.path}/pulls/{done.number}"
@@ -146,7 +144,9 @@ class AutoMerge:
         methods: Sequence[str],
         notes: Notes,
     ) -> Proposed:
-        """Merge it, or join the queue: GitHub does not wait if there is nothing to wait for."""
+        """Merge the request, or add it to the queue: GitHub rejects auto-merge if there is nothing
+        to wait for.
+        """
         path = f"{self._client.path}/pulls/{done.number}/merge"
         objection = ""
         for method in methods:
@@ -173,15 +173,15 @@ class AutoMerge:
         return done
 
     def _enqueued(self, pull: Mapping[str, Any], commit: str) -> str:
-        """Let the request join the merge queue, and return GitHub's objection, or ""."""
+        """Add the request to the merge queue, and return GitHub's objection, or ""."""
         said, objection = self._mutated(pull, commit, ENQUEUE, {})
         joined = value_at(said, "enqueuePullRequest", "mergeQueueEntry")
         return objection or ("" if isinstance(joined, dict) else _SILENT)
 
     def _look(self, number: str) -> tuple[Standing, Any]:
-        """Return how the request stands, and the last event of its queue or auto-merge.
+        """Return the request's state, and the last event of its queue or auto-merge.
 
-        An Enterprise Server that has no merge queues answers with errors: then nothing is known.
+        An Enterprise Server without merge queues returns errors; the state is then unknown.
         """
         variables = {
             "owner": self._owner,
@@ -189,7 +189,7 @@ class AutoMerge:
             "number": int(number),
         }
         body = {"query": LOOK, "variables": variables}
-        what = "see whether it merges automatically"
+        what = "check whether it merges automatically"
         said = self._client.json("POST", graphql(self._client.reach.place.api), what, json=body)
         pull = value_at(said, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
@@ -202,7 +202,7 @@ class AutoMerge:
         query: str,
         more: Mapping[str, str],
     ) -> tuple[Any, str]:
-        """Return GitHub's data, and its objection, which has status 200 as well, or ""."""
+        """Return GitHub's data, and its objection, which also has status 200, or ""."""
         given = {
             "pullRequestId": pull["node_id"],
             "expectedHeadOid": commit,
@@ -210,15 +210,15 @@ class AutoMerge:
         }
         body = {"query": query, "variables": {"input": given}}
         address = graphql(self._client.reach.place.api)
-        said = self._client.json("POST", address, "switch on auto-merge", json=body)
+        said = self._client.json("POST", address, "turn on auto-merge", json=body)
         errors = mappings(said, "errors")
         texts = (one_line(dig(error, "message").strip('[]"'))[:300] for error in errors)
-        objection = "; ".join(texts) or ("it says nothing more" if errors else "")
+        objection = "; ".join(texts) or ("no reason was given" if errors else "")
         return value_at(said, "data"), objection
 
 
 def _methods(pull: Mapping[str, Any]) -> list[str]:
-    """Return the ways to merge that are allowed. GitHub shows them only to those who may push."""
+    """Return the allowed merge methods. GitHub shows them only to users who can push."""
     allowed = pull["base"].get("repo") or {}
     return [method for method, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
 

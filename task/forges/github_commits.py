@@ -1,12 +1,12 @@
 """Commits through GitHub's API, which GitHub signs (docs.github.com/graphql: createCommitOnBranch,
 updateRefs).
 
-The author is whom the token belongs to: the API takes no other one.
+The author is the token's owner: the API does not accept another author.
 
-The API appends a commit to a branch that is still at the commit we read, which is compare-and-swap
-like our push. It cannot replace what a branch holds. A head branch that exists is therefore moved,
-in one step, to a commit that was made on a branch of its own: were it put back to its base first,
-GitHub would close its pull request for good.
+The API appends a commit to a branch if it is still at the commit we read, which is compare-and-swap
+like our push. It cannot replace a branch's commits. So an existing head branch is moved, in one
+step, to a commit that was created on a temporary branch: if the head branch were first reset to its
+base, GitHub would close its pull request for good.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ REPOSITORY = (
     "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
 )
 MOVE = "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }"
-MOST = 40_000_000  # bytes of files as base64; GitHub accepts a little more in one request
+MOST = 40_000_000  # bytes of files as base64; GitHub accepts slightly more in one request
 _GIT = "or commit with git: --commit-through git"
 _EXECUTABLE = "100755"
 _OID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _STALE = ("expected branch to point to", "pull and try again")
-# GitHub may have carried out a query that took too long.
+# GitHub may have executed a query that timed out.
 _UNKNOWN = ("something went wrong while executing", "timed out", "timeout")
 _RULES = ("rule violations", "protected branch", "pull request", "required status")
 
 
 class GitHubCommits(Connected):
-    """GitHub's API for the commits of one repository.
+    """GitHub's API for commits to a repository.
 
-    Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError` (see
-    `send_once`), and `UnreachableError`, which leaves open whether it was done.
+    Every method raises `Outpaced` if a branch is not at the expected commit, `NotDoneError` (see
+    `send_once`), and `UnreachableError` if it is unknown whether the change was made.
     """
 
     connect = GitHubClient
     needs = (
-        'give the token or the GitHub App "Contents: write" (a classic token: repo); in GitHub'
-        " Actions, permissions: contents: write"
+        'grant the token or the GitHub App "Contents: write" (a classic token: repo); in GitHub'
+        " Actions, set permissions: contents: write"
     )
-    stays = "it finds what has landed"
+    stays = "the next run detects what has landed"
 
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
@@ -86,9 +86,9 @@ class GitHubCommits(Connected):
         size = sum(len(addition["contents"]) for addition in additions)
         if size > MOST:
             raise TargetError(
-                f"the files of one commit have {size / 1e6:.0f} MB, and GitHub's API takes"
-                f" {MOST / 1e6:.0f} MB at most",
-                hint=f"let fewer Applications share a commit, {_GIT}",
+                f"one commit's files are {size / 1e6:.0f} MB, and GitHub's API accepts at most"
+                f" {MOST / 1e6:.0f} MB",
+                hint=f"put fewer Applications in one commit, {_GIT}",
                 subject=self._name,
             )
         said = self._graphql(
@@ -115,7 +115,7 @@ class GitHubCommits(Connected):
 
     def create(self, branch: str, commit: str) -> None:
         """Create a branch."""
-        what = f"make the branch {branch}"
+        what = f"create the branch {branch}"
         body = {"ref": f"refs/heads/{branch}", "sha": commit}
         answer = self._ask("POST", self._refs, what, json=body, fine=(409, 422))
         if answer.status == 422 and b"already exists" in answer.body:
@@ -126,8 +126,8 @@ class GitHubCommits(Connected):
             raise self._odd(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
-        """Move `head` from `was` to the commit that `aside` is at, and delete `aside`,
-        in one step.
+        """In one step, move `head` from `was` to the commit that `aside` is at, and delete
+        `aside`.
         """
         updates = [
             {
@@ -162,7 +162,7 @@ class GitHubCommits(Connected):
 
     @cached_property
     def _id(self) -> str:
-        what = f"look for {self._name}"
+        what = f"find {self._name}"
         owner, name = self.place.project
         said = self._graphql(REPOSITORY, what, owner=owner, name=name)
         found = dig(said, "repository", "id")
@@ -171,7 +171,7 @@ class GitHubCommits(Connected):
         return found
 
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
-        """Return the data of the answer, or raise its errors: GraphQL answers 200 even then."""
+        """Return the response's data, or raise its errors: GraphQL returns 200 even for errors."""
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
         said = self._client.parsed(answer, what)
@@ -213,7 +213,7 @@ class GitHubCommits(Connected):
             )
         if "NOT_FOUND" in kinds:
             message = (
-                f"{host} has no such repository or branch, or this API token may not see it:"
+                f"{host} has no such repository or branch, or this API token cannot see it:"
                 f" could not {what}"
             )
             return RepositoryError(
@@ -222,33 +222,38 @@ class GitHubCommits(Connected):
             )
         if "FORBIDDEN" in kinds or "INSUFFICIENT_SCOPES" in kinds:
             hint = f"{self.needs}; {self.stays}"
-            return RepositoryError(f"{host} does not let this API token {what}: {words}", hint=hint)
+            return RepositoryError(
+                f"{host} does not allow this API token to {what}: {words}", hint=hint
+            )
         return self._denied(what, words)
 
     def _denied(self, what: str, words: str) -> RepositoryError | NotDoneError:
         if is_in_merge_queue(words):
             message = f"the pull request is in the merge queue: could not {what}: {words}"
             return NotDoneError(message, hint=LEAVES_QUEUE)
-        hint = f"correct what it names, {_GIT}"
+        hint = f"fix the reported problem, {_GIT}"
         if any(rule in words.lower() for rule in _RULES):
             hint = (
-                "let this token's owner bypass the branch's rules, or open a pull request instead:"
-                " --pull-request"
+                "allow this token's owner to bypass the branch's rules, or open a pull request"
+                " instead: --pull-request"
             )
         said = f": {words}" if words else ""
-        return RepositoryError(f"{self.place.host} refuses: could not {what}{said}", hint=hint)
+        return RepositoryError(
+            f"{self.place.host} rejected the request: could not {what}{said}", hint=hint
+        )
 
     def _odd(self, what: str) -> UnreachableError:
-        """Return the error for an odd answer: it is unknown whether the request was carried out."""
-        message = f"{self.place.host} gave an unexpected answer: could not {what}"
+        """Return the error for an unexpected response: it is unknown whether the request was
+        executed.
+        """
+        message = f"{self.place.host} returned an unexpected response: could not {what}"
         return UnreachableError(message, hint="run it again")
 
 
 class CommittedByApi(BareRepository):
-    """Like `BareRepository`, but `land` commits through an API,
-    which is opened when it is first needed.
+    """Like `BareRepository`, but `land` commits through an API, which is opened on first use.
 
-    `check` raises an error if the API cannot commit to this repository. It needs no token.
+    `check` raises an error if the API cannot commit to this repository. It does not need a token.
     """
 
     through: ClassVar[Through] = "github"
@@ -268,7 +273,7 @@ class CommittedByApi(BareRepository):
     def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without a commit.
 
-        Raises the error of `check`, as `land` would.
+        Raises the error from `check`, as `land` would.
         """
         landing = super().predict(change)
         if landing.pushed:
@@ -277,7 +282,7 @@ class CommittedByApi(BareRepository):
 
     @property
     def atomic(self) -> bool:
-        """The API changes one branch, and the memory branch is pushed by git."""
+        """False: the API changes one branch, and git pushes the memory branch."""
         return False
 
     def _send(
@@ -308,7 +313,7 @@ class CommittedByApi(BareRepository):
                     "whether the branch was moved",
                 )
         except BaseException:
-            with suppress(TaskError, Outpaced):  # our temporary branch does no harm if it stays
+            with suppress(TaskError, Outpaced):  # our temporary branch is harmless if it stays
                 self._api().delete(aside)
             raise
         return commit
@@ -317,24 +322,24 @@ class CommittedByApi(BareRepository):
         send_once(
             lambda: self._api().create(branch, commit),
             lambda: self._remote.tip(branch) == commit,
-            "whether the branch was made",
+            "whether the branch was created",
         )
 
     def _commit(self, branch: str, change: Changeset, made: LandedCommit) -> str:
-        """Make the commit on a branch that is at `change.tip`, and return it."""
-        # Git makes the same tree from the same files, so a commit with this parent and tree is
-        # ours, or as good.
+        """Create the commit on a branch that is at `change.tip`, and return it."""
+        # The same files always result in the same tree, so a commit with this parent and tree is
+        # ours or equivalent.
         with self._race(branch, change.tip):
             return send_once(
                 lambda: self._api().commit(branch, change),
                 lambda: self._remote.child(branch, change.tip, made.tree),
-                "whether the commit was made",
+                "whether the commit was created",
             )
 
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
-        """Raise `Outpaced` for a refusal if the branch has moved:
-        a lost race with an unknown message.
+        """Raise `Outpaced` for a rejected change if the branch has moved: it is a lost race with an
+        unknown message.
         """
         try:
             yield
@@ -358,5 +363,7 @@ class CommittedByApi(BareRepository):
                 raise TargetError(message, hint=hint, subject=subject)
             if any("\udc80" <= letter <= "\udcff" for letter in path):
                 hint = "rename it, or commit with git: --commit-through git"
-                message = f"{blanked(path)!r} is not UTF-8, and GitHub's API cannot name it"
+                message = (
+                    f"{blanked(path)!r} is not UTF-8, and GitHub's API does not support such paths"
+                )
                 raise TargetError(message, hint=hint, subject=subject)

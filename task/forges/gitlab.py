@@ -30,9 +30,14 @@ from task.retry import until
 from task.urls import path_part, web_page
 
 DRAFT = "Draft: "
-_NOT_AS_ASKED = 400  # the merge train does not take it in this way
-_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still checks a new request
-# GitLab has no state for a deployment that waits for Argo CD, so it counts as running
+_NOT_AS_ASKED = 400  # the merge train does not accept this form of the request
+_PAUSES = (
+    0.5,
+    1.0,
+    2.0,
+    4.0,
+)  # seconds between attempts while GitLab is still checking a new request
+# GitLab does not have a state for a deployment that is waiting for Argo CD, so use running
 STATES: Mapping[DeploymentState, str] = {
     "queued": "running",
     "in_progress": "running",
@@ -44,7 +49,7 @@ _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
 
 
 class GitLabClient(Client):
-    """A client of GitLab's API."""
+    """A client for GitLab's API."""
 
     page = ("web_url",)
 
@@ -54,22 +59,24 @@ class GitLabClient(Client):
 
 
 class GitLab(Host):
-    """One project on GitLab."""
+    """A project on GitLab."""
 
     connect = GitLabClient
     needs = (
-        "give a personal, project or group access token with scope api and role Developer "
-        "(a job token, CI_JOB_TOKEN, cannot write merge requests)"
+        "use a personal, project, or group access token with scope api and role Developer (a job"
+        " token, CI_JOB_TOKEN, cannot write merge requests)"
     )
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`. A fork's branch may bear any name: only the project's own count."""
+        """Like `Host.newest`. A fork's branch may have any name, so only use the project's own
+        branches.
+        """
         params = {
             "source_branch": head, "target_branch": base, "state": "all",
             "order_by": "created_at", "sort": "desc", "per_page": 50,
         }  # fmt: skip
-        what = f"look for the merge request of {head}"
+        what = f"find the merge request for {head}"
         found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
         ours = [
             mapping
@@ -106,7 +113,7 @@ class GitLab(Host):
             head_commit=str(said.get("sha") or ""),
             merge_commit=(
                 str(merged or "") if state == "merged" else ""
-            ),  # for a fast-forward, it is the head itself
+            ),  # for a fast-forward merge, it is the head itself
             conflicts=conflicts,
             auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {said['target_branch']}" if conflicts else "",
@@ -145,7 +152,7 @@ class GitLab(Host):
         return self._write(str(said["iid"]), "update the merge request", **text)
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`. GitLab makes labels that are missing."""
+        """Like `Host.complete`. GitLab creates missing labels."""
         request = said
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
@@ -172,7 +179,7 @@ class GitLab(Host):
         asked: Mapping[str, Mapping[str, int]],
         notes: Notes,
     ) -> Any:
-        """Return the request with labels and people. What GitLab refuses becomes a note."""
+        """Return the request with labels and people. Values rejected by GitLab become notes."""
         try:
             request = self._write(str(request["iid"]), "set labels and people", **fields)
         except (ForgeError, RepositoryError) as error:
@@ -182,7 +189,7 @@ class GitLab(Host):
         for role, new in asked.items():
             took = {item["id"] for item in request.get(f"{role}s") or ()}
             if left := [login for login, person in new.items() if person not in took]:
-                more = "GitLab did not take them (several need GitLab Premium)"
+                more = "GitLab did not accept them (more than one requires GitLab Premium)"
                 notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
         return request
 
@@ -206,7 +213,7 @@ class GitLab(Host):
         """Like `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
         return dig(
-            self._client.json("GET", path, "look at the branch", fine=(403, 404)),
+            self._client.json("GET", path, "read the branch", fine=(403, 404)),
             "commit",
             "id",
         )
@@ -221,7 +228,7 @@ class GitLab(Host):
         names: Iterable[str],
         notes: Notes,
     ) -> dict[str, int]:
-        """Return the numbers of people who are not in the list yet.
+        """Return the ids of people who are not in the list yet.
 
         An unknown name becomes a note.
         """
@@ -231,7 +238,7 @@ class GitLab(Host):
             known = self._client.json(
                 "GET",
                 "/users",
-                f"look for {name}",
+                f"look up {name}",
                 params={"username": name},
             )
             if person := next(
@@ -240,16 +247,16 @@ class GitLab(Host):
             ):
                 found[name] = person
             else:
-                notes.add(f"{role} {name}: GitLab has no user of that name", role, name)
+                notes.add(f"{role} {name}: GitLab has no user with that name", role, name)
         return found
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
-        """Let GitLab merge exactly this commit, and no other push,
-        once its pipeline and checks pass.
+        """Have GitLab merge exactly this commit, and no other push, once its pipeline and checks
+        pass.
         """
         number = str(request["iid"])
-        # Use the request as GitLab shows it after its check, if that does not take long. Until
-        # GitLab has noticed a push, it still shows an auto-merge that the push will end.
+        # Use the request as returned after GitLab's check, if that does not take long. Until GitLab
+        # has noticed a push, it still returns an auto-merge that the push will end.
         request = until(
             lambda shown: (
                 shown.get("detailed_merge_status", "unknown") not in _UNREADY
@@ -287,7 +294,7 @@ class GitLab(Host):
             return self.proposed(self._client.parsed(answer, what))
         request = self.ask(number)
         status = str(request.get("detailed_merge_status") or "").replace("_", " ")
-        # Without a pipeline there is nothing to wait for, and GitLab refuses auto-merge.
+        # Without a pipeline, there is nothing to wait for, and GitLab rejects auto-merge.
         if answer.status == 405 and status == "mergeable" and not request.get("head_pipeline"):
             answer = ask()
             if answer.status < 300:
@@ -298,16 +305,18 @@ class GitLab(Host):
         return done
 
     def _has_trains(self) -> bool:
-        """Tell whether the project merges by trains. Without GitLab Premium, it does not say."""
-        what = "see whether it merges by trains"
+        """Return whether the project uses merge trains. The field is missing without GitLab
+        Premium.
+        """
+        what = "check whether the project uses merge trains"
         project = self._client.json("GET", self._path, what, fine=(403, 404))
         return value_at(project, "merge_trains_enabled") is True
 
     def _join_train(self, request: Mapping[str, Any], commit: str, notes: Notes) -> None:
-        """Let exactly this commit join the merge train of its target branch, once its checks pass.
+        """Add exactly this commit to its target branch's merge train once its checks pass.
 
-        `PUT …/merge` would merge past the train. GitLab answers 400 to `auto_merge` where all
-        checks have passed (before 18.11), and has another name for it before 17.11.
+        `PUT …/merge` would bypass the train. GitLab returns 400 for `auto_merge` if all checks have
+        passed (before 18.11), and uses another name for it before 17.11.
         """
         path = f"{self._path}/merge_trains/merge_requests/{request['iid']}"
         what = "add it to the merge train"
@@ -326,7 +335,7 @@ class GitLab(Host):
         if request.get("detailed_merge_status") == "mergeable":
             answer = ask() if answer.status == _NOT_AS_ASKED else answer
         else:
-            # GitLab may not have made the pipeline of a new commit yet.
+            # GitLab may not have created a new commit's pipeline yet.
             wait = partial(ask, when_pipeline_succeeds=True)
             answer = until(lambda response: response.status != _NOT_AS_ASKED, answer, wait, _PAUSES)
         if answer.status >= 300:
@@ -335,20 +344,18 @@ class GitLab(Host):
 
 
 class GitLabComments(Comments):
-    """Comments on GitLab's merge requests,
-    which its API calls notes (docs.gitlab.com/api/notes).
-    """
+    """Comments on GitLab merge requests, which its API calls notes (docs.gitlab.com/api/notes)."""
 
     connect = GitLabClient
     needs = (
-        "give a personal, project or group access token with scope api and role Reporter (a job"
-        " token, CI_JOB_TOKEN, cannot write comments; a pipeline of a fork does not get protected"
+        "use a personal, project, or group access token with scope api and role Reporter (a job"
+        " token, CI_JOB_TOKEN, cannot write comments; a fork's pipeline does not get protected"
         " variables)"
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """Like `Comments.marked`."""
-        what = "look for the comment"
+        what = "find the comment"
         params = {
             "order_by": "created_at",
             "sort": "desc",
@@ -381,7 +388,7 @@ class GitLabComments(Comments):
         said = self._client.json(
             "POST",
             self._notes(request),
-            "write the comment",
+            "post the comment",
             json={"body": body},
         )
         return self._page(request, dig(said, "id"))
@@ -402,20 +409,20 @@ class GitLabComments(Comments):
         return f"{self._path}/merge_requests/{request}/notes"
 
     def _page(self, request: str, number: str) -> str:
-        """Return the page of a comment, which GitLab's answers do not have."""
+        """Return a comment's page, which GitLab's responses do not include."""
         return f"{self.place.web}/-/merge_requests/{request}#note_{number}"
 
 
 class GitLabDeployments(Deployments):
     """GitLab's environments and deployments (docs.gitlab.com/api/deployments, /api/environments).
 
-    The status of a commit is not set, because GitLab would show it as a job of the pipeline.
+    The commit's status is not set, because GitLab would show it as a pipeline job.
     """
 
     connect = GitLabClient
     needs = (
-        "give a personal, project or group access token with scope api and role Developer "
-        "(for a protected environment, one that may deploy to it)"
+        "use a personal, project, or group access token with scope api and role Developer (for a"
+        " protected environment, one that is allowed to deploy to it)"
     )
 
     def create(self, deployment: Deployment) -> str:
@@ -427,7 +434,7 @@ class GitLabDeployments(Deployments):
             "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
             "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
         }  # fmt: skip
-        what = f"show the deployment of {deployment.environment}"
+        what = f"report the deployment to {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         self._link(said, deployment)
         return numbered(dig(said, "id"), self.place.host, "a deployment")
@@ -440,7 +447,7 @@ class GitLabDeployments(Deployments):
             "sort": "desc",
             "per_page": 20,
         }
-        what = f"look for the deployment of {deployment.environment}"
+        what = f"find the deployment to {deployment.environment}"
         for mapping in mappings(
             self._client.json("GET", f"{self._path}/deployments", what, params=params)
         ):
@@ -459,13 +466,13 @@ class GitLabDeployments(Deployments):
         self._client.ask(
             "PUT",
             path,
-            f"show the deployment of {deployment.environment}",
+            f"report the deployment to {deployment.environment}",
             json=body,
             again=True,
         )
 
     def _link(self, said: Any, deployment: Deployment) -> None:
-        """Let the environment's link lead to Argo CD, unless a person has set another one."""
+        """Set the environment's link to Argo CD, unless it already has a link."""
         number = dig(said, "environment", "id")
         page = web_page(deployment.page)
         if not number or not page or dig(said, "environment", "external_url"):
@@ -489,12 +496,12 @@ def _label_fields(
     labels: Sequence[str],
     asked: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
-    """Return the fields of a merge request that get labels and people."""
+    """Return a merge request's fields for labels and people."""
     fields = dict[str, Any]()
     if labels:
         fields["add_labels"] = ",".join(labels)
     for role, new in asked.items():
-        # the list is replaced as a whole, so include those who are already in it
+        # the whole list is replaced, so include those who are already in it
         if new:
             before = (item["id"] for item in request.get(f"{role}s") or ())
             fields[f"{role}_ids"] = [*before, *new.values()]
@@ -514,7 +521,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """GitLab shows its version only to logged-in users, and its refusal identifies it."""
+    """GitLab shows its version only to logged-in users, but its error message identifies it."""
     said = answer.mapping()
     if answer.status == 401:
         return said.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers

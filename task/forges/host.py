@@ -1,9 +1,8 @@
-"""What every forge does: requests, of which there are never two for a branch,
-comments and deployments.
+"""What every forge supports: requests (never two for one branch), comments, and deployments.
 
 A request belongs to a head branch of the repository itself. Requests from forks may use any branch
-name, and never count. If something fails here, the pushed branch stays, and the next run completes
-the request.
+name, and are ignored. If something fails here, the pushed branch is kept, and the next run
+completes the request.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import web_page
 
-MOVED = "meanwhile, a newer build was pushed to the branch, with its own description"
+MOVED = "a newer build was pushed to the branch in the meantime, with its own description"
 PAGES = 5  # of a hundred comments each, newest first; older comments are not searched
 _RACES = 5
 _COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns twelve digits
@@ -48,43 +47,43 @@ _LONGEST_NOTE = 1000
 
 @dataclass(frozen=True)
 class ForgeKind:
-    """Everything about one kind of forge.
+    """A kind of forge.
 
-    Its file ends with it, and `task.forges.places` lists it.
+    It is defined at the end of its file, and listed in `task.forges.places`.
     """
 
-    name: str  # as --forge names it
+    name: str  # its name in --forge
     client: type[Host]
     comments: type[Comments]
-    # A repository's URL, and where the forge's web begins → the repository's place; the host is
-    # filled in later.
+    # A repository's URL, and the root of the forge's web pages → the repository's address; the host
+    # is filled in later.
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # its public hosts
     host_ends: tuple[str, ...] = ()
     words: tuple[
         str, ...
-    ] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
-    # An address below its root that needs no login, and a test whether the answer comes from this
-    # kind of forge.
+    ] = ()  # part of the names of hosts that run it: gitlab.example.com, my-gitea.example.com
+    # An address below its root that does not require a login, and a test whether the response is
+    # from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch.
     # For `commit`, {1} is the commit; for `range`, {1} is the older commit, and {2} the newer one.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
-    range: str = ""  # as `compare`, for two commits; "" where it is the same
-    deployments: type[Deployments] | None = None  # None if it shows no deployments
+    range: str = ""  # like `compare`, for two commits; "" if it is the same
+    deployments: type[Deployments] | None = None  # None if it does not show deployments
 
 
 class Connected(ABC):
-    """What needs a client for one repository on its forge."""
+    """The base of everything with a client for a repository on its forge."""
 
     connect: ClassVar[type[Client]]
     needs: ClassVar[str]  # the permission, as a hint for people
-    stays: ClassVar[str] = STAYS  # what is done although a request failed
+    stays: ClassVar[str] = STAYS  # what is done despite a failed request
 
     def __init__(self, reach: Reach) -> None:
-        """Contact nobody yet."""
+        """Do not contact anything yet."""
         self.place = reach.place
         self._client = self.connect(reach, self.needs, self.stays)
         self._path = self._client.path
@@ -100,61 +99,59 @@ class Connected(ABC):
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Raise `UnreachableError` for an answer of another shape,
-        as from a proxy or another service.
+        """Raise `UnreachableError` for a response of another shape, such as from a proxy or another
+        service.
         """
         try:
             yield
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise UnreachableError(
-                f"{self.place.host} gave an unexpected answer ({type(error).__name__}: {error})"[
-                    :300
-                ],
-                hint=(
-                    "check that it is the Git host that --forge or the URL names, then run it again"
-                ),
+                f"{self.place.host} returned an unexpected response"
+                f" ({type(error).__name__}: {error})"[:300],
+                hint="check the Git host in --forge or the URL, then run it again",
             ) from error
 
 
 class Host(Connected):
-    """The requests of one repository. `said` is the forge's own answer about one."""
+    """A repository's requests. `said` is the forge's own response about a request."""
 
-    # What the forge does not have, with a sentence for people: "labels", "assignees", "auto_merge".
+    # Unsupported features, each with a sentence for people: "labels", "assignees", "auto_merge".
     without: ClassVar[Mapping[str, str]] = {}
-    without_drafts: ClassVar[str] = ""  # for people, where not every repository has drafts
-    # What becomes of an auto-merge with our next push; "again" means that it has to be set again.
+    without_drafts: ClassVar[str] = ""  # for people, if not every repository supports drafts
+    # What our next push does to an auto-merge; "again" means that it has to be set again.
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest closed or merged one,
-        or None.
+        """Return the open request from `head` into `base`, else the newest closed or merged
+        request, or None.
 
-        Its state is "gone" if the forge has closed it because its branch was deleted, and says so.
+        Its state is "gone" if the forge reports that it closed the request because the branch was
+        deleted.
         """
         with self.understood():
             found = self.newest(base, head)
             return honest(found, self.place.web) if found else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the request, or update the open one. There is never a second one.
+        """Open the request, or update the open request. Never open a second one.
 
-        `found` is what `find` returned before the push, so nothing is looked up again. If the
-        branch has moved on, its request is left to the run that moved it, as `head_commit` of the
-        answer shows. Raises `Outpaced` if the request was merged meanwhile: then the rest has to be
-        decided on the new tip.
+        `found` is the result of `find` before the push, so nothing is looked up again. If the
+        branch has moved on, its request is left to the run that moved it, as the result's
+        `head_commit` shows. Raises `Outpaced` if the request has been merged: the rest then has to
+        be decided on the new tip.
         """
         with self.understood():
             return honest(_settle(self, proposal, found), self.place.web)
 
     def state(self, number: str) -> Proposed:
-        """Return the state of one request: open, merged (with its merge commit) or closed."""
+        """Return the state of a request: open, merged (with its merge commit), or closed."""
         with self.understood():
             return honest(self.checked(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
-        """Close an open request with a sentence why; then it declines nothing.
+        """Close an open request, and give the reason, so that it does not count as declined.
 
-        Raises `Outpaced` if another run has described something newer there since.
+        Raises `Outpaced` if another run has since put something newer in it.
         """
         for _turn in range(_RACES):
             with self.understood(), suppress(Overtaken):
@@ -169,7 +166,7 @@ class Host(Connected):
         if now.state != "open":
             return
         if described(now.body) != described(found.body):
-            raise Outpaced(f"{found.url} now proposes something newer")
+            raise Outpaced(f"{found.url} now proposes a newer build")
         try:
             self.shut(said, closed_body(now, because))
         except (ForgeError, RepositoryError):
@@ -178,20 +175,21 @@ class Host(Connected):
                 raise
 
     def open_to_others(self, name: str) -> bool:
-        """Tell whether the forge says that others than this login may push a branch of that name.
+        """Return whether, according to the forge, users other than this login may push a branch
+        with that name.
 
-        Raises the client's errors: mostly that this login may not read the rules.
+        Raises the client's errors: usually this login is not allowed to read the rules.
         """
         with self.understood():
             return self.is_open(name)
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """Return one request as it is now, and the forge's own answer."""
+        """Return the current state of a request, and the forge's own response."""
         said = self.ask(number)
         return self.proposed(said), said
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """Change title and text of the open request.
+        """Change the open request's title and text.
 
         Raises `Overtaken` if the request is no longer open.
         """
@@ -202,46 +200,46 @@ class Host(Connected):
         return now, said
 
     def checked(self, number: str) -> Proposed:
-        """Return one request with all that `state` needs."""
+        """Return a request with everything that `state` needs."""
         return self.proposed(self.ask(number))
 
     @abstractmethod
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Look for a request, as `find` says."""
+        """Find a request, as described in `find`."""
 
     @abstractmethod
     def ask(self, number: str) -> Any:
-        """Return the forge's own answer about one request."""
+        """Return the forge's own response about a request."""
 
     @abstractmethod
     def proposed(self, said: Any) -> Proposed:
-        """Return our form of the forge's answer: a title without a draft's prefix,
-        lines that end as ours.
+        """Return our form of the forge's response: a title without a draft prefix, and our line
+        endings.
         """
 
     @abstractmethod
     def branches(self, said: Any) -> tuple[str, str]:
-        """Return base and head of the request that the forge's answer is about."""
+        """Return the base and head of the request in the forge's response."""
 
     @abstractmethod
     def create(self, proposal: Proposal) -> Any:
-        """Open a request with this title and text, as a draft if wanted.
+        """Open a request with this title and text, as a draft if requested.
 
-        Raises `AlreadyThere` if the forge says that one is open.
+        Raises `AlreadyThere` if the forge reports that one is already open.
         """
 
     @abstractmethod
     def change(self, said: Any, title: str, body: str) -> Any:
-        """Change title and text of a request, and return the forge's answer.
+        """Change a request's title and text, and return the forge's response.
 
-        A draft stays one, and others none.
+        A draft stays a draft, and other requests do not become drafts.
         """
 
     @abstractmethod
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the labels, people and auto-merge of this proposal, if they are missing.
+        """Set this proposal's labels, people, and auto-merge if they are missing.
 
-        What fails becomes a note.
+        Failures become notes.
         """
 
     @abstractmethod
@@ -250,39 +248,39 @@ class Host(Connected):
 
     @abstractmethod
     def is_open(self, name: str) -> bool:
-        """Look at the forge's rules for branches, as `open_to_others` says."""
+        """Check the forge's branch rules, as described in `open_to_others`."""
 
     @staticmethod
     def ours_to_delete(proposal: Proposal) -> bool:
-        """Tell whether the branch may go after the merge.
+        """Return whether the branch may be deleted after the merge.
 
-        One that an annotation names may be an environment.
+        A branch set in an annotation may be an environment.
         """
         return has_our_prefix(proposal.head, proposal.prefix)
 
     @abstractmethod
     def tip(self, head: str) -> str:
-        """Return the commit that the head branch has now, or "" if the forge does not say."""
+        """Return the head branch's current commit, or "" if the forge does not report it."""
 
 
 class Overtaken(Exception):
-    """Others have changed the request since it was read, so look again. Never leaves `Host`."""
+    """The request has changed since it was read, so read it again. Never leaves `Host`."""
 
 
 class AlreadyThere(Exception):
-    """The forge says that a request for this branch is already open.
+    """The forge reports that a request for this branch is already open.
 
     Never leaves `Host.propose`.
     """
 
     def __init__(self, found: Proposed | None = None) -> None:
         super().__init__()
-        self.found = found  # that request, if the forge names it
+        self.found = found  # that request, if the forge identifies it
 
 
 def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
-    """Open or update the request, even if other runs do the same: there is one request,
-    about its newest commit.
+    """Open or update the request, even if other runs do the same: there is one request, for the
+    newest commit.
     """
     before = found
     notes = Notes()
@@ -290,7 +288,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     for turn in range(_RACES):
         # either the request to update, or one with the proposed commit
         if found and _is_merged_meanwhile(found, before, proposal):
-            raise Outpaced(f"{found.url} was merged meanwhile")
+            raise Outpaced(f"{found.url} has been merged in the meantime")
         is_open = found is not None and found.state == "open"
         try:
             if found is not None and is_open:
@@ -302,19 +300,21 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             found = there.found
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
         except UnreachableError as error:
-            # it may have been opened nevertheless: look, and try once more
+            # it may have been opened despite the error: check, and retry once
             if isinstance(error.__cause__, Limited) or is_open or turn or shutdown.code():
                 raise
             found = None
         found = found or host.newest(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
-        hint="run it again: the branch stays",
+        hint="run it again: the branch is kept",
     )
 
 
 def _within_means(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
-    """Return the proposal without what this host does not have. A note says what is left out."""
+    """Return the proposal without features that this host does not support. Notes list the omitted
+    features.
+    """
     for name, sentence in host.without.items():
         if wanted := getattr(proposal, name):
             notes.add(sentence)
@@ -323,7 +323,7 @@ def _within_means(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
 
 
 def _is_merged_meanwhile(found: Proposed, before: Proposed | None, proposal: Proposal) -> bool:
-    """Tell whether a person merged the request that was open `before`, or that has our commit."""
+    """Return whether a person merged the request that was open `before`, or that has our commit."""
     if found.state != "merged":
         return False
     was_open = before is not None and before.state == "open" and before.number == found.number
@@ -343,13 +343,13 @@ def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
 
 
 def _created(host: Host, proposal: Proposal) -> Any:
-    """Open a request. An answer about another branch, as from a cache, opened none."""
+    """Open a request. A response about another branch, such as from a cache, did not open one."""
     said = host.create(proposal)
     if host.branches(said) == (proposal.base, proposal.head):
         return said
     raise UnreachableError(
-        f"{host.place.host} answers with the request of another branch",
-        hint="run it again: the branch stays",
+        f"{host.place.host} returned another branch's request",
+        hint="run it again: the branch is kept",
     )
 
 
@@ -359,7 +359,7 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     another = host.branches(said) != (proposal.base, proposal.head)
     if another or now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
-    # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch
+    # Forges notice a push late, and some only show twelve digits of a commit. So request the branch
     # itself, but only if the request does not show our commit.
     shown = now.head_commit != "" and ours.startswith(now.head_commit)
     if not shown and (newer := _moved(host, ours, proposal.head)):
@@ -371,7 +371,7 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
             whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
     if proposal.auto_merge and found.thrown_out:
-        notes.add(f"{found.thrown_out}: this run asked for it again")
+        notes.add(f"{found.thrown_out}: this run requested the merge again")
         whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=True)
     done = now
@@ -381,25 +381,25 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
         return notes.on(replace(done, head_commit=ours or done.head_commit))
     done = _completed(host, done, said, whole, missing, notes)
     if done.head_commit != ours != "" and described(now.body) == done.head_commit:
-        # we have overwritten the text of a newer commit
+        # we have overwritten the text for a newer commit
         host.write(host.read(found.number)[1], now.title, now.body)
     return done
 
 
 def _may_have_ended_auto_merge(found: Proposed, now: Proposed, ours: str) -> bool:
-    """Tell whether our push may have switched off the auto-merge that a run set before."""
+    """Return whether our push may have turned off the auto-merge that an earlier run set."""
     pushed = described(now.body) != ours
     set_before = wish("auto-merge") in settled(now.body)
-    # A person may have switched it off before the push. A forge that does not say so is asked
+    # A person may have turned it off before the push. If the forge does not report this, set it
     # again.
     off = found.auto_merge is False and found.head_commit == described(found.body)
     return pushed and set_before and not off
 
 
 def thrown_out(found: Proposed, because: str) -> Proposed:
-    """Return a request that its merge queue threw out for that reason: auto-merge is not set.
+    """Return a request that its merge queue removed for that reason: auto-merge is not set.
 
-    Without a reason, it stays as it is.
+    Without a reason, return it unchanged.
     """
     if not because:
         return found
@@ -418,7 +418,9 @@ def _completed(
     missing: Proposal,
     notes: Notes,
 ) -> Proposed:
-    """Set what is missing, and mark in the text what is set. A newer build marks its own text."""
+    """Set the missing labels and people, and record in the text what is set. A newer build records
+    it in its own text.
+    """
     if wishes(missing):
         done, said = host.complete(said, missing, notes)
     ours = described(whole.body)
@@ -432,25 +434,25 @@ def _completed(
 
 
 def _moved(host: Host, ours: str, head: str) -> str:
-    """Return the branch's tip if it is not the commit in our text, or "" if it is,
-    or is unknown.
-    """
+    """Return the branch's tip if it is not the commit in our text, or "" if it is or is unknown."""
     tip = host.tip(head) if ours else ""
     return tip if tip != ours else ""
 
 
 class Notes:
-    """Sentences about what a forge could not do, each once; they are shown with the request."""
+    """Sentences about what a forge could not do, without duplicates. They are shown with the
+    request.
+    """
 
     def __init__(self) -> None:
         self._said: list[str] = []
-        # keys of what could not be set, and is tried again by the next run
+        # keys of values that could not be set; the next run retries them
         self.missed: set[str] = set()
 
     def add(self, sentence: str, kind: str = "", *names: str) -> None:
         """Add a sentence.
 
-        With a `kind`, these labels or people are not set, or `auto-merge` is not.
+        With a `kind`, these labels or people, or `auto-merge`, were not set.
         """
         if sentence and sentence not in self._said:
             self._said.append(sentence)
@@ -458,9 +460,9 @@ class Notes:
 
     @contextmanager
     def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
-        """Turn a refusal inside the block into a note.
+        """Turn an error inside the block into a note.
 
-        A temporary error is raised, so that the job runs again.
+        A temporary error is raised, so that the job is retried.
         """
         try:
             yield
@@ -468,15 +470,15 @@ class Notes:
             self.add(f"{what}: {error.message}", kind, *names)
 
     def on(self, found: Proposed) -> Proposed:
-        """Return the request with its own note, and all of these."""
+        """Return the request with its own note and all of these."""
         self.add(found.note)
         return replace(found, note="; ".join(self._said)[:_LONGEST_NOTE])
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
-    """Return the names in order, each once.
+    """Return the names in order, without duplicates.
 
-    Upper and lower case are the same for labels and people.
+    Labels and people are case-insensitive.
     """
     there = {name.lower() for name in have}
     found = []
@@ -488,10 +490,10 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
 
 
 def honest(found: Proposed, page: str) -> Proposed:
-    """Return the request without an implausible URL or commit, which would go into results,
-    logs and pages.
+    """Return the request without an implausible URL or commit, which would end up in results, logs,
+    and pages.
 
-    Its URL is then `page`, the repository's.
+    Its URL is then `page`, the repository's page.
     """
     merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
     return replace(found, url=web_page(found.url) or page, merge_commit=merged)
@@ -501,22 +503,22 @@ def honest(found: Proposed, page: str) -> Proposed:
 class Comment:
     """A comment on the forge."""
 
-    number: str  # its id there
+    number: str  # its id on the forge
     body: str
     url: str
-    version: int = 0  # needed if a change has to name the version that it changes
+    version: int = 0  # needed if a change has to include the current version
 
 
 class Comments(Connected):
-    """The comments on pull requests of one repository.
+    """The comments on a repository's pull requests.
 
-    Ours is found by its mark and edited, so it never repeats.
+    Our comment is found by its mark and edited, so there is only one.
     """
 
     stays = "run it again"
 
     def put(self, request: str, mark: str, body: str) -> str:
-        """Write our comment with that mark, or replace its text if it exists. Return its page."""
+        """Add our comment with that mark, or replace its text if it exists. Return its page."""
         with self.understood():
             return web_page(self._put(request, mark, body)) or self.place.web
 
@@ -530,8 +532,8 @@ class Comments(Connected):
 
     @abstractmethod
     def marked(self, request: str, mark: str) -> Iterable[Comment]:
-        """Return the comments on that request that have the mark, newest first,
-        and only ours if the forge can tell.
+        """Return the comments on that request with the mark, newest first, and only ours if the
+        forge can tell.
         """
 
     @abstractmethod
@@ -540,37 +542,38 @@ class Comments(Connected):
 
     @abstractmethod
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Change the text of a comment, and return its URL,
-        or None if it is somebody else's and stays.
+        """Change a comment's text, and return its URL, or None if it is somebody else's and was not
+        changed.
         """
 
     @staticmethod
     def holds(body: str, mark: str) -> bool:
-        """Tell whether a line of the text is the mark."""
+        """Return whether one line of the text is the mark."""
         return mark in plain(body).split("\n")
 
 
 class Deployments(Connected):
-    """The deployments of one repository: which build is in which environment,
-    and how its rollout ended.
+    """A repository's deployments: which build is in which environment, and the outcome of its
+    rollout.
     """
 
-    stays = "what was written to Git stays, and Argo CD deploys it"
+    stays = "the changes in Git are kept, and Argo CD deploys them"
 
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
         self._begun: dict[str, str] = {}  # numbers, by environment
 
     def begin(self, deployment: Deployment) -> None:
-        """Begin a deployment in this state."""
+        """Start a deployment in this state."""
         with self.understood():
             self._begun[deployment.environment] = self.create(deployment)
 
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """Set the state of the deployment that began, or (not `begun`) of an earlier run's.
+        """Set the state of the deployment that this run started, or (not `begun`) of an earlier
+        run's.
 
-        Return whether there is one. An earlier run's is the newest one for the same commit and
-        environment.
+        Return whether there is one. An earlier run's deployment is the newest for the same commit
+        and environment.
         """
         if begun:
             number = self._begun[deployment.environment]
@@ -582,8 +585,8 @@ class Deployments(Connected):
         return number != ""
 
     def sum_up(self, status: CommitStatus) -> None:
-        """Set the commit's status for all of them together,
-        if the forge has that besides deployments.
+        """Set the commit's status for all deployments together, if the forge also supports commit
+        statuses.
         """
 
     @abstractmethod
@@ -592,10 +595,10 @@ class Deployments(Connected):
 
     @abstractmethod
     def find(self, deployment: Deployment) -> str:
-        """Return the number of our newest deployment for this commit
-        and environment that may still change, or "".
+        """Return the number of our newest deployment for this commit and environment that may still
+        change, or "".
         """
 
     @abstractmethod
     def change(self, number: str, deployment: Deployment) -> None:
-        """Set the state of the deployment."""
+        """Set the deployment's state."""

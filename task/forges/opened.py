@@ -1,4 +1,4 @@
-"""The forges of a run. Each is opened when it is first needed."""
+"""The forges of a run. Each is opened on first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Part = TypeVar("Part", bound=Connected)
 
 
 class Forges:
-    """Repository URL → its forge. Threads may share it; a host is asked once which forge it is."""
+    """Repository URL → its forge. Threads may share it. A host is only probed once."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class Forges:
     ) -> None:
         """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet.
 
-        `reached` returns the URL with which this step reaches a repository, because pushes go
-        there.
+        `reached` returns the URL that this step uses to reach a repository, because pushes go to
+        that URL.
         """
         self._known = tuple(known)
         self._tokens = once(tokens)
@@ -51,16 +51,16 @@ class Forges:
         self._committing: dict[ForgeAddress, GitHubCommits] = {}
         self._opened: list[Connected] = []
 
-    def place(self, repo: str, fails: str = "no pull request is possible") -> ForgeAddress:
-        """Return where the repository is.
+    def place(self, repo: str, fails: str = "cannot open a pull request") -> ForgeAddress:
+        """Return the repository's address.
 
-        Raises `ForgeError` for a URL on no forge, and what `probe` raises.
+        Raises `ForgeError` if the URL is not on a forge, and the errors of `probe`.
 
-        The URL that it is pushed to comes first where it is a forge's; a mirror's path or a proxy
-        that no forge is known by leaves it to the repository's own URL. `fails` begins the message
-        of an error.
+        The push URL comes first if it is on a forge. If it is a mirror's path or a proxy that is
+        not a known forge, the repository's own URL is used. `fails` is the start of an error
+        message.
         """
-        # a token that cannot be read is a mistake in the call, wherever the repository is
+        # an unreadable token is a usage error, wherever the repository is
         self._tokens()
         urls = list(
             dict.fromkeys(
@@ -78,7 +78,8 @@ class Forges:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
     def check_host(self, repo: str) -> None:
-        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path.
+        """Raise the `ForgeError` of `place` if the repository is not on a host, such as a local
+        path.
 
         Nothing is contacted.
         """
@@ -86,8 +87,8 @@ class Forges:
             self.place(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page that shows what a head branch changes,
-        or ("", "").
+        """Return the kind of forge, and the URL of the page that shows a head branch's changes, or
+        ("", "").
         """
         try:
             place = self.place(repo)
@@ -96,8 +97,8 @@ class Forges:
         return place.forge, compare_url(place, base, head)
 
     def commit_page(self, repo: str, commit: str) -> str:
-        """Return the URL of a commit's page, or "" if the URL does not tell
-        which kind of forge it is.
+        """Return the URL of a commit's page, or "" if the kind of forge cannot be determined from
+        the URL.
         """
         if commit:
             for url in (self._reached(repo), repo):
@@ -107,7 +108,9 @@ class Forges:
         return ""
 
     def range_page(self, repo: str, old: str, new: str) -> str:
-        """Return the page that compares two commits, or "" if the URL tells no kind of Git host."""
+        """Return the page that compares two commits, or "" if the kind of Git host cannot be
+        determined from the URL.
+        """
         with suppress(Malformed):  # a path
             if place := place_of(repo, self._known):
                 return range_url(place, old, new)
@@ -116,7 +119,7 @@ class Forges:
     def of(self, repo: str) -> Host:
         """Return the repository's forge.
 
-        Raises as `place`, and `CredentialsError` without a token for it.
+        Raises the errors of `place`, and `CredentialsError` if there is no token for it.
         """
         place = self.place(repo)
         with self._lock:
@@ -129,9 +132,10 @@ class Forges:
             return self._hosts[place]
 
     def if_known(self, repo: str) -> Host | None:
-        """Return the repository's forge, or None if no URL tells it or no token is for it.
+        """Return the repository's forge, or None if it cannot be determined from the URLs or there
+        is no token for it.
 
-        No host is asked what it is.
+        Hosts are not probed.
         """
         for url in dict.fromkeys((self._reached(repo), repo)):
             with suppress(Malformed, CredentialsError):
@@ -140,8 +144,10 @@ class Forges:
         return None
 
     def comments(self, repo: str) -> Comments:
-        """Return the comments on pull requests of the job's own repository. Raises what `of` raises."""
-        place = self.place(repo, "no comment can be written")
+        """Return the comments on pull requests of the job's own repository. Raises the errors of
+        `of`.
+        """
+        place = self.place(repo, "cannot post a comment")
         return self._open(
             FORGES[place.forge].comments,
             place,
@@ -149,21 +155,21 @@ class Forges:
         )
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments of the job's own repository. Raises what `of` raises."""
-        place = self.place(repo, "no deployment can be shown")
+        """Return the deployments of the job's own repository. Raises the errors of `of`."""
+        place = self.place(repo, "cannot report a deployment")
         kind = FORGES[place.forge].deployments
         if kind is None:
             names = ", ".join(
                 forge_kind.name for forge_kind in FORGES.values() if forge_kind.deployments
             )
-            hint = f"leave out --deployments; these show them: {names}"
-            raise ForgeError(f"no deployments are shown on {place.host}", hint=hint)
+            hint = f"omit --deployments; only these hosts support deployments: {names}"
+            raise ForgeError(f"deployments are not supported on {place.host}", hint=hint)
         return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
 
     def commits(self, repo: str) -> GitHubCommits:
-        """GitHub's API for commits to the repository.
+        """Return GitHub's API for commits to the repository.
 
-        Raises as `place_on_github`, and `CredentialsError`.
+        Raises the errors of `place_on_github`, and `CredentialsError`.
         """
         # Imported late: only `--commit-through github` commits through an API.
         from task.forges.github_commits import GitHubCommits  # noqa: PLC0415
@@ -176,9 +182,9 @@ class Forges:
             return self._committing[place]
 
     def place_on_github(self, repo: str) -> ForgeAddress:
-        """Return where the repository is.
+        """Return the repository's address.
 
-        Raises as `place`, and `ForgeError` if it is not on GitHub.
+        Raises the errors of `place`, and `ForgeError` if it is not on GitHub.
         """
         place = self.place(repo, "GitHub's API cannot commit")
         if place.forge != "github":
@@ -187,7 +193,7 @@ class Forges:
         return place
 
     def close(self) -> None:
-        """Connections are closed."""
+        """Close the connections."""
         with self._lock:
             for connected in self._opened:
                 connected.close()
@@ -208,14 +214,14 @@ class Forges:
         place = place_of(repo, (known,))
         if place is None:
             raise ForgeError(
-                f"this is not a repository of {remote.host}",
-                hint="write https://host/owner/repository",
+                f"this is not a repository on {remote.host}",
+                hint="use https://host/owner/repository",
             )
         return place
 
 
 def _on_a_host(url: str) -> bool:
-    """Tell whether a URL names a host. The URL of a mirror may be a local path, which does not."""
+    """Return whether a URL has a host. A mirror's URL may be a local path, which does not."""
     try:
         remote_of(url)
     except Malformed:

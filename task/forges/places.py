@@ -1,7 +1,8 @@
-"""The table of forges, and which of them a repository is on: its URL tells, or its host is asked.
+"""The table of forges, and the detection of a repository's forge: from its URL, or by probing its
+host.
 
-The URL comes from an Application, so no part of it is trusted as the path of a request. A host is
-asked at addresses that each forge answers to anyone, without a login.
+The URL comes from an Application, so no part of it is trusted as a request path. A host is probed
+at addresses that each forge serves to anyone, without a login.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from task.git.hosts import RemoteUrl, remote_of
 from task.http import Http, Limits
 from task.urls import split
 
-# The order in which a host is asked: Gitea's list of paths first, since no other forge has an
-# /api/v1/version.
+# The probing order: Gitea's paths first, because no other forge has /api/v1/version.
 FORGES: Mapping[str, ForgeKind] = {
     forge_kind.name: forge_kind
     for forge_kind in (
@@ -32,7 +32,7 @@ FORGES: Mapping[str, ForgeKind] = {
     )
 }
 *_FIRST, _LAST = FORGES
-HINT = f"write --forge NAME or --forge NAME=https://HOST; NAME is {', '.join(_FIRST)} or {_LAST}"
+HINT = f"use --forge NAME or --forge NAME=https://HOST; NAME is {', '.join(_FIRST)} or {_LAST}"
 LIMITS = Limits(
     connect=5.0,
     silence=10.0,
@@ -44,15 +44,15 @@ LIMITS = Limits(
 
 @dataclass(frozen=True)
 class Known:
-    """What is known about a forge from elsewhere than the URL: `--forge NAME=URL`, CI_SERVER_URL,
-    a probe.
+    """A forge that is known from a source other than the URL: `--forge NAME=URL`, CI_SERVER_URL, a
+    probe.
     """
 
     forge: str
-    # of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means: as in the
+    # of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means as in the
     # URL
     root: str
-    chosen: bool = False  # by `--forge`: then it also applies to ssh hosts with other names
+    chosen: bool = False  # set by `--forge`, so it also applies to ssh hosts with other names
 
 
 def forge_option(text: str) -> Known:
@@ -71,8 +71,8 @@ def forge_option(text: str) -> Known:
 
 
 def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the server that the CI system says it belongs to, by the kind of forge."""
-    # Gitea and Forgejo set GitHub's variables, too.
+    """Return the CI system's own server, by kind of forge, from its variables."""
+    # Gitea and Forgejo also set GitHub's variables.
     like_gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
     actions = "gitea" if like_gitea else "github"
     names = {
@@ -93,12 +93,12 @@ def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
 
 
 def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
-    """Return where the repository of this URL is,
-    or None if the host's forge is unknown (`probe` can ask it).
+    """Return the address of this URL's repository, or None if the host's forge is unknown (`probe`
+    can detect it).
 
     Public hosts come first, then `known`, then the URL's shape and the host's name. A `Known`
-    without a root is for every other host. Raises `Malformed` for a URL that does not name a
-    repository there.
+    without a root is for every other host. Raises `Malformed` if the URL is not a repository on the
+    forge.
     """
     remote = remote_of(url)
     for forge in FORGES.values():
@@ -124,9 +124,9 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
 
 
 def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
-    """Return the parts of the path below a forge's root, or None if the repository is not there.
+    """Return the path segments below a forge's root, or None if the repository is not below it.
 
-    An ssh URL does not have the root's path.
+    An ssh URL does not include the root's path.
     """
     there = split(root)
     if remote.ssh:
@@ -138,7 +138,7 @@ def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
 
 
 def _guessed(remote: RemoteUrl) -> str:
-    """Return the forge that the shape of the URL or the host's name suggests, or ""."""
+    """Return the forge suggested by the URL's shape or the hostname, or ""."""
     if "_git" in remote.parts:
         return "azure"
     if not remote.ssh and "scm" in remote.parts[:-2] and remote.parts[-3] == "scm":
@@ -156,7 +156,7 @@ def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def compare_url(place: ForgeAddress, base: str, head: str) -> str:
-    """Return the page that shows what the head branch changes."""
+    """Return the page that shows the head branch's changes."""
     return FORGES[place.forge].compare.format(
         place.web,
         quote(base),
@@ -165,7 +165,7 @@ def compare_url(place: ForgeAddress, base: str, head: str) -> str:
 
 
 def range_url(place: ForgeAddress, old: str, new: str) -> str:
-    """Return the page that shows what came between two commits."""
+    """Return the page that shows the changes between two commits."""
     kind = FORGES[place.forge]
     return (kind.range or kind.compare).format(
         place.web,
@@ -180,11 +180,10 @@ def probe(
     log: Callable[[str], None] = lambda _line: None,
     limits: Limits = LIMITS,
 ) -> Known:
-    """Return which forge a host is, and where its web begins (GitLab
-    and others may be below a path).
+    """Detect a host's forge and the root of its web pages (GitLab and others may be below a path).
 
     Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not
-    answer.
+    respond.
     """
     http = Http(
         remote.root,
@@ -194,7 +193,9 @@ def probe(
     )
     answered = False
     folders = [""]
-    if not remote.ssh and len(remote.parts) > 2:  # there is a folder before owner and repository
+    if (
+        not remote.ssh and len(remote.parts) > 2
+    ):  # there is a folder before the owner and repository
         folders.append(f"/{quote(remote.parts[0])}")
     try:
         for folder in folders:
@@ -213,8 +214,7 @@ def probe(
         http.close()
     if not answered:
         raise UnreachableError(
-            f"{remote.host} does not show which kind of Git host it is: it does not answer over"
-            " https",
+            f"cannot tell what kind of Git host {remote.host} is: it does not respond over https",
             hint=f"{HINT}; or --ca-file",
         )
     hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")

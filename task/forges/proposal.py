@@ -1,13 +1,11 @@
-"""The text of a pull request: its title and body, within a forge's limits,
-and the invisible marks in it.
+"""A pull request's text: its title and body, within a forge's limits, and the hidden marks in it.
 
-Images, tags and names come from others: `task.output.markdown` shows them as code.
+Images, tags, and names come from others: `task.output.markdown` shows them as code.
 
-The marks say where our part is, and what runs have to know of it later. People may write before and
-after our part, and change the title. Both stay. What is set on a request is marked, too: what is
-missing then was taken off by a person, and anything else is still to be set. What a request
-proposes, and what was declined, is in the list of its head branch: nothing of that is read from
-here.
+The marks delimit our part, and store data for later runs. People may add text before and after our
+part, and change the title. Both are kept. The marks also record the labels and people that were
+set: if one of them is missing, a person removed it; everything else still has to be set. The
+proposed and declined builds are in the head branch's list, and are not read from here.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ from task.templates.change import AppChanges, Change
 from task.templates.commit_message import one_line
 from task.text import counted
 
-LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
-# Characters of a body, as the forges' documentation and their own refusals say; the rest takes as
-# much as GitHub.
+LONGEST_TITLE = 255  # characters: the limit of GitLab, Gitea, and Bitbucket
+# Characters of a body, from the forges' documentation and error messages; the others accept as much
+# as GitHub.
 LONGEST_BODY: Mapping[str, int] = {
     "github": 65_536,
     "bitbucket": 32_768,
@@ -39,20 +37,19 @@ LONGEST_BODY: Mapping[str, int] = {
 }
 LIFE = """\
 - **you merge it**: the changes go to the base branch, and Argo CD deploys them.
-- **you close it**: these builds and older ones are skipped. A newer one opens another request. A rollback's hold ends; a hold that was to end with the merge stays.
-- **you push to it**: your commit stays. Later builds are committed on top of it.
-- **you change its title, labels or people, or write before or after this text**: that stays.
-- **a newer build arrives**: it takes the place of the older one."""
+- **you close it**: these builds and older ones are skipped. A newer build opens another request. A rollback's hold ends; a hold that was to end with the merge stays in place.
+- **you push to it**: your commit is kept. Later builds are committed on top of it.
+- **you change its title, labels, or people, or add text before or after this block**: your changes are kept.
+- **a newer build arrives**: it replaces the older one."""
 ROOM_FOR_IMAGES = 120  # characters of a title for the versions of several images
-ROOM_FOR_LATER = 300  # for the marks of the title, and of what is set on the request
-# Invisible, and the end of what would have been a mention or a reference.
+ROOM_FOR_LATER = 300  # for the marks of the title, and of the labels and people that were set
+# Invisible; it breaks up mentions and references.
 BREAK = "\u200b"
 MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
 COMMENT = re.compile(r"<!--|\[//\]")
 TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
 FENCE = re.compile(r"`{3,}")
-# What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link
-# uses.
+# Hidden text: an HTML comment, or, if HTML is shown as text, an unused link definition.
 HIDDEN = "<!-- {}: {} -->"
 HIDDEN_WITHOUT_HTML = "[//]: # ({}: {})"
 WITHOUT_HTML = ("bitbucket", "bitbucket-server")
@@ -69,33 +66,33 @@ ABOUT = {
 }
 HIDING = r"(?:<!--|\[//\]: # \()\s*"
 ANY = re.compile(rf"^{HIDING}image-update(?:-[a-z]+)?: .*$", re.MULTILINE)
-KEY = 8  # hexadecimal digits of what is set
+KEY = 8  # hexadecimal digits of the key for a label or person
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a body tells."""
+    """The content of a body."""
 
     apps: Sequence[AppChanges]
-    text: str = ""  # of the author's own template, without subject and trailers (`message_parts`)
-    # Where a reader finds more; "" is left out.
+    text: str = ""  # from the author's own template, without subject and trailers (`message_parts`)
+    # Links for the reader; "" is omitted.
     source: str = ""  # the source commit's page, else its id
     run: str = ""  # the pipeline's page
     compare: str = ""  # the page with base and head on the forge
-    commit: str = ""  # the head commit that this describes; "" is unknown
-    base: str = ""  # the branch that the request is for
-    # Markdown that is below the table where it matches: the range in the source, how to undo it
+    commit: str = ""  # the described head commit; "" if unknown
+    base: str = ""  # the request's base branch
+    # Markdown below the table, if there is room: the source range, and how to undo the change
     besides: Sequence[str] = ()
 
 
 def longest_body(forge: str) -> int:
-    """Return how many characters a forge takes as a string."""
+    """Return a forge's limit for a text, in characters."""
     return LONGEST_BODY.get(forge, 65_536)
 
 
 def title(message: str) -> str:
-    """Return the commit message's first line, no longer than forges accept,
-    and without mentions.
+    """Return the commit message's first line, truncated to the forges' limit, and without
+    mentions.
     """
     return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[
         :LONGEST_TITLE
@@ -108,12 +105,12 @@ def headline(
     apps: Sequence[AppChanges],
     back: Sequence[AppChanges] = (),
 ) -> str:
-    """Return a title with the change: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`,
-    or the number of several changes.
+    """Return a title with the change (`web: ghcr.io/acme/web 1.0.0 → 1.1.0`) or the number of
+    changes.
 
-    `back` are the changes that a person rolled back. The title names only them, so that it does not
-    change with what else waits. `subject` is the subject of the commit for anything else that a
-    person asked for.
+    `back` are the changes that a person rolled back. The title only mentions them, so that it does
+    not depend on other waiting builds. `subject` is the commit's subject for other actions by a
+    person.
     """
     if back:
         return title("roll back {}: {}".format(*_in_short(back)))
@@ -127,14 +124,14 @@ def headline(
 
 
 def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
-    """Return who gets what, each in a few words."""
+    """Return the Applications and their changes, in a few words each."""
     who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [one for app in apps for one in app.changes]
     images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
         return who, _each_in_short(list(images))
     olds = {(change.old_tag, change.old_digest) for change in changes}
-    old = olds.pop() if len(olds) == 1 else ("", "")  # of several, none
+    old = olds.pop() if len(olds) == 1 else ("", "")  # no version if there are several
     new = _version(changes[0])
     pinned = not new[0] or old[0] == new[0]  # the digest is what changes
     # `1.1.0`, `latest@sha256:0123456789ab`
@@ -146,8 +143,8 @@ def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
 
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
-    """Return the new version of each image, as far as a title has room:
-    after a squash, this is all that the base's history says.
+    """Return the new version of each image, as far as it fits in a title: after a squash merge, the
+    base's history has nothing else.
     """
     words = [f"{name.rpartition('/')[2]} {tag or digest[:19]}" for name, tag, digest in images]
     shown = words[:1]
@@ -160,7 +157,7 @@ def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
 
 
 def message_parts(message: str) -> tuple[str, str]:
-    """Return the subject, and the text after it without the trailers at its end."""
+    """Return the subject, and the text after it without trailers."""
     subject, _, rest = message.strip().partition("\n")
     blocks = rest.strip("\n").split("\n\n")
     if all(TRAILER.fullmatch(line) for line in blocks[-1].strip().split("\n")):
@@ -169,10 +166,10 @@ def message_parts(message: str) -> tuple[str, str]:
 
 
 def body(content: Content, forge: str = "") -> str:
-    """Return Markdown within the forge's limit: how many changes, each of them, the author's text,
-    links, and marks.
+    """Return Markdown within the forge's limit: the number of changes, the changes, the author's
+    text, links, and marks.
 
-    Parts that are too long are cut, with a sign of it. The marks are always whole, at the end.
+    Parts that are too long are visibly truncated. The marks are always complete, at the end.
     """
     longest = longest_body(forge)
     html = forge not in WITHOUT_HTML
@@ -204,9 +201,9 @@ def body(content: Content, forge: str = "") -> str:
 
 
 def closed_body(found: Proposed, because: str) -> str:
-    """Return the text of a request that we close, and why."""
+    """Return the text of a request that we close, with the reason."""
     shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
-    said = f"Nothing waits here any more, so Image Update closed this request. {code(because)}"
+    said = f"Nothing is waiting here anymore, so Image Update closed this request. {code(because)}"
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
     ours = f"{begin}\n\n{said}\n\n{end}"
     return beside(found.body, ours)
@@ -215,7 +212,7 @@ def closed_body(found: Proposed, because: str) -> str:
 def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
     """Return a row for each change of each Application.
 
-    What one change writes to several files is one row.
+    A change to several files is one row.
     """
     rows: dict[tuple[str, ...], Row] = {}
     for app in apps:
@@ -257,7 +254,7 @@ def _version(change: Change) -> tuple[str, str]:
 
 
 def _fenced(text: str, room: int) -> str:
-    """Return the author's text in a block that nothing in the text can end."""
+    """Return the author's text in a fenced block that the text cannot close."""
     text = _calling_nobody(
         COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip())
     )
@@ -265,7 +262,7 @@ def _fenced(text: str, room: int) -> str:
         return ""
     fence = "`" * (1 + max((len(run) for run in FENCE.findall(text)), default=2))
     room -= 2 * len(fence) + 10
-    if room < 40:  # nothing worth reading fits
+    if room < 40:  # not enough room for anything worth reading
         return ""
     if len(text) > room:
         text = text[: room - 2].rstrip() + "\n…"
@@ -277,9 +274,9 @@ def _calling_nobody(text: str) -> str:
 
 
 def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
-    """Return the value of our mark, or "".
+    """Return our mark's value, or "".
 
-    It is the last one, because nobody else's text comes after it.
+    It is the last match, because no other text comes after it.
     """
     found = re.findall(rf"^{HIDING}{name}: ({pattern})\s*(?:-->|\))\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""
@@ -291,16 +288,14 @@ def described(text: str) -> str:
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Return what people wrote before our part of a body, our part with its marks,
-    and what they wrote after it.
-    """
+    """Return the text before our part of a body, our part with its marks, and the text after it."""
     lines = list(ANY.finditer(text))
     start, end = (lines[0].start(), lines[-1].end()) if lines else (len(text), len(text))
     return text[:start], text[start:end], text[end:]
 
 
 def beside(text: str, ours: str) -> str:
-    """Return a body with this part in the place of our earlier one, or at its end."""
+    """Return a body with this part instead of our earlier part, or at its end."""
     before, known, after = split(text)
     if not known and before.strip():
         before = f"{before.rstrip()}\n\n"
@@ -308,7 +303,7 @@ def beside(text: str, ours: str) -> str:
 
 
 def with_mark(text: str, name: str, value: str) -> str:
-    """Return a body in which our mark has this value. Without a value, it has no such mark."""
+    """Return a body with our mark set to this value. Without a value, remove the mark."""
     before, ours, after = split(text)
     shape = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
     lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
@@ -321,24 +316,24 @@ def with_mark(text: str, name: str, value: str) -> str:
 
 
 def renamed(found: Proposed) -> bool:
-    """Tell whether the request's title is a person's."""
+    """Return whether a person has changed the request's title."""
     return value_of(found.body, TITLE) != digest(found.title)
 
 
 def digest(title: str) -> str:
-    """Return what a body says of the title that it got."""
+    """Return the digest of the title in the body's mark."""
     return sha256(" ".join(title.split()).encode("utf-8", "replace")).hexdigest()
 
 
 def wish(kind: str, name: str = "") -> str:
-    """Return a key for what a request should have: a label, a reviewer, an assignee,
-    or `auto-merge`.
+    """Return a key for something that a request should have: a label, a reviewer, an assignee, or
+    `auto-merge`.
     """
     return sha256(f"{kind} {name}".lower().encode("utf-8", "replace")).hexdigest()[:KEY]
 
 
 def wishes(proposal: Proposal) -> frozenset[str]:
-    """Return the keys of all that a request should have."""
+    """Return the keys of everything that a request should have."""
     kinds = (
         ("label", proposal.labels),
         ("reviewer", proposal.reviewers),
@@ -349,18 +344,20 @@ def wishes(proposal: Proposal) -> frozenset[str]:
 
 
 def settled(text: str) -> frozenset[str]:
-    """Return the keys of what runs have set on the request with this body."""
+    """Return the keys of everything that runs have set on the request with this body."""
     keys = value_of(text, SETTLED, "[0-9a-f]+")
     return frozenset(keys[at : at + KEY] for at in range(0, len(keys), KEY))
 
 
 def with_settled(text: str, keys: frozenset[str]) -> str:
-    """Return the body with a mark of what is set."""
+    """Return the body with a mark for everything that is set."""
     return with_mark(text, SETTLED, "".join(sorted(keys)))
 
 
 def lacking(proposal: Proposal, text: str) -> Proposal:
-    """Return the proposal with only what still has to be set on the request with this body."""
+    """Return the proposal with only the labels and people still to be set on the request with this
+    body.
+    """
     known = settled(text)
 
     def new(kind: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -376,15 +373,14 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
 
 
 def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Proposal:
-    """Return the proposal with a title and body within the forge's limits, and with marks of both.
+    """Return the proposal with a title and body within the forge's limits, and with marks for both.
 
-    The title and the text that people gave the open request `now` stay. Our part of the body is
-    cut, but not its marks.
+    People's changes to the title and text of the open request `now` are kept. Our part of the body
+    is truncated, but not its marks.
     """
     title = proposal.title
     body = proposal.body
-    # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts longer titles without
-    # notice.
+    # Gitea 1.26 counts columns (two for a wide character), and silently truncates longer titles.
     ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
     if ends and ends[-1] > LONGEST_TITLE:
         title = f"{title[: bisect_right(ends, LONGEST_TITLE - 1)]}…"
@@ -403,18 +399,20 @@ def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Pro
 
 
 def same(found: Proposed, proposal: Proposal) -> bool:
-    """Tell whether the request already has this text.
+    """Return whether the request already has this text.
 
-    Forges change line ends and drop trailing white space.
+    Forges change line endings and drop trailing whitespace.
     """
     return plain(found.title) == plain(proposal.title) and plain(found.body) == plain(proposal.body)
 
 
 def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
-    """Tell whether another build has written its text since the request was found."""
+    """Return whether another build has changed the text since the request was found."""
     return described(now.body) not in (described(found.body), described(proposal.body))
 
 
 def plain(text: str) -> str:
-    """Return the text without trailing white space, because forges change line ends and drop it."""
+    """Return the text without trailing whitespace, because forges change line endings and
+    drop it.
+    """
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()

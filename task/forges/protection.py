@@ -1,8 +1,8 @@
-"""May others push a branch of this name? What the Git hosts' answers about their rules mean; pure.
+"""Whether others may push a branch with this name, according to the Git host's rules. Pure.
 
-Who may push our branches says what is proposed and what is held
-(docs/how-to/protect-the-branches.md). Each function answers True only where the host's own answer
-says so. Roles that may change the rules themselves are not "others".
+Anyone who can push our branches can control what is proposed and held
+(docs/how-to/protect-the-branches.md). Each function returns True only if the host's response says
+so. Roles that can change the rules themselves are not "others".
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _READ_ONLY = "read-only"
 
 
 def listed(said: object, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the rules in an answer. Raises `TypeError` for one of another shape."""
+    """Return the rules in a response. Raises `TypeError` if it has another shape."""
     if not isinstance(value_at(said, *keys), list):
         raise TypeError("no list of rules")
     return mappings(said, *keys)
 
 
 def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
-    """Tell whether rulesets leave the branch open. `rules`: those that hold for its name."""
+    """Return whether rulesets leave the branch open. `rules`: the rules that apply to its name."""
     return not {dig(rule, "type") for rule in rules} >= NEEDED_ON_GITHUB
 
 
 def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Tell whether developers may push. Of several rules that match, the most permissive counts."""
+    """Return whether developers may push. The most permissive of the matching rules wins."""
     ours = [mapping for mapping in protected if _glob_fits(dig(mapping, "name"), name, across=True)]
     levels = [level for our in ours for level in mappings(our, "push_access_levels")]
     return not ours or any(_is_a_role_below_maintainer(level) for level in levels)
 
 
 def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Tell whether all with write access may push. The first rule that matches counts."""
+    """Return whether everyone with write access may push. The first matching rule wins."""
     ours = [rule for rule in rules if _glob_fits(_rule_name(rule), name)]
     if not ours:
         return True
@@ -49,7 +49,7 @@ def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 
 def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Tell whether no restriction of the kind `push` is for the branch."""
+    """Return whether the branch has no restriction of the kind `push`."""
     ours = (
         restriction
         for restriction in restrictions
@@ -59,7 +59,7 @@ def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str
 
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Tell whether nothing prevents changes of the branch."""
+    """Return whether nothing prevents changes to the branch."""
     for restriction in restrictions:
         kind = dig(restriction, "matcher", "type", "id")
         pattern = dig(restriction, "matcher", "id")
@@ -73,7 +73,7 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
-    """Tell whether no access control list of the branch's folder denies anybody the right to
+    """Return whether no access control list of the branch's folder denies anyone permission to
     contribute.
     """
     for rights in lists:
@@ -95,7 +95,7 @@ def azure_token(project: str, repository: str, branch: str) -> str:
 
 
 def _is_a_role_below_maintainer(level: Mapping[str, Any]) -> bool:
-    """Tell whether a whole role may push. A user, group or deploy key is the owner's choice."""
+    """Return whether a whole role may push. A user, group, or deploy key is the owner's choice."""
     chosen = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
     role = level.get("access_level")
     return not chosen and isinstance(role, int) and 0 < role < _GITLAB_MAINTAINER
@@ -106,9 +106,9 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Tell whether a glob matches a branch.
+    """Return whether a glob matches a branch.
 
-    `*` stays within a part unless it goes `across` slashes.
+    `*` does not match slashes, unless `across` is true.
     """
     parts = re.split(r"(\*+)", pattern[:500])
     any_text = ".*" if across else "[^/]*"

@@ -1,7 +1,7 @@
-"""What a request tells its reviewer next to the table: the commits it brings, and how to undo it.
+"""Information for a request's reviewer below the table: the commits, and how to undo the change.
 
-Pure strings. Names and commits come from others: they are shown as code, and only what a shell
-reads as one word becomes part of a command.
+Pure strings. Names and commits come from others, so they are shown as code, and only plain shell
+words become part of a command.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from task.templates.change import AppChanges
 from task.urls import normal_url
 
 MOST_RANGES = 10
-MOST_UNDONE = 5  # rows that a reviewer reads; a number stands for the others
-# Repository, older and newer commit → the page that compares them, or "" on an unknown Git host.
+MOST_UNDONE = 5  # rows to show; the rest is shown as a number
+# Repository, older commit, newer commit → the page that compares them, or "" for an unknown Git
+# host.
 RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these means anything to a shell
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these is special to a shell
 
 
 @dataclass(frozen=True)
 class SourceRange:
-    """The builds before and after the change of one image."""
+    """The builds before and after an image's change."""
 
     image: str
     old: Build
@@ -33,9 +34,9 @@ class SourceRange:
 
 
 def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
-    """Return links to what each image's source repository changed, or "" if nothing is known.
+    """Return links to the source changes of each image, or "" if nothing is known.
 
-    A range needs both commits, of one repository, on a Git host that is known.
+    A range needs both commits, in one repository, on a known Git host.
     """
     lines: list[str] = []
     for changed in ranges:
@@ -53,12 +54,12 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
 
 
 def ending(holds: Sequence[str]) -> str:
-    """Return which holds of the base end with the merge, or ""."""
+    """Return the base's holds that end with the merge, or ""."""
     return _listed_texts("**Holds that end with the merge**", holds)
 
 
 def leaving(builds: Sequence[str]) -> str:
-    """Return which builds the last change took out of the request, and why, or ""."""
+    """Return the builds that the last change removed from the request, with reasons, or ""."""
     return _listed_texts("**No longer in this request**", builds)
 
 
@@ -71,10 +72,11 @@ def _listed_texts(heading: str, texts: Sequence[str]) -> str:
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:
-    """Return how the changes are undone after the merge: by `rollback`, which holds, or a revert.
+    """Return how to undo the changes after the merge: with `rollback`, which holds the version, or
+    a revert.
 
-    A version that nobody can go back to by name, because there was none, is left to the revert.
-    Each command names its image, because the Application may have others that do not change.
+    If there was no earlier version, only the revert can undo the change. Each command includes its
+    image, because the Application may have other images that do not change.
     """
     if not apps:
         return ""
@@ -87,14 +89,14 @@ def undoing(apps: Sequence[AppChanges]) -> str:
             if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
                 commands.append(f"image-update rollback {' '.join(words)}")
     commands = list(dict.fromkeys(commands))
-    revert = "a revert of the merge brings the old version back until a newer build arrives."
+    revert = "reverting the merge restores the old version until a newer build arrives."
     if not commands:
         return f"**To undo it after the merge**, {revert}"
     left = len(commands) - MOST_UNDONE
     more = [f"# and {left} more"] if left > 0 else []
     return "\n".join(
         [
-            "**To undo it after the merge**: this brings the old version back and holds it.",
+            "**To undo it after the merge**: this restores the old version and holds it.",
             "",
             "```sh",
             *commands[:MOST_UNDONE],

@@ -1,9 +1,7 @@
-"""Which token a forge's API is asked with: settled by the pipeline's author,
-never by an annotation.
+"""The token for a forge's API: chosen by the pipeline's author, never by an annotation.
 
-A repository's URL is chosen by the owner of an Application, so every token has its scope: the
-beginning of the web addresses that it is for. A forge's token goes to nobody else, and over plain
-http only where its scope says http.
+The owner of an Application chooses the repository's URL, so every token has a scope: a web address
+prefix. A token is not sent anywhere else, and over plain http only if its scope is http.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from task.urls import origin, split
 VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
 OPTION = "--forge-token-file"
 SHOW = (
-    "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url"
+    "specify its Git host: --forge github=https://github.com, or --git-credentials-url"
     " https://github.com/acme/"
 )
 
 
 class Tokens:
-    """The tokens of one run. Raises `UsageError` at once for what makes no sense."""
+    """The tokens of a run. Raises `UsageError` at once for invalid settings."""
 
     def __init__(
         self,
@@ -37,18 +35,18 @@ class Tokens:
         logins: Callable[[str], Sequence[Login]] = lambda _url: (),
         *,
         file: str = "",  # --forge-token-file
-        user: str = "",  # --forge-username: Bitbucket wants one beside some tokens
+        user: str = "",  # --forge-username: Bitbucket requires it with some tokens
         forge: Known | None = None,  # --forge
         scope: tuple[str, ...] = (),  # --git-credentials-url
     ) -> None:
-        """`logins`: Git's logins for a URL, a GitHub App's token among them (`Access.logins`)."""
+        """`logins`: Git's logins for a URL, including a GitHub App's token (`Access.logins`)."""
         self._user = user
         self._logins = logins
         self._environ = environ
         self._secret = _sound(environ.get(VARIABLE, ""), VARIABLE)
         self._source = VARIABLE
         if self._secret and file:
-            raise UsageError(f"{VARIABLE} and {OPTION} are both given", hint="give one of them")
+            raise UsageError(f"{VARIABLE} and {OPTION} are both set", hint="set only one of them")
         if file:
             self._secret = _read(file)
             self._source = OPTION
@@ -56,20 +54,19 @@ class Tokens:
         self._named = bool(forge and forge.root)
         if self._secret and not self._scope:
             raise UsageError(
-                f"{self._source}: a token is given, but not the Git host it is for",
+                f"{self._source}: a token is set, but not the Git host it is for",
                 hint=SHOW,
             )
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
-        """Return the token for the repository that the CI job belongs to:
-        first of all the job's own.
+        """Return the token for the CI job's own repository: the job's own token comes first.
 
-        A token that the user gives is often only for the repository that is written to.
+        A token set by the user is often only for the repository that is written to.
         """
         return self._of_ci(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """Return the token for the API of that place; `what` needs it.
+        """Return the token for the API at that address; `what` requires it.
 
         Raises `CredentialsError` if there is none.
         """
@@ -77,7 +74,7 @@ class Tokens:
             return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
-                # Bitbucket Cloud's API wants the e-mail address where git wants a fixed name.
+                # Bitbucket Cloud's API requires the email address where git requires a fixed name.
                 return ForgeToken(login.password, self._user or login.user)
         if found := self._of_ci(place):
             return found
@@ -90,10 +87,12 @@ class Tokens:
             message = (
                 f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
             )
-            raise CredentialsError(message, hint=f"if this Git host may have it, give {allow}")
+            raise CredentialsError(
+                message, hint=f"if this Git host is allowed to receive it, pass {allow}"
+            )
         also = "" if any(covers(prefix, place.web) for prefix in self._scope) else f", and {allow}"
-        hint = f"give {VARIABLE} or {OPTION}{also}"
-        raise CredentialsError(f"no API token for {place.host}, which {what} needs", hint=hint)
+        hint = f"set {VARIABLE} or pass {OPTION}{also}"
+        raise CredentialsError(f"no API token for {place.host}, which {what} requires", hint=hint)
 
     def _of_ci(self, place: ForgeAddress) -> ForgeToken | None:
         for name, server in (system.token for system in SYSTEMS if system.token):
@@ -104,8 +103,8 @@ class Tokens:
 
 
 def covers(prefix: str, web: str) -> bool:
-    """Tell whether a web address is within a scope: same scheme and host,
-    and whole parts of the path.
+    """Return whether a web address is within a scope: same scheme and host, and whole path
+    segments.
     """
     prefix = prefix.strip().rstrip("/")
     if not prefix.startswith(("https://", "http://")):
@@ -137,7 +136,7 @@ def _token_scope(
 def check_token_file(path: str) -> None:
     """Raise `UsageError` if there is no such file.
 
-    It is read later, because a pipe can be read only once.
+    It is read later, because a pipe can only be read once.
     """
     try:
         os.stat(path)
@@ -148,7 +147,7 @@ def check_token_file(path: str) -> None:
 def _unreadable(path: str, error: OSError) -> UsageError:
     return UsageError(
         f"{OPTION}: cannot read {path!r}: {error.strerror}",
-        hint="name a readable file",
+        hint="specify a readable file",
     )
 
 
@@ -158,21 +157,21 @@ def _read(path: str) -> Secret:
     except OSError as error:
         raise _unreadable(path, error) from None
     except UnicodeDecodeError:
-        raise UsageError(f"{OPTION}: {path!r} is not text", hint="name a text file") from None
+        raise UsageError(f"{OPTION}: {path!r} is not text", hint="specify a text file") from None
     if not text.strip():
-        raise UsageError(f"{OPTION}: {path!r} is empty", hint="write only the token into it")
+        raise UsageError(f"{OPTION}: {path!r} is empty", hint="put only the token in it")
     return _sound(text, f"{OPTION} {path!r}")
 
 
 def _sound(text: str, where: str) -> Secret:
     """Return the token.
 
-    Raises `UsageError` if it is not one line of printable ASCII, because it goes into a header.
+    Raises `UsageError` unless it is one line of printable ASCII, because it goes into a header.
     """
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
         raise UsageError(
-            f"{where} must have exactly one line of letters and digits",
-            hint="give only the token",
+            f"{where} must contain exactly one line of letters and digits",
+            hint="set it to the token only",
         )
     return Secret(text)

@@ -1,6 +1,6 @@
-"""Finds which of two source commits comes first.
+"""Determines which of two source commits comes first.
 
-It fetches only commits from their repository, no trees or files.
+It fetches only commits from the source repository, not trees or files.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from task.text import blanked
 from task.urls import without_login
 
 Order = Literal["older", "newer", "same", "unrelated", "unknown"]
-DEPTHS = (50, 500, 5000, 50_000)  # how many commits before the two are requested
+DEPTHS = (50, 500, 5000, 50_000)  # how many ancestors of the two commits are requested
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
-_NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that give only branches and tags
+_NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that send only branches and tags
 _NOT_THERE = re.compile("not our ref ([0-9a-f]+)")
 _NO_SHALLOW = "does not support shallow"
 _OTHER_FORMAT = "mismatched algorithms"
@@ -38,7 +38,7 @@ _FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
 @dataclass(frozen=True)
 class Kin:
-    """How the new commit relates to the old one. If that is "unknown", a sentence says why."""
+    """How the new commit relates to the old one. If "unknown", `why` has the reason."""
 
     order: Order
     why: str = ""
@@ -48,7 +48,7 @@ _Parents = Mapping[str, Sequence[str]]  # of the known commits
 
 
 class Lineage:
-    """Answers `order`; each question is asked once in a run. `close` removes what was fetched."""
+    """Compares commits; each pair only once in a run. `close` removes the fetched commits."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
@@ -60,8 +60,8 @@ class Lineage:
         """Return how `new` relates to `old`: "newer" if it descends from it,
         "unrelated" if neither does.
 
-        Ids may be abbreviated. Nothing is raised for a server that does not answer, or for an odd
-        id: the answer is "unknown", with the reason.
+        Ids may be abbreviated. If the server does not respond or an id is not valid, nothing is
+        raised: the result is "unknown", with the reason.
         """
         old = old.strip().lower()
         new = new.strip().lower()
@@ -87,7 +87,7 @@ class Lineage:
         if not repository:
             return Kin(
                 "unknown",
-                "cannot tell the repository of the source commits: give --source-repository",
+                "cannot determine the repository of the source commits: pass --source-repository",
             )
         try:
             if repository not in self._sources:
@@ -96,11 +96,11 @@ class Lineage:
         except TaskError as error:
             hint = f"; {error.hint}" if error.hint else ""
             which = f"which of {old[:12]} and {new[:12]} is newer"
-            return Kin("unknown", f"{shown} cannot say {which}: {error.message}{hint}")
+            return Kin("unknown", f"{shown}: cannot tell {which}: {error.message}{hint}")
 
 
 class _Source:
-    """One source repository, and the throw-away repository for its commits."""
+    """A source repository, and the temporary repository for its commits."""
 
     def __init__(self, git: Git, repository: str) -> None:
         url = git.url(repository)
@@ -111,15 +111,15 @@ class _Source:
         self._env = git.login(repository)
         self._folder = BareFolder(git, url)
         self._shallow = True  # whether the server can send a part of the history
-        self._by_id = True  # whether it sends commits that no branch or tag names
+        self._by_id = True  # whether it sends commits that no branch or tag points to
         self._filter = 0  # index into _FILTERS
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the temporary repository."""
         self._folder.close()
 
     def order(self, old: str, new: str) -> Kin:
-        """Return the order, fetching more and more commits up to the last of `DEPTHS`.
+        """Return the order. Fetch more and more commits, up to the last of `DEPTHS`.
 
         Raises `TaskError`.
         """
@@ -142,10 +142,10 @@ class _Source:
         return kin if not kin.why else replace(kin, why=f"{self._shown}: {kin.why}")
 
     def _commits(self, depth: int, old: str, new: str) -> tuple[_Parents, frozenset[str]]:
-        """Return the commits before these two,
-        and those of them whose parents the server did not send.
+        """Return the ancestors of these two commits, and the ancestors whose parents the server did
+        not send.
 
-        They are those of all branches and tags if the server does not send commits by id.
+        If the server does not send commits by id, return the commits of all branches and tags.
         """
         whole = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
         if not whole or not self._by_id or not self._fetch(depth, old, new):
@@ -162,7 +162,7 @@ class _Source:
         return parents, self._ends() & parents.keys()
 
     def _fetch(self, depth: int, *what: str) -> bool:
-        """Tell whether the server sent it; False if it sends no commits by id.
+        """Return whether the server sent the commits; False if it does not send commits by id.
 
         Raises `GitFailed`.
         """
@@ -205,8 +205,8 @@ class _Source:
         return self._by_id
 
     def _otherwise(self, said: str) -> bool:
-        """Choose another kind of request that this server may answer,
-        and tell whether there is one.
+        """Switch to another kind of request that this server may support. Return whether there is
+        one.
         """
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
@@ -226,10 +226,10 @@ class _Source:
         path = f"{self._folder.path}/shallow"
         try:
             if os.path.getsize(path) > self._git.bounds.messages:
-                message = f"the Git server sent too much: {self._git.bounds.too_many_messages}"
+                message = f"the Git server sent too much data: {self._git.bounds.too_many_messages}"
                 raise UnreachableError(
                     message,
-                    hint="give --sequence, so that no commits need to be compared",
+                    hint="pass --sequence so that no commits need to be compared",
                 )
             with open(path, encoding="ascii") as file:
                 return frozenset(file.read().split())
@@ -238,7 +238,7 @@ class _Source:
 
 
 def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
-    """Return what these commits show. An "unknown" order may become clear with more of them."""
+    """Return the order according to these commits. More commits may resolve an "unknown" order."""
     first, flaw = _named(parents, old)
     second, other_flaw = _named(parents, new)
     if flaw or other_flaw:
@@ -251,25 +251,26 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
         return Kin("newer")
     if second in behind_first:
         return Kin("older")
-    # An ancestor of a commit that comes before both cannot be one of the two.
+    # The ancestors of a common ancestor cannot be one of the two.
     if ends & (behind_first ^ behind_second):
         return Kin(
             "unknown",
-            f"the commits that it sent do not show which of {old[:12]} and {new[:12]} is newer",
+            f"the commits sent by the server do not show which of {old[:12]} and {new[:12]} is"
+            " newer",
         )
     return Kin("unrelated")
 
 
 def _named(parents: _Parents, commit: str) -> tuple[str, str]:
-    """Return the full id, or the reason why there is none."""
+    """Return the full id, or the reason why it was not found."""
     if commit in parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"there is no commit {commit[:12]}"
     found = [parent for parent in parents if parent.startswith(commit)]
     if len(found) > 1:
-        return "", f"{commit} is the beginning of several commit ids"
-    return (found[0], "") if found else ("", f"there is no commit {commit} on a branch or tag")
+        return "", f"{commit} is ambiguous: more than one commit id starts with it"
+    return (found[0], "") if found else ("", f"commit {commit} is not on any branch or tag")
 
 
 def _behind(parents: _Parents, commit: str) -> set[str]:

@@ -1,4 +1,6 @@
-"""Runs git: a clean environment, no prompt, no shell, no secret in an argument."""
+"""Runs git with a clean environment, without prompts or a shell, and without secrets in
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -75,21 +77,21 @@ _TRACED = {
     "GIT_TRACE_CURL_NO_DATA": "1",
     "GIT_TRACE_REDACT": "1",
 }
-_HOPS = 5  # redirects of one repository
-_TAIL = 64_000  # bytes of stderr that are kept; the cause of an error comes last
-_LAST = 3  # lines of it in the error about a stopped command
+_HOPS = 5  # redirects followed for one repository
+_TAIL = 64_000  # bytes of stderr to keep; the cause of an error comes last
+_LAST = 3  # lines of stderr in the error about a stopped command
 _PROGRESS = re.compile(
     "(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]"
 )
-NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
+NO_FILTER = "filtering not recognized"  # git's message about a server without partial clones
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "http_proxy")
 _WARNINGS = 100
-_LONGEST = 1000  # warnings that are logged in a run; characters of one of them
+_LONGEST = 1000  # maximum number of warnings in a run; maximum length of a warning
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The output of a git command: also what it said on stderr, but for its progress."""
+    """The output of a git command, including stderr without progress messages."""
 
     out: bytes
     err: str
@@ -97,18 +99,18 @@ class Ran:
 
 @dataclass(frozen=True)
 class Talk:
-    """A git command that answers while it runs."""
+    """A running git command that answers requests."""
 
     ask: IO[bytes]
     answer: IO[bytes]
     running: Any  # sh.RunningCommand
 
     def end(self) -> None:
-        """Stop it, without waiting for its end. A signal handler may call this."""
+        """Stop the command without waiting for it to exit. A signal handler may call this."""
         send(self.running, "SIGTERM")
 
     def close(self) -> None:
-        """Close its input, and wait until it has ended."""
+        """Close the command's input, and wait for it to exit."""
         with suppress(BrokenPipeError):
             self.ask.close()
         self.answer.close()
@@ -119,7 +121,7 @@ class Talk:
 class Git:
     """Runs all git commands in the same way.
 
-    There is one for each login of a run, and several threads may share it.
+    A run has one for each login, and several threads may share it.
     """
 
     def __init__(  # noqa: PLR0913 - all that a git process depends on
@@ -138,16 +140,16 @@ class Git:
         self.protocols = PROTOCOLS | protocols
         self.calls: list[str] = []  # the git commands that were started
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
-        self.stall = stall  # seconds without a byte after which a transfer is ended
-        self.bounds = bounds  # limits for what a server may cost
+        self.stall = stall  # seconds without a byte after which a transfer is stopped
+        self.bounds = bounds  # limits on the resources that a server may use
         self._limit = bounds.limits()
-        self.patience = patience  # seconds in which a server that broke off is tried again
+        self.patience = patience  # seconds in which requests to a server that broke off are retried
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
-        self._moved: dict[str, str] = {}  # URLs that their own server redirects, and the new ones
+        self._moved: dict[str, str] = {}  # URLs that their own server redirects → the new URLs
         self._hops: dict[str, int] = {}
-        self._asks_first: set[str] = set()  # URLs whose server gets a login only if it asks for one
+        self._asks_first: set[str] = set()  # URLs whose server gets a login only on request
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
         self._host = environ
@@ -157,7 +159,7 @@ class Git:
             environ if configured else {},
             self._access.given.config_file,
         )
-        self._nameless = False  # whether ssh has got a passwd entry
+        self._nameless = False  # whether ssh was given a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
 
     def url(self, repo: str) -> str:
@@ -178,15 +180,15 @@ class Git:
                 else f"{target.protocol}://"
             )
             raise SourceError(
-                f"{what} is not allowed for repositories",
+                f"{what} is not allowed as a repository URL",
                 hint=hint,
                 subject=without_login(repo),
             )
         if target.protocol == "http" and target.url not in self._warned:
             self._warned.add(target.url)
             self.log(
-                f"warning: {target.url} is plain http: what is sent can be read and changed on"
-                " the way"
+                f"warning: {target.url} uses plain http: traffic can be read and modified in"
+                " transit"
             )
         if target.protocol == "file" and not target.url.startswith("file://"):
             return os.path.abspath(target.url)
@@ -196,8 +198,8 @@ class Git:
         return address_of(rewritten(repo, self._rewrites))
 
     def local(self, url: str) -> Local:
-        """Return "ours" or "safe" (as configured by the user) for a repository on this machine,
-        else "".
+        """Return "ours" or "safe" (configured by the user) for a repository on this machine, else
+        "".
 
         Raises `RepositoryError` if it belongs to another user, because git would run its hooks.
         """
@@ -208,7 +210,7 @@ class Git:
             return "ours"
         if is_safe(other, self._config.safe, self._environ.get("HOME", "")):
             return "safe"
-        message = "git does not trust this local repository: it belongs to another user"
+        message = "git does not trust this local repository: another user owns it"
         hint = (
             "run as its owner, or trust it: git config --global --add safe.directory"
             f" {blanked(other)}"
@@ -216,12 +218,12 @@ class Git:
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
-        """Return the environment for a server: each login only for its own one,
-        the user's git settings, and ssh.
+        """Return the environment for a server: logins, the user's git settings, and ssh. Each login
+        is only for its own server.
 
-        `at_once`: send the login with the first request. That saves the refusal (401) that git
-        waits for, and a round trip, until `ask_first` says otherwise. Raises `CredentialsError` for
-        a configuration that git cannot read, and the errors of a GitHub App's token.
+        `at_once`: send the login with the first request, until `ask_first` says otherwise. This
+        saves waiting for a 401, which is a round trip. Raises `CredentialsError` for a
+        configuration that git cannot read, and the errors of a GitHub App's token.
         """
         target = self._address(repo)
         logins = [*url_login(target)]
@@ -237,27 +239,28 @@ class Git:
         follow = not sends_header(pairs, "" if rewrites else origin(target.url))
         unasked = at_once and follow and not rewrites and target.url not in self._asks_first
         if unasked and (login := fitting(logins, target.url)):
-            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. A header would follow a
-            # redirect to another server, so git must not follow any.
+            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. Git would also send the
+            # header to a redirect's target, so it must not follow redirects.
             pairs.append(basic_header(login, target.url))
             logins = []
             follow = False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = login_environment(pairs, logins, follow=follow, moved=moved)
         found |= self._access.environment()
-        # hooks of a local repository log in nowhere
+        # hooks of a local repository do not log in anywhere
         if (target.protocol != "file" or rewrites) and not self._access.given.alone:
             helpers = of_helpers(self._host, self._config.programs)
             new = helpers.keys() - self._environ.keys() - found.keys()
             found |= {variable: helpers[variable] for variable in new}
         if target.protocol == "https" and not self._config.to_http:
-            # What begins as https stays https: a redirect to plain http would be read and changed
-            # on the way.
+            # Never go from https to http: plain http could be read and changed in transit.
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return found | self.ssh_environment(target.url)
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
-        """Return the git settings of the user and ours, without logins if ours stands alone."""
+        """Return the user's git settings and ours, without the user's logins if only ours
+        is used.
+        """
         theirs = [self._config.pairs, self._pairs]
         if self._access.given.alone:
             theirs = [without_credentials(pairs) for pairs in theirs]
@@ -265,12 +268,12 @@ class Git:
         return [*before, *self._access.pairs(), *after]
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
-        """Tell whether a command failed because it sent a login unasked.
+        """Return whether a command failed because it sent a login without being asked.
 
-        From now on, the server has to ask for it.
+        From then on, the server has to ask for the login.
 
-        With a login that a server does not know, it may not show a public repository, and a server
-        that redirects has to be followed without a login.
+        Some servers reject an unknown login even for a public repository, and a redirect has to be
+        followed without a login.
         """
         url = self._address(repo).url
         if url in self._asks_first or not (
@@ -288,11 +291,11 @@ class Git:
         git_dir: str,
         clock: Clock,
     ) -> bool:
-        """Tell whether the server redirects the repository to another URL on the same server,
-        and remember that URL.
+        """Return whether the server redirects the repository to another URL on the same server, and
+        remember that URL.
 
-        This is needed if git itself follows no redirect, because it would send a header with a
-        token along. Raises `CredentialsError` if the redirect leads to another server.
+        This is needed if git does not follow redirects itself, because it would also send them a
+        header with a token. Raises `CredentialsError` if the redirect leads to another server.
         """
         if not _REDIRECTED.search(error.err):
             return False
@@ -328,12 +331,12 @@ class Git:
             return False  # a web page, not a repository
         if origin(place) != origin(here):
             kept = (
-                ", and a token that is a header (http.extraHeader, bearerToken) goes to its own"
-                " server only"
+                ", and a token sent as a header (http.extraHeader, bearerToken) goes only to its"
+                " own server"
             )
             hint = (
-                "if the repository has moved, write its new URL as repoURL, and give a login for"
-                " that server"
+                "if the repository has moved, set repoURL to its new URL, and add a login for that"
+                " server"
             )
             raise CredentialsError(
                 f"the server redirects to {where}{kept}",
@@ -342,19 +345,19 @@ class Git:
             )
         if self._hops[asked] > _HOPS:
             raise CredentialsError(
-                "the server redirects in circles",
+                "the server redirects in a loop",
                 hint="check the URL",
                 subject=shown,
             )
         self._moved[asked] = address_of(new).url
         self.log(
-            f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as"
-            " repoURL"
+            f"warning: {shown} has moved to {without_login(self._moved[asked])}: set repoURL to"
+            " that URL"
         )
         return True
 
     def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
-        """Tell whether a web server answers for a repository with a page, such as one to log in."""
+        """Return whether a web server returns a page for the repository, such as a login page."""
         said = self.run(
             "ls-remote",
             remote,
@@ -377,12 +380,12 @@ class Git:
         meanwhile: Callable[[], object] | None = None,
         stop: Callable[[str], str] | None = None,
     ) -> Ran:
-        """Run one command to its end, and return its output.
+        """Run a command, and return its output.
 
-        `clock`: the time that there is, for this and other commands. `program`: another one, in the
-        same environment. `meanwhile`: what the caller has to do until a server answers. `stop`: the
-        reason to end the command, by what it has said so far on stderr, or "". Raises `GitFailed`,
-        `GitEnded` if we stopped it, or `UnreachableError` if somebody else did.
+        `clock`: the time for this and other commands. `program`: another program to run in the same
+        environment. `meanwhile`: work for the caller to do until a server responds. `stop`: given
+        stderr so far, returns the reason to stop the command, or "". Raises `GitFailed`, `GitEnded`
+        if we stopped it, or `UnreachableError` if somebody else did.
         """
         shutdown.check()
         transfer = _command_name(argv) in _TRANSFERS
@@ -432,12 +435,12 @@ class Git:
             if len(self._warned) >= _WARNINGS:
                 return
             self._warned.add(line)
-            # A server without partial clones is read in another way, so this is not a warning.
+            # There is another way to read from a server without partial clones, so do not warn.
             shown = line.removeprefix("warning: ") if NO_FILTER in line else line
             self.log(f"git: {shown[:_LONGEST]}{f' ({subject})' if subject else ''}")
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
-        """Start a command that reads questions and writes answers until it is closed."""
+        """Start a command that reads requests and writes answers until it is closed."""
         shutdown.check()
         with shutdown.shield(), _files_left():
             read_in, ask = os.pipe()
@@ -455,9 +458,9 @@ class Git:
             )
 
     def failure(self, repo: str, said: str, subject: str) -> TaskError:
-        """Return the named error for what git said about a repository.
+        """Return the error that git's output about a repository means.
 
-        It may depend on the logins that were given.
+        It may depend on the given logins.
         """
         target = self._address(repo)
         given = self._access.given
@@ -473,12 +476,12 @@ class Git:
         )
 
     def ssh_environment(self, url: str) -> dict[str, str]:
-        """Return what ssh needs to run without prompts, from options,
-        else from the host or the user's config.
+        """Return the variables for ssh to run without prompts: from options, else from the host or
+        the user's config.
         """
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
-        # without a passwd entry ssh refuses to run: it, and what starts it, gets one
+        # ssh refuses to run without a passwd entry, so it and its parent process get one
         if not self._nameless:
             self._nameless = True
             self._environ |= self._access.nameless()
@@ -514,8 +517,7 @@ class Git:
         except sh.CommandNotFound as error:
             wanted = "git 2.31 or newer" if name == "git" else name
             raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
-        # Always set: a step may start in a folder with a broken `.git/config`, or with one that
-        # somebody planted.
+        # Always set: a step may start in a folder with a broken or malicious `.git/config`.
         environ = {
             **self._environ,
             **(env or {}),
@@ -523,7 +525,7 @@ class Git:
         }
         try:
             return start(program, argv, environ, files, self._limit if name == "git" else None)
-        except ValueError as error:  # sh had no word from the new process
+        except ValueError as error:  # sh did not hear from the new process
             raise _killed(argv, name, signal.SIGKILL) from error
 
     @staticmethod
@@ -543,9 +545,7 @@ class Git:
 
 
 def _command_name(argv: Sequence[str]) -> str:
-    """Return the name of the git command: the first word
-    that is not an option or an option's value.
-    """
+    """Return the git command's name: the first word that is not an option or an option's value."""
     words = iter(argv)
     for word in words:
         if word in {"-c", "-C", "--git-dir", "--work-tree"}:
@@ -556,7 +556,7 @@ def _command_name(argv: Sequence[str]) -> str:
 
 
 def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
-    """Return the error for a command that somebody else has stopped.
+    """Return the error for a command that was killed by someone else.
 
     If it was a push, it may have landed.
     """
@@ -579,13 +579,13 @@ def _files_left() -> Iterator[None]:
 
 
 def _scratch(folder: str) -> IO[bytes]:
-    """Open a file without a name, so that nothing is left behind."""
+    """Open an unnamed file, so that nothing is left behind."""
     try:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)
         return TemporaryFile("w+b", buffering=0, dir=folder)
     except OSError as error:
-        message = f"cannot make a temporary file: {error.strerror}"
+        message = f"cannot create a temporary file: {error.strerror}"
         hint = "free some space and run it again"
         raise exhausted(error) or UnreachableError(message, hint=hint) from error
 

@@ -1,13 +1,13 @@
 """The credentials for Git servers.
 
-Which server may get them is settled before anything is contacted.
+The servers that may get them are determined before anything is contacted.
 
-A repository's URL is chosen by the owner of an Application. So a user name, password or token goes
-only to the URLs that the pipeline's author names, or to the CI system's own server; git itself
-compares (`credential.<url>`), after rewriting and after every redirect.
+The owner of an Application chooses the repository's URL. So a username, password, or token is sent
+only to the URLs set by the pipeline's author, or to the CI system's own server. Git itself compares
+the URLs (`credential.<url>`), after rewriting and after every redirect.
 
-`Access` gives git the credentials of one run: as variables, and as copies that only this user can
-read.
+`Access` passes the credentials of one run to git: as variables, and as copies that only this user
+can read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Credentials:
     """The given credentials, read and checked."""
 
     logins: tuple[Login, ...] = ()
-    spare: tuple[Login, ...] = ()  # the CI system's own token, used if nothing else is given
+    spare: tuple[Login, ...] = ()  # the CI system's own token, used if nothing else is set
     app: Callable[[str], Login] | None = None  # CA file → its token
     app_server: str = ""  # the server that this token is for
     ssh: SshFiles | None = None
@@ -57,9 +57,9 @@ class Credentials:
     # (private folder) → git's settings for the server
     pairs: Callable[[str], list[tuple[str, str]]] | None = None
     variables: tuple[tuple[str, str], ...] = ()  # of git's environment
-    # use no other login: the owner names a proxy, and turns off certificate checks
+    # do not use other logins: the owner sets a proxy and turns off certificate checks
     alone: bool = False
-    only: str = ""  # the only repository that this is for, even if a login is for others as well
+    only: str = ""  # the only repository that this is for, even if a login is also for others
 
 
 class Access:
@@ -79,9 +79,10 @@ class Access:
         self._ssh = ""
 
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
-        """Return the logins for this URL ("" means any), each with the server that may get it.
+        """Return the logins for this URL ("" means any), each with the server that it may be sent
+        to.
 
-        `helped`: the user's git configuration has logins of its own. Raises the errors of
+        `helped`: the user's git configuration has its own logins. Raises the errors of
         `task.git.github_app`.
         """
         given = self.given
@@ -94,7 +95,7 @@ class Access:
             return (self._of_app, *given.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Git's settings for the server besides a login. Some are secret."""
+        """Git's settings for the server, apart from a login. Some are secret."""
         with self._lock:
             if self._pairs is None:
                 self._pairs = self.given.pairs(self._private()) if self.given.pairs else []
@@ -126,7 +127,7 @@ class Access:
             return self._ssh, self.given.ssh is not None
 
     def nameless(self) -> dict[str, str]:
-        """Return what ssh needs in its environment if this user has no passwd entry."""
+        """Return the variables that ssh needs if this user has no passwd entry."""
         if passwd_home() is not None:
             return {}
         with self._lock:
@@ -141,8 +142,8 @@ class Access:
             self._of_app = self._pairs = None
 
     def _bundle(self) -> str:
-        """Return the given authorities together with the machine's,
-        because a run may reach both kinds of servers.
+        """Return the given authorities together with the machine's, because a run may contact
+        servers of both kinds.
         """
         if not self.given.certificates:
             return ""
@@ -168,11 +169,11 @@ class Access:
 
 
 _GITHUB = "https://github.com"
-# Hosts want these user names with a token; most accept any.
+# Hosts require these usernames with a token; most accept any.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _ATLASSIAN_USER = "x-bitbucket-api-token-auth"
-_SHOW = "name the server it is for: --git-credentials-url https://git.example.com/"
+_SHOW = "specify the server: --git-credentials-url https://git.example.com/"
 
 
 def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
@@ -203,18 +204,18 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
 
 
 def _logins_given(given: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
-    """Return a login with the given password for each server that it is for."""
+    """Return a login with the given password for each of its servers."""
     scope = _login_scope(given, environ)
     user, password = _password(given, environ)
     if not password:
         return []
     if not scope:
-        raise UsageError("a password or token is given, but not the server it is for", hint=_SHOW)
+        raise UsageError("a password or token is set, but not the server it is for", hint=_SHOW)
     return [Login(url, user or _token_user(url, password), password) for url in scope]
 
 
 def _tekton_files(folder: str) -> tuple[str, str]:
-    """Return the paths of `.gitconfig` and `.git-credentials` in a folder of Tekton, or "".
+    """Return the paths of `.gitconfig` and `.git-credentials` in a Tekton folder, or "".
 
     Raises `UsageError` if git could not read the config.
     """
@@ -224,7 +225,7 @@ def _tekton_files(folder: str) -> tuple[str, str]:
         return "", stored
     config_file = os.path.join(folder, ".gitconfig")
     try:
-        check_file(config_file)  # git is going to read it
+        check_file(config_file)  # git will read it
     except OSError as error:
         why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
         raise UsageError(why, hint="make it a readable file") from None
@@ -249,8 +250,8 @@ def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str,
             or address.password
             or set(url) & set("?#*@ ")
         ):
-            hint = "write https://host/ or https://host/path/, without a login"
-            raise UsageError("--git-credentials-url: not the beginning of an https URL", hint=hint)
+            hint = "use https://host/ or https://host/path/, without a login"
+            raise UsageError("--git-credentials-url: not an https URL prefix", hint=hint)
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
 
 
@@ -261,9 +262,9 @@ def _token_user(url: str, token: Secret) -> str:
 
 
 def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
-    """Return (user, password or token) from the one source that is given.
+    """Return (user, password or token) from the only source that is set.
 
-    The password is empty if there is none.
+    The password may be empty.
     """
     user = given.git_username
     found = dict[str, Secret]()
@@ -279,10 +280,10 @@ def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Se
         if not user and "username" in _names_in_folder(folder):
             user = _secret_line(os.path.join(folder, "username"), option).reveal()
     if len(found) > 1:
-        raise UsageError(f"{' and '.join(found)} are both given", hint="give one of them")
+        raise UsageError(f"{' and '.join(found)} are both set", hint="set only one of them")
     if user and not found:
-        hint = "set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file"
-        raise UsageError("a user name for Git is given, but no password or token", hint=hint)
+        hint = "set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file"
+        raise UsageError("a Git username is set, but no password or token", hint=hint)
     return user, next(iter(found.values()), Secret(""))
 
 
@@ -309,12 +310,14 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
         return None
     if not all(parts):
         hint = (
-            "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its"
-            " variable)"
+            "pass --github-app-id, --github-app-installation-id, and --github-app-key-file (or set"
+            " its variable)"
         )
-        raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
+        raise UsageError(
+            "a GitHub App needs an app id, an installation id, and a private key", hint=hint
+        )
     if not given.github_app_installation_id.isdigit():
-        hint = "give the last part of the URL of the App's installation"
+        hint = "use the last part of the App installation's URL"
         raise UsageError("--github-app-installation-id: not a number", hint=hint)
     server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
@@ -332,8 +335,8 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
 
 
 def certificates(path: str) -> str:
-    """Return the certificates in a file, or in all files of a folder (a mounted ConfigMap,
-    which may be empty).
+    """Return the certificates in a file, or in all files of a folder (a mounted ConfigMap, possibly
+    empty).
     """
     if not path:
         return ""
@@ -345,7 +348,7 @@ def certificates(path: str) -> str:
     if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
         raise UsageError(
             f"--ca-file: no certificate in {path!r}",
-            hint="give certificates in PEM form",
+            hint="use a file with PEM certificates",
         )
     return found
 
@@ -360,22 +363,24 @@ def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> fro
     except OSError as error:
         raise UsageError(
             f"{option}: cannot read {folder!r}: {error.strerror}",
-            hint="name a readable folder",
+            hint="specify a readable folder",
         ) from None
 
 
 def _secret(environ: Mapping[str, str], name: str) -> Secret:
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
-        raise UsageError(f"{name} has several lines", hint="give only the password or token")
+        raise UsageError(
+            f"{name} has more than one line", hint="put only the password or token in it"
+        )
     return Secret(text)
 
 
 def _secret_line(path: str, option: str) -> Secret:
     text = _text_of_file(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
-        hint = "write only the password or token into it"
-        raise UsageError(f"{option}: {path!r} must have exactly one line", hint=hint)
+        hint = "put only the password or token in it"
+        raise UsageError(f"{option}: {path!r} must contain exactly one line", hint=hint)
     return Secret(text)
 
 

@@ -1,8 +1,8 @@
-"""What git gets of the machine on which it runs: variables, logins, the configuration of servers,
-local repositories.
+"""What git gets from its machine: variables, logins, server configuration, local repositories.
 
-The environment of every git process is made from the host's, without what changes git's behaviour.
-Of the git configuration of the user and the system, only what it says about servers is used.
+The environment of every git process is the host's, without the variables that change git's
+behavior. From the user's and the system's git configuration, only the settings about servers are
+used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEPT = frozenset({
     "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "GIT_SSL_CERT_PASSWORD_PROTECTED",
     "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
 })  # fmt: skip
-# They would change what git says, and ask on a screen.
+# They would change git's messages, and open a prompt on a screen.
 _DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
 _PROGRAMS = ("GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND")
 _CONFIG_KEPT = (
@@ -51,7 +51,7 @@ _SETTINGS = {
 }
 _NO_FILES = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _SYSTEM = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
-# A credential helper that needs no program: a shell function that prints two variables.
+# A credential helper without a program: a shell function that prints two variables.
 _LOGIN_HELPER = (
     '!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n"'
     ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
@@ -62,7 +62,7 @@ Pairs = Sequence[tuple[str, str]]  # git's settings, as key and value
 
 @dataclass(frozen=True)
 class Login:
-    """A login, and the beginning of the URLs that it is for."""
+    """A login, and the prefix of its URLs."""
 
     prefix: str  # without a trailing slash
     user: str
@@ -70,13 +70,13 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """Return what git needs of the host's environment, and ours on top.
+    """Return the variables that git needs from the host's environment, and ours.
 
-    `protocols` are the only ones that git may use.
+    `protocols` are the only protocols that git may use.
 
-    No configuration of the user or system is in it. What that says of servers comes with each
-    transfer (`login_environment`): it may hold a token, which hooks and signing programs do not
-    need.
+    It does not include the user's or the system's configuration. Settings about servers are passed
+    with each transfer (`login_environment`), because they may contain a token, which hooks and
+    signing programs do not need.
     """
     # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
     kept = {variable: value for variable in _KEPT if (value := environ.get(variable, "")).strip()}
@@ -90,9 +90,10 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
 
 
 def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str, str]:
-    """Return the variables that programs for logins may need. `programs` is their configuration.
+    """Return the variables that login programs may need. `programs` is their configuration.
 
-    What would change git's own behaviour is not among them: of GIT_*, only such as GIT_PASSWORD.
+    Variables that would change git's own behavior are left out: of GIT_*, only those like
+    GIT_PASSWORD are kept.
     """
     named = [environ[name] for name in _PROGRAMS if name in environ]
     found = child_environment(environ, (*programs, *named))
@@ -106,7 +107,7 @@ def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str,
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
-    """Return the files that may have the system's and the user's configuration.
+    """Return the files that may contain the system's and the user's configuration.
 
     The last one wins.
     """
@@ -125,7 +126,7 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
 
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
-    """Keep only the settings about servers: credentials, URLs, http and ssh."""
+    """Keep only the settings about servers: credentials, URLs, http, and ssh."""
     return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
 
 
@@ -140,8 +141,8 @@ def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def sends_header(pairs: Pairs, server: str) -> bool:
-    """Tell whether `http.extraHeader` is set for a server (its origin),
-    or for any server if `server` is "".
+    """Return whether `http.extraHeader` is set for a server (its origin), or for any server if
+    `server` is "".
     """
     for key, value in pairs:
         if (
@@ -159,9 +160,9 @@ def sends_header(pairs: Pairs, server: str) -> bool:
 
 
 def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
-    """Drop credentials, headers and cookies from a configuration.
+    """Drop credentials, headers, and cookies from a configuration.
 
-    A client's certificate is not secret.
+    A client certificate is not secret.
     """
     return [
         (key, value)
@@ -177,9 +178,7 @@ def without_web(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def fitting(logins: Sequence[Login], url: str) -> Login | None:
-    """Return the login for a URL that git would choose:
-    the last one that matches and has a password.
-    """
+    """Return the login that git would choose for a URL: the last match with a password."""
     for login in reversed(logins):
         prefix = login.prefix
         if login.password and (url in {prefix, f"{prefix}.git"} or url.startswith(f"{prefix}/")):
@@ -188,7 +187,9 @@ def fitting(logins: Sequence[Login], url: str) -> Login | None:
 
 
 def basic_header(login: Login, url: str) -> tuple[str, str]:
-    """Return the setting with which git sends a login to this URL at once (RFC 7617)."""
+    """Return the setting that makes git send a login to this URL with the first request
+    (RFC 7617).
+    """
     both = base64.b64encode(f"{login.user}:{login.password.reveal()}".encode()).decode()
     return f"http.{url}.extraHeader", f"Authorization: Basic {both}"
 
@@ -200,15 +201,15 @@ def login_environment(
     follow: bool = True,
     moved: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """Return the variables that give each login only to its URLs, and the settings in `pairs`.
+    """Return the variables for the settings in `pairs` and the logins, each for its own URLs only.
 
-    No argument of a command has a secret. A later login replaces an earlier one, and one of the
-    settings, if both match. The settings' helpers are replaced, too, so that none of them stores a
-    login.
+    Command arguments do not contain secrets. A later login replaces an earlier one, and one from
+    the settings, if both match. The settings' helpers are replaced too, so that they do not store
+    logins.
 
-    Without `follow`, git does not follow redirects. It would send `http.extraHeader` along with
-    every request after the first, wherever the first one was redirected to. `moved`: URLs, and
-    where these repositories are now.
+    Without `follow`, git does not follow redirects. It would send `http.extraHeader` with every
+    request after the first, wherever the first was redirected to. `moved`: URLs, and the current
+    URLs of these repositories.
     """
     variables: dict[str, str] = {}
     ours: list[tuple[str, str]] = []
@@ -216,13 +217,12 @@ def login_environment(
         variables[f"IMAGE_UPDATE_LOGIN_USER_{number}"] = login.user
         variables[f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}"] = login.password.reveal()
         helper = _LOGIN_HELPER.format(number)
-        # Git compares whole parts of a path, so a repository's URL is needed with and without
-        # `.git`.
+        # Git compares whole path segments, so a repository's URL is needed with and without `.git`.
         path = split(login.prefix).path.lstrip("/")
         also = [f"{login.prefix}.git"] if path and not path.endswith(".git") else []
         for prefix in (login.prefix, *also):
             ours.append((f"credential.{prefix}.username", login.user))
-            if login.password:  # the empty helper disables those of the user's configuration
+            if login.password:  # the empty helper disables those in the user's configuration
                 ours += [
                     (f"credential.{prefix}.helper", ""),
                     (f"credential.{prefix}.helper", helper),
@@ -239,16 +239,16 @@ def login_environment(
 
 
 def url_login(target: Address) -> tuple[Login, ...]:
-    """Return the login in a URL, for that server."""
+    """Return the login in a URL, for the URL's server."""
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
     return (Login("/".join(target.url.split("/", 3)[:3]), target.user, target.password),)
 
 
 class HostConfig:
-    """Read once, when a server is contacted for the first time.
+    """The host's git configuration, read when a server is first contacted.
 
-    Without such a file, no process is started.
+    If there is no such file, no process is started.
     """
 
     def __init__(
@@ -258,12 +258,12 @@ class HostConfig:
         more: str = "",
     ) -> None:
         self._run = run
-        self._environ = environ  # if empty, no configuration counts
-        self._more = more  # a configuration file that was given for this run
+        self._environ = environ  # if empty, no configuration is used
+        self._more = more  # a configuration file given for this run
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Return credentials, URL rewriting, http and ssh.
+        """Return the settings for credentials, URL rewriting, http, and ssh.
 
         Raises `CredentialsError` if git cannot read a file.
         """
@@ -278,7 +278,7 @@ class HostConfig:
 
     @property
     def rewrites(self) -> bool:
-        """Whether it rewrites URLs: an https URL may become ssh."""
+        """Whether it rewrites URLs, such as https to ssh."""
         return any(key.lower().startswith("url.") for key, _ in self._all)
 
     @property
@@ -288,13 +288,13 @@ class HostConfig:
 
     @property
     def helped(self) -> bool:
-        """Whether it has logins of its own."""
+        """Whether it has its own logins."""
         return any(_is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all)
 
     @property
     def programs(self) -> list[str]:
-        """The configured programs for logins: credential helpers,
-        and the program that asks for a password.
+        """The configured login programs: credential helpers, and the program that prompts for a
+        password.
         """
         return [
             f"git-credential-{value}" if _is_helper(key) and value[:1] not in "!/" else value
@@ -309,7 +309,7 @@ class HostConfig:
 
     @property
     def ssh_command(self) -> str:
-        """The ssh command, or "" if it has none."""
+        """The ssh command, or ""."""
         commands = (value for key, value in reversed(self._all) if key.lower() == "core.sshcommand")
         return next(commands, "")
 
@@ -346,22 +346,22 @@ def _is_helper(key: str) -> bool:
 
 
 _GITFILE = "gitdir: "
-# no repository on this machine; one of ours; a trusted one of another user
+# not a repository on this machine; ours; another user's, but trusted
 Local = Literal["", "ours", "safe"]
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """Return the folder of a repository that belongs to another user; "" if it is ours,
-    or is not a repository.
+    """Return the folder of a repository that belongs to another user; "" if it is ours or not a
+    repository.
     """
     us = {os.geteuid()}
-    # like git: root by sudo still counts as that user
+    # like git: root through sudo still counts as that user
     if us == {0} and environ.get("SUDO_UID", "").isdigit():
         us.add(int(environ["SUDO_UID"]))
     for place in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
         parts = [place]
         with suppress(OSError, ValueError):
-            if os.path.isfile(place):  # a submodule, or a linked work tree
+            if os.path.isfile(place):  # a submodule, or a linked worktree
                 with open(place, encoding="utf-8") as file:
                     where = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
                 parts.append(os.path.join(os.path.dirname(place), where))
@@ -372,13 +372,13 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, said: Sequence[str], home: str) -> bool:
-    """Tell whether one of the `safe.directory` settings covers that folder,
-    or the work tree that it belongs to.
+    """Return whether one of the `safe.directory` settings covers that folder, or the worktree that
+    it belongs to.
     """
     safe = False
     for value in said:
         known = os.path.join(home, value[2:]) if value.startswith("~/") else value
-        if not value:  # an empty one cancels those before it
+        if not value:  # an empty value cancels the earlier ones
             safe = False
         elif known == "*" or known.rstrip("/") in (folder, folder.removesuffix("/.git")):
             safe = True

@@ -1,7 +1,7 @@
-"""Pure code that turns messages of git and of servers into our named errors, by a table.
+"""Maps messages from git and from servers to our errors, with a table. Pure code.
 
-Git runs with `LC_ALL=C`, so its messages are in English. Earlier rows win: a particular message
-comes before a general one ("Could not read from remote repository" ends every failure of ssh).
+Git runs with `LC_ALL=C`, so its messages are in English. Earlier rows win: specific messages come
+before general ones (every ssh failure ends with "Could not read from remote repository").
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from task.text import blanked, without_logins
 _LINES = 12
 _CHARACTERS = 1500
 _TEXT = 64_000
-_LINE = 2000  # characters that are read: at the end of the output, and at the beginning of a line
+_LINE = 2000  # characters to read: at the end of the output, and at the beginning of a line
 
 
 class GitFailed(Exception):
-    """A git command failed. The caller knows what it was for."""
+    """A git command failed. The caller knows its purpose."""
 
     def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
-        super().__init__(f"git {command} ended with {code}")
+        super().__init__(f"git {command} exited with {code}")
         self.command = command
         self.code = code
         self.out = out
@@ -45,12 +45,14 @@ class GitFailed(Exception):
 
 
 class GitEnded(GitFailed):
-    """A git command was stopped because it took too long, or because it sent or needed too much."""
+    """A git command was stopped because it took too long, received too much data, or needed too
+    much memory.
+    """
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """One row: a regular expression for the message, and the error that it means."""
+    """A row of the table: a regular expression for the message, and its error."""
 
     words: str
     error: type[TaskError]
@@ -68,8 +70,8 @@ def _has_words(text: str, words: str) -> bool:
 
 @cache
 def _compiled_words(words: str) -> re2._Regexp:
-    """RE2 takes linear time: on a line of 60 KB from a server,
-    Python's own patterns took 19 seconds.
+    """RE2 takes linear time: Python's own patterns took 19 seconds for a 60 KB line from a
+    server.
     """
     options = re2.Options()
     options.case_sensitive = False
@@ -77,7 +79,7 @@ def _compiled_words(words: str) -> re2._Regexp:
 
 
 def _heard(said: str) -> str:
-    """Return the end of the output, without logins, and with long lines cut."""
+    """Return the end of the output, without logins, and with long lines truncated."""
     # no URL to git
     kept = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
@@ -90,23 +92,23 @@ def _heard(said: str) -> str:
 
 
 _ACCESS = (
-    "check the URL, and that the credentials may read and write it; servers answer the same for"
-    " both"
+    "check the URL, and that the credentials have read and write access; servers return the same"
+    " error for both"
 )
 _AGAIN = "run it again"
-_NO_LOGIN = "the server asks for a login and none was given; or the repository does not exist"
+_NO_LOGIN = "the server requires a login and none is set, or the repository does not exist"
 _REFUSED = "the server did not accept the login"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _NO_PROXY = "the proxy could not be reached, or failed"
 _UNREACHED = "the Git server could not be reached"
 _CLOSED = "the Git server closed the connection"
-_SLOW = "the Git server did not answer in time"
+_SLOW = "the Git server did not respond in time"
 _HALF = "the Git server did not finish the transfer"
 _DOWN = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
 _FAILED = "the Git server reported an internal error"
-_BUSY = "the Git server's rate limit is exceeded"
+_BUSY = "the Git server's rate limit was exceeded"
 _STALLED = _any("stalled", "operation too slow")
-# These may be over a moment later.
+# These may be gone a moment later.
 _NO_WAY = _any(
     _UNKNOWN_HOST, "failed to connect", "no route to", "connection (?:refused|timed out)",
     "couldn't connect", "unable to connect", "network is (?:unreachable|down)",
@@ -125,80 +127,81 @@ _BROKE_OFF = _any(_PROXY_DOWN, _NO_WAY, _TOO_LATE, _CUT, _DAMAGED)
 
 _PROXY_FAILED = Meaning(
     _PROXY_DOWN, UnreachableError, _NO_PROXY,
-    "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY",
+    "check HTTPS_PROXY, or git's http.proxy; if this server does not need a proxy, add it to"
+    " NO_PROXY",
 )  # fmt: skip
-# curl names the host that it connects to: if it is not the URL's, it is a proxy.
+# curl reports the host that it connects to: if that is not the URL's host, it is a proxy.
 _CONNECTS = re.compile(
     r"unable to access '\w+://(?:[^/@']*@)?([^/:']+)[^']*': Failed to connect to (\S+) port"
 )
 
-PAGE = "is this a git repository"  # what git says about a page of several lines
-KILLED = "the step may have run out of memory: give it more, and run it again"
+PAGE = "is this a git repository"  # git's message about a page with several lines
+KILLED = "the step may have run out of memory: raise its memory limit, and run it again"
 
 FAILURES = (
     Meaning("died of signal",
             UnreachableError, "a git process was killed", KILLED),
     Meaning(_any("it sent more than", "git would need more than"),
-            UnreachableError, "the Git server sent more data than the limit",
-            "check the server; if the repository really is that large, allow partial clones there "
-            "(uploadpack.allowFilter), or give the step more memory"),
-    Meaning("one repository may take",
-            UnreachableError, "the Git server takes too long",
+            UnreachableError, "the Git server sent more data than allowed",
+            "check the server; if the repository really is that large, enable partial clones on"
+            " the server (uploadpack.allowFilter), or raise the step's memory limit"),
+    Meaning("the limit for one repository is",
+            UnreachableError, "the Git server took too long",
             "run it again; a longer --deadline gives the repository more time"),
     Meaning('protocol "?http"? (?:not supported|disabled)',
             RepositoryError, "the server redirects from https to plain http",
-            "write the repository's own https URL as repoURL, or have the server redirect to"
+            "set repoURL to the repository's https URL, or configure the server to redirect to"
             " https"),
     Meaning(_any(r"returned error: 30\d", "unable to update url base from redirection"),
-            RepositoryError, "the server redirects to another address, which git does not follow",
-            "write the address that it redirects to as repoURL; if that is a login page, check"
+            RepositoryError,
+            "the server redirects to another address, but git does not follow the redirect",
+            "set repoURL to the address it redirects to; if that is a login page, check"
             " the URL and the login"),
     Meaning("transport '[^']*' not allowed",
             SourceError, "this Git transport is not allowed", "change the repository URL to https or ssh"),
     Meaning(_any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
             CredentialsError, "the proxy did not accept the login",
-            "check the user name and the password in HTTPS_PROXY, or in git's http.proxy"),
+            "check the username and the password in HTTPS_PROXY or git's http.proxy"),
     Meaning(_any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
-            RepositoryError, "the proxy does not permit this",
-            "let it pass connections to this server, or name the server in NO_PROXY"),
+            RepositoryError, "the proxy does not allow this",
+            "allow connections to this server in the proxy, or add the server to NO_PROXY"),
     Meaning(_any("unsupported proxy", "invalid proxy", "proxy url", "bad(?:/illegal)? format or missing url"),
-            RepositoryError, "the proxy cannot be used as it is given",
-            "write it as http://HOST:PORT in HTTPS_PROXY, or in git's http.proxy"),
+            RepositoryError, "the proxy setting is not valid",
+            "set HTTPS_PROXY, or git's http.proxy, to http://HOST:PORT"),
     Meaning(PAGE,
-            RepositoryError, "the server shows a web page here, not a Git repository",
-            "open the URL in a browser: if a login page answers, give a login for this server,"
-            " or let the runner "
-            "past the proxy that shows it; if not, correct the URL"),
+            RepositoryError, "the server returned a web page, not a Git repository",
+            "open the URL in a browser: if it shows a login page, add a login for this server, or"
+            " allow the runner through the proxy that shows the page; if not, correct the URL"),
     Meaning("couldn't find remote ref",
-            SourceError, "the branch does not exist", "check the spelling of the branch, and that it was not deleted"),
+            SourceError, "the branch does not exist",
+            "check the branch name, and that the branch was not deleted"),
     Meaning("remote host identification has changed",
             CredentialsError, "the server's SSH host key has changed",
-            "if that was intended, replace the key in known_hosts; if not, somebody may"
-            " intercept the connection"),
+            "if the change was intended, replace the key in known_hosts; if not, someone may be"
+            " intercepting the connection"),
     Meaning(_any("host key verification failed", r"no \S+ host key is known"),
             CredentialsError, "the server's SSH host key is not known",
-            "compare its key with the one that its owner publishes, then give it: --ssh-host-key"
+            "compare its key with the key that its owner publishes, then pass it: --ssh-host-key"
             " 'HOST ssh-ed25519 "
             "AAAA…'"),
     Meaning("no user exists for uid",
             CredentialsError, "ssh refuses to run for a user id without a passwd entry",
-            "install libnss_wrapper (the published image has it), run as a user that exists in"
+            "install libnss_wrapper (included in the published image), run as a user that exists in"
             " the image, or use "
             "https"),
     Meaning(_any("certificate (?:verif|problem|has expired|subject name)", "(?:ssl|peer|client|issuer) certificate",
                  "ssl ca cert", "cafile", "self[- ]signed", "ssl: no alternative certificate"),
             CredentialsError, "the server's TLS certificate was not accepted",
-            "give the server's certificate authority (--ca-file); check the host name in the"
-            " URL, and this "
-            "machine's clock"),
+            "pass the server's certificate authority (--ca-file); check the hostname in the URL"
+            " and this machine's clock"),
     Meaning(_any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
             CredentialsError, "the SSH key cannot be used",
-            "give a private key without a passphrase (--ssh-key-file or --ssh-directory)"),
+            "use a private key without a passphrase (--ssh-key-file or --ssh-directory)"),
     Meaning(_any(r"permission denied \([a-z,-]+\)", "too many authentication failures", "sign_and_send_pubkey",
                  "no supported authentication methods", "no mutual signature"),
             CredentialsError, "the server did not accept the SSH key",
-            "check that a key is given (--ssh-key-file or --ssh-directory), and that the server"
-            " knows its public half"),
+            "check that a key is set (--ssh-key-file or --ssh-directory), and that its public key"
+            " is registered on the server"),
     Meaning(_any("could not read (?:username|password)", "terminal prompts disabled"),
             CredentialsError, _NO_LOGIN,
             "set IMAGE_UPDATE_GIT_TOKEN, and --git-credentials-url if the token is for another"
@@ -207,29 +210,29 @@ FAILURES = (
     Meaning(_any("authentication (?:failed|required)", "returned error: 401", "http basic: access denied",
                  "bad credentials", "invalid (?:credentials|username or (?:token|password))",
                  "password authentication (?:was removed|is not supported)"),
-            CredentialsError, _REFUSED, "check the user name and the password or token given for this server; renew a token that has expired"),
+            CredentialsError, _REFUSED,
+            "check the username and the password or token for this server; renew an expired token"),
     Meaning(_any("no space left on device", "disk quota exceeded", "file too large"),
             UnreachableError, "a disk is full", "free some space and run it again"),
     Meaning("too many open files",
-            UnreachableError, "too many files are open",
-            "raise the limit of the step (ulimit -n 1024), or of the Git server if the message"
-            " is its own; run it "
-            "again"),
+            UnreachableError, "too many open files",
+            "raise the step's limit (ulimit -n 1024), or the Git server's limit if the server"
+            " sent the message; run it again"),
     Meaning("dubious ownership",
-            RepositoryError, "git does not trust this local repository: it belongs to another user",
+            RepositoryError, "git does not trust this local repository: another user owns it",
             "run as its owner, or trust it: git config --global --add safe.directory PATH"),
     Meaning(_any("repository .*not found", "not found: ", "does not appear to be a git repository",
                  "returned error: 404", "project you were looking for", "repository not exported",
                  "could not find repository", "no such repository", "tf401019",
                  "repository .*(?:does not|doesn't) exist", "not a git repository",
                  "not exist or you do not have permission", "no longer exists"),
-            RepositoryError, "the repository was not found, or there is no access to it", _ACCESS),
+            RepositoryError, "the repository was not found, or access to it was denied", _ACCESS),
     Meaning(_any("write access to repository not granted", "read[- ]only", "archived", "returned error: 403",
                  "forbidden", "insufficient permission", r"permission to \S+ denied", "not allowed to",
                  "genericcontribute", "access denied", "not authorized", "unauthorized", "does not have permission",
                  "you cannot push", "unable to (?:create|write) .*permission denied"),
-            RepositoryError, "the server does not permit this",
-            "check that these credentials may read and write the repository"),
+            RepositoryError, "the server does not allow this",
+            "check that these credentials have read and write access to the repository"),
     Meaning(_any("returned error: 429", "too many requests", "rate limit"),
             UnreachableError, _BUSY, "run it again later, and start fewer runs at the same time"),
     Meaning(_any(r"returned error: 5\d\d", "internal server error", "bad gateway", "service unavailable"),
@@ -243,10 +246,10 @@ FAILURES = (
                  "remote failed to report status", "out of memory"),
             UnreachableError, _HALF, _AGAIN),
     Meaning(_any("permission denied", "unable to access", "could not read from remote repository"),
-            RepositoryError, "the repository was not found, or there is no access to it", _ACCESS),
+            RepositoryError, "the repository was not found, or access to it was denied", _ACCESS),
 )  # fmt: skip
 
-# Said by git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers and Azure when another push
+# From git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers, and Azure, when another push
 # was faster.
 _RACE = _any(
     "fetch first", "non-fast-forward", "needs? force", "stale info", "remote ref updated", "cannot lock ref",
@@ -255,7 +258,7 @@ _RACE = _any(
     "unexpected old", "reference (?:has )?changed", "already been updated by another", "tf401028", "concurrent",
     "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
 )  # fmt: skip
-# A lock that no later attempt will get either.
+# A lock that a later attempt will not get either.
 _FOR_GOOD = _any(
     "exists; cannot create",
     "permission denied",
@@ -271,17 +274,16 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
-# A hook of the server could not reach another part of the server. This is no rule that somebody
-# made.
+# A server hook could not reach another part of the server. This is not a rule that somebody set.
 _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
 )  # fmt: skip
-# GitHub lets nobody push to a branch whose pull request is in the merge queue (words after GH006).
+# GitHub rejects pushes to a branch whose pull request is in the merge queue (text after GH006).
 _IN_QUEUE = _any("added to a merge queue", "queued for merging cannot be updated")
-LEAVES_QUEUE = "run it again when the request is merged, or has left the merge queue"
-# Gitea 1.26 says this for every error that it does not know itself, usually for an unsigned commit
-# on a branch that requires signed ones. Its source has better messages, which are never sent.
+LEAVES_QUEUE = "run it again after the request has been merged or has left the merge queue"
+# Gitea 1.26 returns this for every error that it does not recognize, usually an unsigned commit on
+# a branch that requires signed ones. Its source has better messages, but they are never sent.
 _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any(
     "hint:",
@@ -309,17 +311,16 @@ def failure(
     *,
     proxied: bool = False,
 ) -> TaskError:
-    """Return the named error for what git said when it could not reach a repository,
-    or not read it.
+    """Return the error that git's output means when git could not reach or read a repository.
 
-    `scopes`: the beginnings of the URLs that the given logins are for. `token`: the one that the
-    server at `host` got. `proxied`: the environment names a proxy.
+    `scopes`: the URL prefixes of the given logins. `token`: the token sent to the server at `host`.
+    `proxied`: the environment sets a proxy.
     """
     heard = _heard(stderr)
     said = quoted(stderr)
     meaning = _meaning_of(heard)
     if meaning is None and not said:
-        # As when the kernel kills the child of git that talks to the server.
+        # For example, if the kernel kills git's child process that talks to the server.
         return UnreachableError(
             "git failed and gave no reason",
             hint=KILLED,
@@ -332,20 +333,20 @@ def failure(
     if meaning.message == _NO_LOGIN and scopes:
         asking = re.search(r" for '(https?://[^'@\s]+)'", heard)
         message = (
-            "the server asks for a login, and the one given was not sent: it is for"
+            "the server requires a login, and the configured login was not sent: it is for"
             f" {' and '.join(scopes)}"
         )
         allow = f"--git-credentials-url {asking[1] if asking else 'URL'}"
         hint = (
-            f"if this server may have it, give {allow} as well; if not, give another login:"
-            f" {DOCS}/credentials.md"
+            f"if this server is allowed to receive it, also pass {allow}; if not, use another"
+            f" login: {DOCS}/credentials.md"
         )
     elif meaning.message == _REFUSED:
         hint = wrong_issuer(token, host, software_of(host, heard)) or hint
     elif meaning.message == _UNREACHED and _has_words(heard, _UNKNOWN_HOST):
-        hint = "check the host name in the URL; if it is right, run it again"
+        hint = "check the hostname in the URL; if it is correct, run it again"
     elif meaning.message == _SLOW and proxied:
-        hint = "run it again; if the proxy does not answer either, see HTTPS_PROXY and NO_PROXY"
+        hint = "run it again; if the proxy still does not respond, check HTTPS_PROXY and NO_PROXY"
     return meaning.error(
         f"{message}{f' ({said})' if said else ''}",
         hint=hint,
@@ -354,11 +355,10 @@ def failure(
 
 
 def broke_off(stderr: str) -> str:
-    """Return what was wrong with the server or the connection if another attempt
-    in a moment may succeed, else "".
+    """Return the problem with the server or the connection if a retry may succeed, else "".
 
-    If a server was silent for long, another attempt is not worth it, because the run has waited for
-    it already.
+    After a long silence, a retry is not worth it, because the run has already waited for the
+    server.
     """
     heard = _heard(stderr)
     meaning = _meaning_of(heard)
@@ -376,12 +376,12 @@ def refusal(
     *,
     forced: bool = False,
 ) -> TaskError | Outpaced:
-    """Return what a refused push means.
+    """Return the error that a rejected push means.
 
     `status` is its line in `push --porcelain`, or "" if there was none.
 
-    An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be
-    replaced, so that a "non-fast-forward" of the server's own is its rule, and not a race.
+    After an `UnreachableError`, it is unknown whether the push arrived. `forced`: a head branch was
+    to be replaced, so a "non-fast-forward" from the server is a rule, not a race.
     """
     stderr = _heard(stderr)
     reason = blanked(_heard(status.rpartition("\t")[2])).strip()
@@ -391,11 +391,11 @@ def refusal(
         return Outpaced(f"{subject}: {reason}")
     if "hook declined" in reason and _has_words(stderr, _GITEA_WITHOUT_WORDS):
         hint = (
-            "if the branch requires signed commits, give --signing-key; if not, the server's log"
-            " says why"
+            "if the branch requires signed commits, pass --signing-key; if not, see the server's"
+            " log"
         )
         return RepositoryError(
-            f"the server refused the push: {reason}; {quoted(stderr)}",
+            f"the server rejected the push: {reason}; {quoted(stderr)}",
             hint=hint,
             subject=subject,
         )
@@ -406,43 +406,48 @@ def refusal(
             subject=subject,
         )
     if is_in_merge_queue(stderr):
-        message = f"the pull request of this branch is in the merge queue: {quoted(stderr)}"
+        message = f"this branch's pull request is in the merge queue: {quoted(stderr)}"
         return NotDoneError(message, hint=LEAVES_QUEUE, subject=subject)
     if not _has_words(reason, _RULE) and isinstance(
         down := failure(f"{reason}\n{stderr}", subject), UnreachableError
     ):
         return down
     hint = (
-        "do what the server's message says; for a rule about commit messages:"
-        " --commit-message-template, --trailer"
+        "follow the server's message; for a rule about commit messages, use"
+        " --commit-message-template or --trailer"
     )
     if "-memory/" in subject:
         hint = (
-            "let this user create, replace and delete the branch: it keeps holds and waiting"
-            " builds; or set a prefix that the server allows: branchPrefix in"
-            " .image-update/config"
+            "allow this user to create, force-push, and delete the branch, which stores holds and"
+            " waiting builds; or set branchPrefix in .image-update/config to a prefix that the"
+            " server allows"
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
-            "let this user push to the head branch, or name another one: annotation git-branch with"
-            " base:head"
+            "allow this user to push to the head branch, or set another one in the git-branch"
+            " annotation (base:head)"
             if forced
-            else "let this user push to the branch, or open a pull request instead: --pull-request"
+            else (
+                "allow this user to push to the branch, or open a pull request instead:"
+                " --pull-request"
+            )
         )
     elif "(non-fast-forward)" in reason:
-        hint = "let this user replace its own head branches (force push), or delete the branch"
+        hint = "allow this user to force-push to its own head branches, or delete the branch"
     elif "exists; cannot create" in stderr:
-        hint = "the name is also the folder of other branches: choose another head branch"
+        hint = "the name conflicts with the names of existing branches: choose another head branch"
     said = "; ".join(filter(None, (reason, quoted(stderr))))
     return RepositoryError(
-        f"the server refused the push: {said}",
+        f"the server rejected the push: {said}",
         hint=hint,
         subject=subject,
     )
 
 
 def is_in_merge_queue(said: str) -> bool:
-    """Tell whether GitHub refuses a change because the branch's request is in the merge queue."""
+    """Return whether GitHub rejected a change because the branch's request is in the merge
+    queue.
+    """
     return _has_words(said, _IN_QUEUE)
 
 
@@ -452,7 +457,7 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
-    # Some servers say only "failure" in the status, and name the lock in a `remote:` line.
+    # Some servers only report "failure" in the status, and mention the lock in a `remote:` line.
     return _has_words(reason, _RACE) or ("failure" in reason and _has_words(stderr, _RACE))
 
 

@@ -1,4 +1,4 @@
-"""Gets a token for one installation of a GitHub App from the App's key.
+"""Gets a token for an installation of a GitHub App, with the App's key.
 
 The token expires after an hour.
 """
@@ -21,12 +21,12 @@ LIMITS = Limits(
     values=100_000,
     tries=1,
 )
-_PAUSES = (0.5, 2.0)  # seconds before the next try
+_PAUSES = (0.5, 2.0)  # seconds before the next attempt
 _SKEW = 60
-_LIFE = 540  # seconds; GitHub accepts ten minutes at most, and its clock may be behind
+_LIFE = 540  # seconds; GitHub accepts at most ten minutes, and its clock may be behind
 _HINT = (
-    "check --github-app-id, --github-app-installation-id and the key; the App must be installed"
-    " there"
+    "check --github-app-id, --github-app-installation-id, and the key, and that the App is"
+    " installed"
 )
 
 
@@ -52,12 +52,12 @@ def token(
 
     Raises `CredentialsError`, `UnreachableError`, `UsageError`.
 
-    Without `proxy`, the environment says how the API is reached.
+    Without `proxy`, the environment determines how the API is reached.
     """
     proof = signed(app, int(time.time()))
-    through = None  # as the environment says
+    through = None  # from the environment
     if proxy:
-        # Imported late, as in `task.http`: few runs log in as an app that has a proxy of its own.
+        # Imported late, as in `task.http`: few runs log in as an App with its own proxy.
         from requests.utils import should_bypass_proxies  # noqa: PLC0415
 
         through = "" if should_bypass_proxies(app.api, no_proxy) else proxy.reveal()
@@ -78,8 +78,7 @@ def token(
 
 def signed(app: App, now: int) -> Secret:
     """Return the JSON Web Token (RS256) that identifies the App at `now`, in seconds since 1970."""
-    # Imported late: with cryptography, it costs every pod 50 ms of processor time, and few use an
-    # App.
+    # Imported late: with cryptography, it costs every pod 50 ms of CPU time, and few use an App.
     import jwt  # noqa: PLC0415
 
     claims = {
@@ -90,8 +89,8 @@ def signed(app: App, now: int) -> Secret:
     try:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
     except (jwt.PyJWTError, ValueError, TypeError):  # their messages may quote the key
-        message = "the GitHub App's key is not an RSA private key without a passphrase"
-        raise UsageError(message, hint="give the .pem file as downloaded") from None
+        message = "the GitHub App's key is not an unencrypted RSA private key"
+        raise UsageError(message, hint="use the .pem file as downloaded from GitHub") from None
 
 
 def _ask_for_token(app: App, http: Http) -> Secret:
@@ -103,7 +102,7 @@ def _ask_for_token(app: App, http: Http) -> Secret:
         )
     except NoAnswerError as error:
         if error.kind == "tls":
-            hint = "give its certificate authority: --ca-file"
+            hint = "pass its certificate authority: --ca-file"
             raise CredentialsError(
                 f"the TLS certificate of {app.api} was not accepted",
                 hint=hint,
@@ -111,15 +110,15 @@ def _ask_for_token(app: App, http: Http) -> Secret:
         if error.kind == "large":
             raise CredentialsError(
                 error.message,
-                hint="check the address of the GitHub App's API",
+                hint="check the GitHub API address",
             ) from None
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
     said = answer.mapping()
     if answer.status == 201 and isinstance(said.get("token"), str):
         return Secret(said["token"])
     if answer.status >= 500 or answer.status == 429:
-        raise UnreachableError(f"{app.api} answered {answer.status}", hint="run it again")
+        raise UnreachableError(f"{app.api} returned {answer.status}", hint="run it again")
     message = str(said.get("message", ""))[:200]
     words = f" ({message})" if message and message.isprintable() else ""
-    what = f"no token for installation {app.installation} of App {app.id}"
-    raise CredentialsError(f"{app.api} gives {what}: {answer.status}{words}", hint=_HINT)
+    what = f"a token for installation {app.installation} of App {app.id}"
+    raise CredentialsError(f"{app.api} did not issue {what}: {answer.status}{words}", hint=_HINT)

@@ -1,5 +1,5 @@
-"""Git hosts: the parts of a repository's URL, what software a host runs,
-and which tokens it issues.
+"""Git hosts: the parts of a repository URL, the software that a host runs, and the tokens that it
+issues.
 
 Pure.
 """
@@ -14,7 +14,7 @@ from task.errors import Malformed
 from task.secret import Secret
 from task.urls import as_ssh_url, split, without_login
 
-# SSH on the port of https, and Azure's own names. The forge's web pages are elsewhere.
+# SSH on the https port, and Azure's own names. The forge's web pages are on other hosts.
 OTHER_HOSTS = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -37,20 +37,22 @@ class RemoteUrl:
 
 
 def remote_of(url: str) -> RemoteUrl:
-    """Split the URL of a repository (https, http, ssh, `user@host:path`). Raises `Malformed`."""
+    """Split a repository URL (https, http, ssh, `user@host:path`). Raises `Malformed`."""
     if "\\" in url:  # programs disagree about such URLs
-        raise Malformed("a backslash in a repository's URL", "write https://host/owner/repository")
+        raise Malformed(
+            "the repository URL contains a backslash", "use https://host/owner/repository"
+        )
     scheme, marker, rest = without_login(as_ssh_url(url.strip())).partition("://")
     if not marker:
-        raise Malformed("a local repository has no Git host", "give its https or ssh URL")
+        raise Malformed("a local repository has no Git host", "use its https or ssh URL")
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
     if scheme not in {"https", "http", "ssh"}:
-        what = f"a repository reached by {scheme[:20]}"
-        raise Malformed(f"{what} is not on a known Git host", "give its https or ssh URL")
+        what = f"a repository with a {scheme[:20]} URL"
+        raise Malformed(f"{what} is not on a known Git host", "use its https or ssh URL")
     found = split(f"{scheme}://{rest}")
     if not HOST.fullmatch(found.authority):
-        raise Malformed("the URL does not name a host", "write https://host/owner/repository")
-    # the port of ssh is not that of the web pages
+        raise Malformed("the URL has no host", "use https://host/owner/repository")
+    # the ssh port is not the port of the web pages
     host = found.host if scheme == "ssh" else found.server
     host = OTHER_HOSTS.get(host, host)
     path = found.path.strip("/").removesuffix(".git")
@@ -59,8 +61,8 @@ def remote_of(url: str) -> RemoteUrl:
         part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts
     ):
         raise Malformed(
-            "the URL's path does not name a repository",
-            "write https://host/owner/repository",
+            "the URL does not point to a repository",
+            "use https://host/owner/repository",
         )
     return RemoteUrl(
         f"{'http' if scheme == 'http' else 'https'}://{host}",
@@ -77,7 +79,7 @@ PREFIXES = {
     "ATCTT3": "Bitbucket Cloud", "ATATT": "Bitbucket Cloud", "ATBB": "Bitbucket Cloud",
     "BBDC-": "Bitbucket Data Center",
 }  # fmt: skip
-ATLASSIAN = "ATATT"  # the API token of a person's account, which replaces app passwords
+ATLASSIAN = "ATATT"  # a personal account's API token, which replaces app passwords
 _ENDED = "ATBB"  # an app password
 SERVERS = {
     "github": "GitHub",
@@ -92,28 +94,28 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, runs: str) -> str:
-    """Return a sentence if another kind of Git host than the one
-    that the server runs issued the token, else "".
+    """Return a sentence if the token was issued by another kind of Git host than the server's, else
+    "".
 
-    Bitbucket Cloud no longer issues app passwords, so one of these matches no server.
+    Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """
     text = token.reveal()
     prefix, issuer = next((item for item in PREFIXES.items() if text.startswith(item[0])), ("", ""))
     if prefix == _ENDED and runs in ("", issuer):
         return (
-            "this is an app password, and Bitbucket's app passwords ended in June 2026: give an API"
+            "this is an app password, and Bitbucket removed app passwords in June 2026: use an API"
             " token"
         )
     if not prefix or runs in ("", issuer):
         return ""
     return (
-        f"this token begins with {prefix}, as {issuer}'s tokens do, but {server} runs {runs}: give"
-        f" one for {runs}"
+        f"this token starts with {prefix}, like tokens from {issuer}, but {server} runs {runs}: use"
+        f" a token from {runs}"
     )
 
 
 def software_of(host: str, said: str = "") -> str:
-    """Return what a Git server runs, if its host name or its own words tell, else ""."""
+    """Return the software of a Git server if its hostname or its message reveals it, else ""."""
     if "http basic: access denied" in said.lower():
         return "GitLab"
     return next((software for name, software in SERVERS.items() if name in host.lower()), "")

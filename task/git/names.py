@@ -1,6 +1,6 @@
-"""What may be handed to git: addresses of repositories and names of branches. Pure.
+"""Repository addresses and branch names that are safe to pass to git. Pure.
 
-Both come from Applications, so from people who need not be trusted with this machine.
+Both come from Applications, so from people who may not be trusted with this machine.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import login_of, normal_url, split, without_login
 
-PREFIX = "image-update"  # how the names of our own branches begin, unless the config says otherwise
-OURS = f"{PREFIX}/"  # and those of head branches
-BASE_TRAILER = "Image-Update-Base"  # in the commit of a memory branch: the base that it is for
-MEMORY = f"{PREFIX}-memory/"  # and those of what is remembered
+PREFIX = "image-update"  # the prefix of our own branches, unless the config sets another
+OURS = f"{PREFIX}/"  # the prefix of head branches
+BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit: its base branch
+MEMORY = f"{PREFIX}-memory/"  # the prefix of memory branches
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
 TO_WRITE = (
-    "annotate git-branch with the branch to write to, such as git-branch: main, and let"
-    " targetRevision name it, too"
+    "set the git-branch annotation to the branch to write to, such as git-branch: main, and set"
+    " targetRevision to the same branch"
 )
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
@@ -31,7 +31,7 @@ _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)
 
 @dataclass(frozen=True)
 class Address:
-    """The place of a repository: a URL for git, and the login that was in it."""
+    """A repository's address: a URL for git, and the login that was in the URL."""
 
     url: str  # without password; without any login for http and https
     protocol: str  # "https", "ssh", "http", "file", or one that is not supported
@@ -40,13 +40,13 @@ class Address:
 
 
 def address_of(url: str) -> Address:
-    """Split a URL. Raises `SourceError` for one that git would take for an option or a command."""
+    """Split a URL. Raises `SourceError` if git would treat it as an option or a command."""
     shown = without_login(url)
     if not url or url.startswith("-") or _has_control(url):
         hint = "use https://host/path, ssh://host/path or user@host:path"
         raise SourceError(f"{blanked(shown)!r} is not a repository URL", hint=hint)
     if _is_scheme(url.partition("::")[0]) and "::" in url:
-        raise SourceError(f"{shown!r} starts a program (git remote helper)", hint=_USE)
+        raise SourceError(f"{shown!r} runs a program (git remote helper)", hint=_USE)
     scheme, marker, _ = url.partition("://")
     if marker and _is_scheme(scheme):
         return _of_scheme(url, scheme.lower(), shown)
@@ -58,17 +58,17 @@ def address_of(url: str) -> Address:
 
 
 def _of_scheme(url: str, scheme: str, shown: str) -> Address:
-    """Split a URL that begins with `scheme://`. `shown` is the URL without its login."""
+    """Split a URL that starts with `scheme://`. `shown` is the URL without its login."""
     protocol = _TRANSPORTS.get(scheme, scheme)
     if protocol == "file":
         return Address(f"file://{url[len('file://') :]}", "file")
     bare = scheme + shown[len(scheme) :]
     user, password = login_of(url)
     if "/" in password:
-        message = "the password in the repository URL has a slash, which is not escaped"
+        message = "the password in the repository URL contains an unescaped slash"
         raise SourceError(
             message,
-            hint="write %2F, or give the login by options",
+            hint="use %2F, or pass the login in options",
             subject=shown,
         )
     host = split(bare).host
@@ -85,9 +85,11 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
 
 
 def _check_host(host: str, user: str, *, shown: str) -> None:
-    """Refuse an empty name, and one that ssh would take for an option: git passes both to it."""
+    """Reject an empty name, and a name that ssh would treat as an option: git passes both
+    to ssh.
+    """
     if not host or host.startswith("-") or user.startswith("-"):
-        raise SourceError(f"{without_login(shown)!r} does not name a host", hint=_USE)
+        raise SourceError(f"{without_login(shown)!r} has no host", hint=_USE)
 
 
 def _unquoted(text: str) -> str:
@@ -96,8 +98,8 @@ def _unquoted(text: str) -> str:
     plain = unquote(text)
     if _has_control(plain):
         raise SourceError(
-            "the login in the repository URL has a control character",
-            hint="give credentials by options",
+            "the login in the repository URL contains a control character",
+            hint="pass the credentials in options",
         )
     return plain
 
@@ -117,7 +119,7 @@ def _is_scheme(text: str) -> bool:
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     """Return the URL to contact, with the longest matching prefix replaced.
 
-    A login in the URL does not matter.
+    A login in the URL is ignored.
     """
     fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
     if not fitting:
@@ -129,19 +131,19 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
 
 
 def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:
-    """Tell whether a head branch has a name as we give them."""
+    """Return whether a head branch has a name of the kind that we use."""
     return head.startswith((OURS, f"{prefix}/"))
 
 
 def memory_branch(repo: str, base: str, prefix: str = PREFIX) -> str:
-    """Return the branch that remembers holds, and what they defer,
-    where changes do not go to the base itself.
+    """Return the branch that stores holds, and the builds that they defer, if changes do not go to
+    the base branch itself.
     """
     return f"{prefix}-memory/{short_hash(normal_url(repo), base)}"
 
 
 def short_hash(*words: str) -> str:
-    """Return eight hexadecimal digits that distinguish these words from others."""
+    """Return eight hexadecimal digits that identify these words."""
     return sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()[:8]
 
 
@@ -151,12 +153,12 @@ def base_branch_name(revision: str) -> str:
     Raises `SourceError`, also for a commit.
 
     Only a revision can mean a commit. The text after the colon in `git-branch` is always a branch:
-    Image Updater's own example `main:{{.SHA256}}` makes 64 hexadecimal digits.
+    Image Updater's own example `main:{{.SHA256}}` renders to 64 hexadecimal digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
         raise SourceError(
-            f"the revision {name!r} is a commit, which no update can be written to",
+            f"the revision {name!r} is a commit, but updates can only be written to a branch",
             hint=TO_WRITE,
         )
     return branch_name(revision)
@@ -166,19 +168,19 @@ def branch_name(revision: str) -> str:
     """Return the branch in a text, without `refs/heads/`.
 
     The rules are those of `git check-ref-format --branch`. Raises `SourceError` for a text that
-    cannot be a branch, like a tag's full name or a version range.
+    cannot be a branch, such as a tag's full name or a version range.
     """
     name = revision.removeprefix("refs/heads/")
     if name.startswith("refs/"):
         raise SourceError(f"the revision {blanked(name)!r} is not a branch", hint=TO_WRITE)
     if not is_branch_name(name):
-        raise SourceError(f"{blanked(name)!r} is not a branch name", hint=TO_WRITE)
+        raise SourceError(f"{blanked(name)!r} is not a valid branch name", hint=TO_WRITE)
     return name
 
 
 def is_branch_name(name: str) -> bool:
-    """Tell whether git accepts the name for a branch,
-    like `git check-ref-format --branch` without its `@{-1}`.
+    """Return whether git accepts the branch name, like `git check-ref-format --branch` without
+    `@{-1}`.
     """
     if (
         name in {"", "HEAD"}

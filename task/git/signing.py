@@ -1,4 +1,4 @@
-"""Signs commits with the key that the command line gives: OpenPGP by gpg, SSH by ssh-keygen.
+"""Signs commits with the key from the command line: OpenPGP with gpg, SSH with ssh-keygen.
 
 The key is in a private folder during the run; the user's own keyring is not touched.
 """
@@ -20,12 +20,12 @@ from task.secret import Secret
 
 _SSH_KEY = re.compile(r"(ssh|ecdsa|sk)-[\w@.-]+ [\w+/=]+")
 _PGP_KEY = re.compile("BEGIN PGP PUBLIC KEY BLOCK")
-_ASIDE = "give a private key without a passphrase, in --signing-key or IMAGE_UPDATE_SIGNING_KEY"
+_ASIDE = "pass a private key without a passphrase in --signing-key or IMAGE_UPDATE_SIGNING_KEY"
 
 
 @dataclass(frozen=True)
 class Key:
-    """The text of a key, or, for OpenPGP, the id of a key in the user's keyring."""
+    """A key's text, or, for OpenPGP, the id of a key in the user's keyring."""
 
     text: Secret
     name: str
@@ -33,10 +33,10 @@ class Key:
 
 
 def key_of(given: Secret, form: str = "") -> Key:
-    """Return the key that an option means: the text itself, a file, or an id in the keyring.
+    """Return the key from an option's value: the text itself, a file, or an id in the keyring.
 
-    Without a format, it is recognised from the key. Raises `UsageError` if it cannot be a key, or
-    has another format.
+    If no format is given, it is detected from the key. Raises `UsageError` if the value cannot be a
+    key, or has another format.
     """
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
@@ -57,7 +57,7 @@ def key_of(given: Secret, form: str = "") -> Key:
             )
             raise UsageError(
                 f"--signing-key: cannot read {text!r}: {why}",
-                hint="name a readable file",
+                hint="specify a readable file",
             ) from None
     found = (
         "openpgp"
@@ -67,18 +67,18 @@ def key_of(given: Secret, form: str = "") -> Key:
         else ""
     )
     if not found:
-        raise UsageError("--signing-key: this is not a private key", hint=_ASIDE)
+        raise UsageError("--signing-key: not a private key", hint=_ASIDE)
     if form not in ("", found):
-        hint = "leave out --signing-format: the key has its format"
+        hint = "omit --signing-format: the format is detected from the key"
         raise UsageError(
-            f"--signing-key: this is a key of the format {found}, not {form}",
+            f"--signing-key: the key's format is {found}, not {form}",
             hint=hint,
         )
     return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", found)
 
 
 class Signer:
-    """Makes signed commits. Several threads may share it; `close` forgets the key."""
+    """Creates signed commits. Several threads may share it; `close` removes the key."""
 
     def __init__(self, git: Git, key: Key) -> None:
         self._git = git
@@ -88,7 +88,7 @@ class Signer:
         self._lock = Lock()
 
     def close(self) -> None:
-        """Remove the copies. An agent that gpg has started ends when its folder is gone."""
+        """Remove the copies. A gpg agent exits when its folder is removed."""
         if self._folder:
             remove_folder(self._folder)
             self._folder = ""
@@ -96,9 +96,9 @@ class Signer:
     def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
         """Return a signed commit of this tree.
 
-        It may have no parent (""). Raises `CredentialsError` for a bad key.
+        The parent may be "". Raises `CredentialsError` for a bad key.
         """
-        with self._lock:  # the agent signs for one at a time, and the key is prepared once
+        with self._lock:  # the agent handles one request at a time, and the key is prepared once
             self._prepare()
             env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
                    for what, value in (("NAME", who.name or who.email), ("EMAIL", who.email))}  # fmt: skip
@@ -130,8 +130,8 @@ class Signer:
             return made.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
-        """Return the ids of the OpenPGP key and its subkeys, one of which signs;
-        none for an SSH key.
+        """Return the ids of the OpenPGP key and its subkeys, one of which signs. Empty for an SSH
+        key.
         """
         if self._key.form == "ssh":
             return ()
@@ -144,7 +144,7 @@ class Signer:
             )
 
     def public_key(self) -> str:
-        """Return the public key, which checks the signatures."""
+        """Return the public key that verifies the signatures."""
         with self._lock:
             self._prepare()
             of_gpg = ("--batch", "--armor", "--export", self._name)
@@ -157,7 +157,7 @@ class Signer:
                 raise _unusable_key(error, self._key.name) from error
 
     def _listed(self, *name: str) -> list[str]:
-        """Return gpg's lines about the secret keys with this name, or all."""
+        """Return gpg's lines about the secret keys with this name, or about all."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
             return self._git.run(*argv, program="gpg", env=self._home()).out.decode().splitlines()
@@ -177,7 +177,7 @@ class Signer:
             write_private(path, self._key.text.reveal())
             self._name = path
             return
-        env = self._home()  # a keyring of its own
+        env = self._home()  # a separate keyring
         try:
             self._git.run(
                 "--batch",
@@ -196,7 +196,7 @@ class Signer:
 
 
 def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
-    """Tell whether one of these public keys has signed a commit: OpenPGP in ASCII, or SSH."""
+    """Return whether a commit is signed by one of these public keys: OpenPGP in ASCII, or SSH."""
     texts = list(keys)
     folder = temporary_folder(git.temporary, sockets=True)
     env = {"GNUPGHOME": folder}
@@ -204,7 +204,7 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
         allowed = f"{folder}/allowed"
         lines = [line for text in texts for line in text.splitlines() if _SSH_KEY.match(line)]
         write_private(allowed, "".join(f'* namespaces="git" {line}\n' for line in lines))
-        # Nobody has said whom this keyring trusts: every key in it is one that was named.
+        # No owner trust is set in this keyring: it contains only the given keys.
         write_private(f"{folder}/gpg.conf", "trust-model always\n")
         for text in filter(_PGP_KEY.search, texts):
             argv = ("--batch", "--quiet", "--import")
@@ -227,10 +227,10 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
 def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
     """Return the error for a key.
 
-    Whatever is not a file was taken for the id of a key, which may be a misspelt path.
+    A value that is not a file was treated as a key id, but it may be a misspelled path.
     """
-    key = f"the key {key_id!r} of the GnuPG keyring" if key_id else "this key"
-    hint = f"there is no file {key_id!r} here; {_ASIDE}" if key_id else _ASIDE
+    key = f"the key {key_id!r} from the GnuPG keyring" if key_id else "this key"
+    hint = f"{key_id!r} is not a file either; {_ASIDE}" if key_id else _ASIDE
     return CredentialsError(
         f"the commit cannot be signed with {key} ({quoted(error.err)})",
         hint=hint,

@@ -1,8 +1,7 @@
-"""How ssh is called: with copies of the keys and known hosts given,
-in a folder that only this user can read.
+"""Prepares ssh: copies of the given keys and known hosts, in a folder that only this user can read.
 
-Copies, because ssh refuses keys that others may read, which is what mounted secrets look like, and
-because it looks for its files in the home of the passwd entry, whatever HOME says.
+Copies, because ssh rejects keys that others may read, as is common for mounted secrets, and because
+it looks for its files in the passwd entry's home, whatever HOME is.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from task.settings import AccessOptions
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
 _LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are much smaller
-_HERE = "\x00"  # stands for the private folder in a configuration
+_HERE = "\x00"  # placeholder for the private folder in a configuration
 _KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
 
 @dataclass(frozen=True)
 class SshFiles:
-    """All files for ssh, as strings. They are checked before anything is contacted."""
+    """The files for ssh, as strings. They are checked before anything is contacted."""
 
     files: dict[str, str] = field(default_factory=dict)  # name → text
-    keys: tuple[str, ...] = ()  # names of private keys, in the order in which to try them
-    only_keys: bool = False  # use no keys of an agent
+    keys: tuple[str, ...] = ()  # names of private keys, in the order to try them
+    only_keys: bool = False  # do not use an agent's keys
     known_hosts: bool = False
 
 
 def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
-    """Read what was given; `key` comes from a variable.
+    """Read the given files and keys; `key` comes from a variable.
 
-    Raises `UsageError` for what cannot be read or used.
+    Raises `UsageError` if one cannot be read or used.
     """
     if key and given.ssh_key_file:
         raise UsageError(
-            "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given",
-            hint="give one of them",
+            "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both set",
+            hint="set only one of them",
         )
     files, keys = _of_folder(given.ssh_directory, home)
     if key:
@@ -74,8 +73,8 @@ def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
 
 
 def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
-    """Return the files of `--ssh-directory`, else of ~/.ssh,
-    and the names of the keys among them.
+    """Return the files in `--ssh-directory`, else in ~/.ssh, and the names of the keys
+    among them.
     """
     folder = directory or (os.path.join(home, ".ssh") if home else "")
     option = "--ssh-directory" if directory else folder
@@ -96,17 +95,17 @@ def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _files_in(folder: str, option: str) -> list[str]:
-    """Return the files in a folder, without links to folders (`..data`
-    of a mounted secret) and sockets.
+    """Return the files in a folder, without sockets and links to folders (such as `..data` in a
+    mounted secret).
 
-    From the user's own folder, take only readable ones.
+    In the user's own folder, skip unreadable files.
     """
     try:
         names = sorted(os.listdir(folder)) if folder else []
     except OSError as error:
         if not option:
             return []
-        hint = "name a folder with a private key"
+        hint = "specify a folder that contains a private key"
         raise UsageError(
             f"--ssh-directory: cannot read {folder!r}: {error.strerror}",
             hint=hint,
@@ -122,7 +121,7 @@ def _files_in(folder: str, option: str) -> list[str]:
 
 def write(found: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
-    # ssh uses the first value that it finds: the given one, then the configuration's, then our
+    # ssh uses the first value that it finds: the given value, then the configuration's, then our
     # default.
     first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
     first += ["IdentitiesOnly yes"] if found.only_keys else []
@@ -138,10 +137,10 @@ def write(found: SshFiles, folder: str) -> str:
 
 
 def nameless(folder: str, home: str) -> dict[str, str]:
-    """Return variables with which ssh runs for a user id without a passwd entry,
-    as Kubernetes may choose one.
+    """Return variables that allow ssh to run for a user id without a passwd entry, such as
+    Kubernetes may choose.
 
-    They make libnss_wrapper answer instead of /etc/passwd, which cannot be changed in a pod.
+    With them, libnss_wrapper replaces /etc/passwd, which cannot be changed in a pod.
     """
     entry = f"image-update:x:{os.getuid()}:{os.getgid()}:image-update:{home.replace(':', '') or '/'}:/bin/sh\n"
     for name, text in (("passwd", entry), ("group", f"image-update:x:{os.getgid()}:\n")):
@@ -162,35 +161,35 @@ def passwd_home() -> str | None:
 
 
 def needs_own_files(home: str) -> bool:
-    """Tell whether HOME has a `.ssh` that ssh would miss,
-    because it uses the passwd entry (Tekton's creds-init).
+    """Return whether HOME has a `.ssh` that ssh would miss, because ssh uses the passwd entry
+    (Tekton's creds-init).
     """
     return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home if home else False
 
 
 def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "replace") -> str:
-    """Return the text of a file that an option names. Raises `UsageError`."""
+    """Return the text of a file given by an option. Raises `UsageError`."""
     try:
         return read_text(path, most, errors)
     except OSError as error:
         raise UsageError(
             f"{option}: cannot read {path!r}: {error.strerror}",
-            hint="name a readable file",
+            hint="specify a readable file",
         ) from None
     except UnicodeDecodeError:
-        raise UsageError(f"{option}: {path!r} is not text", hint="name a text file") from None
+        raise UsageError(f"{option}: {path!r} is not text", hint="specify a text file") from None
 
 
-_IDLE = 30  # seconds after which an unused connection ends by itself
+_IDLE = 30  # seconds after which an idle connection closes
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
 
 
 class SshSharing:
-    """One connection to each server for all git commands of a run: OpenSSH's own sharing,
-    in a private folder.
+    """One connection to each server for all git commands of a run: OpenSSH connection sharing in a
+    private folder.
 
-    A handshake takes about six times the way to the server and back; a run connects five times.
-    Several threads may share the connections.
+    A handshake takes about six round trips; a run connects five times. Several threads may share
+    the connections.
     """
 
     def __init__(self, parent: str, environ: Mapping[str, str]) -> None:
@@ -201,14 +200,12 @@ class SshSharing:
         self._lock = Lock()
 
     def options(self, command: str, server: str) -> str:
-        """Return options for an ssh command, so that commands
-        for the same server share a connection.
-        """
+        """Return the options that make ssh commands for the same server share a connection."""
         with shutdown.shield(), self._lock:
             if not self._folder:
                 with suppress(UnreachableError):
                     self._folder = temporary_folder(self._parent, sockets=True)
-                if not _PLAIN.issuperset(self._folder):  # a shell reads the command
+                if not _PLAIN.issuperset(self._folder):  # a shell parses the command
                     self.close()
                 if not self._folder:
                     return ""
@@ -218,7 +215,7 @@ class SshSharing:
         return f" -o ControlMaster=auto -o ControlPersist={_IDLE} -o ControlPath={path}"
 
     def end(self) -> None:
-        """Close the connections, which may be dead. The next command opens new ones."""
+        """Close the connections, which may be dead. The next command opens new connections."""
         with suppress(OSError):
             if self._folder:
                 for name in os.listdir(self._folder):
@@ -250,14 +247,14 @@ _KINDS = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 
 
 def is_private_key(text: str) -> bool:
-    """Tell whether the text has a private key in a format that OpenSSH reads."""
+    """Return whether the text is a private key in a format that OpenSSH reads."""
     return any(
         line.startswith(_BEGIN) and line.rstrip().endswith(_END) for line in text.splitlines()
     )
 
 
 def has_passphrase(text: str) -> bool:
-    """Tell whether a passphrase protects the private key."""
+    """Return whether a passphrase protects the private key."""
     if "BEGIN ENCRYPTED PRIVATE KEY" in text or "Proc-Type: 4,ENCRYPTED" in text:
         return True
     if "BEGIN OPENSSH PRIVATE KEY" not in text:
@@ -274,30 +271,30 @@ def has_passphrase(text: str) -> bool:
 def tidy_key(text: str, what: str) -> str:
     """Return the key in the form that ssh needs.
 
-    Secrets often lack the last newline, or have other line ends.
+    Secrets often lack the final newline, or have other line endings.
 
-    Raises `UsageError` for anything but a private key without a passphrase.
+    Raises `UsageError` unless it is a private key without a passphrase.
     """
     lines = text.replace("\r", "").replace("\\n", "\n").strip()
     if not is_private_key(lines):
         raise UsageError(
             f"{what} is not a private key",
-            hint="give the private half, as ssh-keygen writes it",
+            hint="use the private key as generated by ssh-keygen",
         )
     if has_passphrase(lines):
-        hint = "make a key without one for this job: ssh-keygen -t ed25519 -N ''"
-        raise UsageError(f"{what} has a passphrase, which a pipeline cannot type", hint=hint)
+        hint = "create a key without a passphrase for this job: ssh-keygen -t ed25519 -N ''"
+        raise UsageError(f"{what} has a passphrase, which a pipeline cannot enter", hint=hint)
     return f"{lines}\n"
 
 
 def host_key(line: str) -> str:
-    """Return one line of known_hosts. Raises `UsageError`."""
+    """Return the given known_hosts line. Raises `UsageError`."""
     words = line.split()
     fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
     if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key
         hint = (
-            "write it as ssh-keyscan prints it: git.example.com ssh-ed25519 AAAA… ([host]:port for"
-            " other ports)"
+            "use the format that ssh-keyscan prints: git.example.com ssh-ed25519 AAAA… ([host]:port"
+            " for other ports)"
         )
-        raise UsageError(f"--ssh-host-key: {line!r} is not a line of known_hosts", hint=hint)
+        raise UsageError(f"--ssh-host-key: {line!r} is not a known_hosts line", hint=hint)
     return " ".join(words)

@@ -1,1 +1,1 @@
-"""Kubernetes: kubeconfig, a client, and the objects that are read and written in a cluster."""
+"""Kubernetes: kubeconfig and a client for the objects that are read and written in a cluster."""

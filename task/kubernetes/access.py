@@ -4,8 +4,8 @@ Like kubectl, it prefers a kubeconfig to the service account. Tokens are read ag
 request, because they may be renewed during a run. Copies of keys are readable only by this user,
 and are deleted at the end.
 
-An exec plugin (`aws eks get-token`, `kubelogin`, …) prints a login by the protocol
-client.authentication.k8s.io, v1 and v1beta1. It gets no shell and no prompt, and its stdout is
+An exec plugin (`aws eks get-token`, `kubelogin`, …) prints a login with the protocol
+client.authentication.k8s.io, v1 and v1beta1. It runs without a shell or a prompt, and its stdout is
 never shown.
 """
 
@@ -47,7 +47,7 @@ from task.urls import is_loopback, split
 _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
 SECONDS = 120  # for one call
 _SHOWN = 500  # characters of a plugin's own error message
-_SECRETIVE = 6  # variables with at least this many characters are not shown
+_SECRETIVE = 6  # values of variables with at least this many characters are masked
 
 
 def cluster_access(
@@ -56,10 +56,10 @@ def cluster_access(
     context: str = "",
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Return the access from the named kubeconfig, KUBECONFIG or ~/.kube/config,
-    or else from the pod's account.
+    """Return the access from the given kubeconfig, KUBECONFIG, or ~/.kube/config, or else from the
+    pod's account.
 
-    Nothing is contacted. Raises `UsageError` if there is neither.
+    Nothing is contacted. Raises `UsageError` if there is no kubeconfig or account.
     """
     if config := kubeconfig(environ, path, context):
         return ClusterAccess(config, environ)
@@ -68,12 +68,12 @@ def cluster_access(
     if path:
         raise UsageError(
             f"the kubeconfig {path!r} has no context",
-            hint="name the one that kubectl uses",
+            hint="use the kubeconfig that kubectl uses",
         )
     if environ.get("KUBECONFIG"):
-        raise UsageError("no file in KUBECONFIG exists", hint=_CHOICES)
+        raise UsageError("none of the files in KUBECONFIG exist", hint=_CHOICES)
     raise UsageError(
-        "there is no cluster to ask: no kubeconfig, and no service account",
+        "no cluster is available: no kubeconfig, and no service account",
         hint=_CHOICES,
     )
 
@@ -92,7 +92,7 @@ def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
 
 
 class ClusterAccess:
-    """One API server with our identity there. Safe to use from several threads."""
+    """An API server and our identity. Thread-safe."""
 
     def __init__(self, config: Kubeconfig, environ: Mapping[str, str]) -> None:
         self.base = config.server.url
@@ -106,14 +106,14 @@ class ClusterAccess:
         self._plugin = (
             _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
         )
-        self._certificate = ""  # of the plugin, which the client uses
+        self._certificate = ""  # from the plugin, used by the client
 
     def http(
         self,
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> Http:
-        """Return the client, with the present certificate.
+        """Return the client, with the current certificate.
 
         Raises `UsageError` and `SourceAccessError`.
         """
@@ -126,9 +126,9 @@ class ClusterAccess:
             return self._http
 
     def login(self) -> Mapping[str, str]:
-        """Return the headers of one request.
+        """Return the headers for a request.
 
-        Like kubectl, send a token over plain http only to this machine.
+        Like kubectl, only send a token over plain http to this machine.
         """
         user = self._user
         headers = dict(self._user.headers)
@@ -145,9 +145,7 @@ class ClusterAccess:
         return headers
 
     def renew(self) -> bool:
-        """Renew the login after the server refused it,
-        and tell whether another attempt may help.
-        """
+        """Renew the login after the server rejected it. Return whether a retry may help."""
         if self._plugin:
             self._plugin.expire()
         return bool(self._plugin or self._user.token_file)
@@ -180,8 +178,8 @@ class ClusterAccess:
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or "it is not a path"
                 raise UsageError(
-                    f"the kubeconfig names {path!r}, which cannot be read: {why}",
-                    hint="name a file that this step can read",
+                    f"the kubeconfig refers to {path!r}, which cannot be read: {why}",
+                    hint="use a file that this step can read",
                 ) from None
         return Http(
             server.url,
@@ -196,7 +194,7 @@ class ClusterAccess:
         )
 
     def _identity(self, given: Credential) -> tuple[str, str] | None:
-        """Return the files with the client's certificate and key."""
+        """Return the files with the client certificate and key."""
         user = self._user
         certificate, key = (
             (given.certificate, given.key) if given.certificate else (user.certificate, user.key)
@@ -207,8 +205,9 @@ class ClusterAccess:
         )
         if any(pair) and not all(pair):
             raise UsageError(
-                "the kubeconfig has only one of client certificate and key",
-                hint="add the other one",
+                "the kubeconfig has a client certificate without its key, or a key without its"
+                " certificate",
+                hint="add the missing part",
             )
         return pair if all(pair) else None
 
@@ -240,7 +239,7 @@ class ClusterAccess:
 
 
 class _PluginLogin:
-    """The answer of an exec plugin, which is kept until it expires."""
+    """An exec plugin's credential, which is kept until it expires."""
 
     def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
         self._plugin = plugin
@@ -250,26 +249,26 @@ class _PluginLogin:
         self._known: Credential | None = None
 
     def answer(self) -> Credential:
-        """Return the current answer. Ask the plugin if there is none."""
+        """Return the current credential. Run the plugin if there is none."""
         with self._lock:
             if not self._known or (self._known.expires and time.time() >= self._known.expires):
                 self._known = ask(self._plugin, self._server, self._environ)
             return self._known
 
     def expire(self) -> None:
-        """Forget the answer, because the server no longer accepts it."""
+        """Drop the credential, because the server no longer accepts it."""
         with self._lock:
             self._known = None
 
 
 @dataclass(frozen=True)
 class Credential:
-    """The answer of a plugin."""
+    """A plugin's credential."""
 
     token: Secret = Secret("")
     certificate: str = ""
     key: Secret = Secret("")
-    expires: float = 0.0  # seconds since 1970; 0 if the plugin does not say
+    expires: float = 0.0  # seconds since 1970; 0 if the plugin does not set it
 
 
 def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
@@ -293,14 +292,14 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
         until = status.get("expirationTimestamp")
         expires = datetime.fromisoformat(until).timestamp() if until else 0.0
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _useless(plugin, "does not answer with an ExecCredential that has a status") from None
+        raise _useless(plugin, "did not return an ExecCredential with a status") from None
     if version != plugin.version:
         raise _useless(
             plugin,
-            f"is configured for {plugin.version}, but answers in another version",
+            f"is configured for {plugin.version}, but returned another version",
         )
     if (not token and not certificate) or bool(certificate) != bool(key):
-        raise _useless(plugin, "gives neither a token nor a certificate with its key")
+        raise _useless(plugin, "returned neither a token nor a certificate with its key")
     return Credential(
         Secret(token),
         certificate,
@@ -310,7 +309,7 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
 
 
 def _info(plugin: Plugin, server: Server) -> str:
-    """Return the request, which the plugin reads from its environment."""
+    """Return the request that the plugin reads from its environment."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
         authorities = server.ca_data.encode()
@@ -362,18 +361,18 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
         return bytes(running.stdout)
     except sh.TimeoutException:
         raise _useless(plugin, f"took more than {SECONDS} seconds") from None
-    except sh.ErrorReturnCode as error:  # its text has all arguments
+    except sh.ErrorReturnCode as error:  # its text contains all arguments
         shutdown.check()
         said = _readable(error.stderr.decode("utf-8", "replace"), plugin)
         raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
     except OSError as error:
         raise _useless(plugin, f"cannot be run: {error.strerror}") from None
-    except ValueError:  # sh had no word from the new process
-        raise _useless(plugin, "was killed before it could begin") from None
+    except ValueError:  # sh did not hear from the new process
+        raise _useless(plugin, "was killed before it could start") from None
 
 
 def _readable(text: str, plugin: Plugin) -> str:
-    """Return a plugin's message without the secrets that the kubeconfig gives to it."""
+    """Return a plugin's message without the secrets that it gets from the kubeconfig."""
     for _, value in plugin.env:
         if len(value) >= _SECRETIVE:
             text = text.replace(value, "***")

@@ -1,7 +1,8 @@
-"""A small client of the Kubernetes API that lists, reads and patches objects, and creates Events.
+"""A small Kubernetes API client that lists, reads, and patches objects, and creates Events.
 
-Lists come page by page, as metadata only unless whole objects are requested. At most one page is in
-memory, whatever the server does. If a right is missing, the error shows the rule that grants it.
+Lists are read page by page, with metadata only unless whole objects are requested. At most one page
+is in memory, whatever the server does. If a permission is missing, the error shows the rule that
+grants it.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from task.text import one_line
 from task.urls import origin, path_part
 
 PAGE = 500  # objects, as many as kubectl requests
-# Whole objects: an Application has 16 kB and more, and takes several times as much while it is
-# parsed (measured: 5 MB for 50 of them).
+# Whole objects: an Application has 16 kB or more, and takes several times as much memory while it
+# is parsed (measured: 5 MB for 50 Applications).
 WHOLE_PAGE = 25
 _LARGE_PAGE = 2 * 1024 * 1024  # bytes
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-NARROW = "narrow the Applications: --namespace, --selector"
+NARROW = "select fewer Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
-_FAILURES = 20  # how often the pages of one list may expire
+_FAILURES = 20  # how often the pages of a list may expire
 _TRIES = 8  # brackets that may be inside strings
-_KEY = b'"managedFields":['  # only a key; inside a string its quotes are escaped
+_KEY = b'"managedFields":['  # only matches a key; in a string, its quotes are escaped
 _LONGEST = 300  # characters of a server's message
 _AGAIN = "run it again"
 
 
 @dataclass(frozen=True)
 class ResourceListLimits:
-    """Limits for one list, for all of its pages together."""
+    """Limits for a list, for all its pages together."""
 
     size: int = 512 * 1024 * 1024  # bytes
     pages: int = 10_000
@@ -56,7 +57,7 @@ class ResourceListLimits:
 
 @dataclass(frozen=True)
 class Resource:
-    """One kind of object."""
+    """A kind of object."""
 
     group: str
     version: str
@@ -78,12 +79,12 @@ Operation = Mapping[str, Any]  # of a JSON patch
 
 
 class ForbiddenError(SourceAccessError):
-    """The server knows us, but forbids this (403)."""
+    """The server recognizes us, but forbids this (403)."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """An attempted request, in the words of Kubernetes' access control."""
+    """An attempted request, in the terms of Kubernetes RBAC."""
 
     verb: str  # "get", "list", "patch", "create"
     resource: Resource
@@ -97,7 +98,7 @@ class Act:
 
     @property
     def path(self) -> str:
-        """The path of the object, or of all objects, in the API."""
+        """The API path of the object, or of all objects."""
         group = self.resource.group
         version = self.resource.version
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
@@ -108,8 +109,8 @@ class Act:
 
     @property
     def rule(self) -> str:
-        """The rule of a Role or ClusterRole that grants it."""
-        kind = f"a Role of namespace {self.namespace!r}" if self.namespace else "a ClusterRole"
+        """The rule in a Role or ClusterRole that grants it."""
+        kind = f"a Role in namespace {self.namespace!r}" if self.namespace else "a ClusterRole"
         group = self.resource.group
         plural = self.resource.plural
         return (
@@ -118,10 +119,10 @@ class Act:
 
 
 class Kubernetes:
-    """One API server. Safe to use from several threads.
+    """An API server. Thread-safe.
 
     Every method raises `SourceAccessError` (401, 403: `ForbiddenError`, TLS), `SourceDownError`
-    (unreachable, slow, busy), `SourceError` and `UsageError`.
+    (unreachable, slow, busy), `SourceError`, and `UsageError`.
     """
 
     def __init__(
@@ -149,9 +150,9 @@ class Kubernetes:
         full: bool = False,
         page: int = 0,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield every object once, of one namespace or of all.
+        """Yield every object once, in one namespace or in all.
 
-        A server may return whole objects without `full`.
+        A server may return whole objects even without `full`.
         """
         params = {"labelSelector": selector} if selector else {}
         page = page or (WHOLE_PAGE if full else PAGE)
@@ -168,7 +169,7 @@ class Kubernetes:
                 yield item
 
     def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """Return one whole object, or None if it does not exist."""
+        """Return a whole object, or None if it does not exist."""
         act = Act("get", resource, namespace, name)
         answer = self._ask("GET", act)
         return None if answer.status == 404 else self._object(answer, act)
@@ -180,7 +181,7 @@ class Kubernetes:
         name: str,
         operations: Sequence[Operation],
     ) -> Mapping[str, Any]:
-        """Change an object by a JSON patch.
+        """Change an object with a JSON patch.
 
         Raises `Outpaced` if its `test` of the resourceVersion fails.
         """
@@ -193,8 +194,8 @@ class Kubernetes:
             ),
             None,
         )
-        # With this test the patch may be sent twice: if the first one landed, the test of the
-        # second one fails.
+        # With this test, the patch may be sent twice: if the first patch landed, the second patch's
+        # test fails.
         answer = self._ask(
             "PATCH",
             act,
@@ -204,8 +205,9 @@ class Kubernetes:
         )
         if answer.status == 409:
             raise Outpaced
-        # A failed test and a missing path get the same answer, byte for byte (seen with Kubernetes
-        # 1.36): 422 with empty details. Only the object itself shows which of them it was.
+        # A failed test and a missing path return the same response, byte for byte (seen with
+        # Kubernetes 1.36): 422 with empty details. Only the object itself shows which of the two it
+        # was.
         if (
             answer.status == 422
             and tested is not None
@@ -223,9 +225,9 @@ class Kubernetes:
         name: str,
         change: Mapping[str, Any],
     ) -> Mapping[str, Any]:
-        """Change an object by a merge patch.
+        """Change an object with a merge patch.
 
-        Raises `Outpaced` if the patch names another resourceVersion.
+        Raises `Outpaced` if the patch has another resourceVersion.
         """
         act = Act("patch", resource, namespace, name)
         answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
@@ -234,7 +236,7 @@ class Kubernetes:
         return self._object(answer, act)
 
     def post(self, event: Mapping[str, Any]) -> None:
-        """Create a Kubernetes Event. It is not an error if the Event exists already."""
+        """Create a Kubernetes Event. It is not an error if the Event already exists."""
         act = Act("create", EVENTS, str(event["metadata"]["namespace"]))
         # the Event has a name, so it is never created twice
         answer = self._ask("POST", act, event, again=True)
@@ -253,7 +255,7 @@ class Kubernetes:
         accept: str,
         page: int,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects page by page. If the list starts over, some come twice."""
+        """Yield the objects page by page. If the list starts over, some are repeated."""
         cursor = _Cursor(act, page, self._lists)
         while cursor.more:
             cursor.check()
@@ -279,14 +281,15 @@ class Kubernetes:
             if items is not None and not isinstance(items, list):
                 raise foreign(answer)
             cursor.turn(body)
-            # What this loop still knows would be in memory while the next page is read, too.
+            # Objects still referenced by this loop would stay in memory while the next page is
+            # read.
             del answer, body
             items = iter(mappings(items))
             yield from items
             del items
 
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
-        """Return the object of a successful answer. Raises the error for any other answer."""
+        """Return the object of a successful response. Raises the error for any other response."""
         kind = answer.headers.get("Content-Type", "").lower()
         if kind.startswith("text/html") and answer.status < 500:
             raise foreign(answer)
@@ -298,7 +301,7 @@ class Kubernetes:
             body = answer.json()
         except ValueError:
             raise SourceDownError(
-                f"cannot {act}: the answer is incomplete",
+                f"cannot {act}: the response is incomplete",
                 hint="run it again",
             ) from None
         if not isinstance(body, dict):
@@ -317,9 +320,9 @@ class Kubernetes:
         again: bool | None = None,
         whole: bool = True,
     ) -> Response:
-        """Return one answer.
+        """Send a request, and return the response.
 
-        Renew a refused login once. `whole=False` lets `NoAnswerError` pass.
+        Renew a rejected login once. With `whole=False`, `NoAnswerError` is not handled.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": kind}
@@ -352,7 +355,7 @@ class Kubernetes:
 
 
 class _Cursor:
-    """The progress of one list."""
+    """The progress of a list."""
 
     def __init__(self, act: Act, limit: int, lists: ResourceListLimits) -> None:
         self.more = True
@@ -377,7 +380,7 @@ class _Cursor:
             raise self._endless()
         if time.monotonic() > self._end:
             raise SourceDownError(
-                f"cannot {self._act}: the list takes more than {self._lists.seconds:g} seconds",
+                f"cannot {self._act}: the list took more than {self._lists.seconds:g} seconds",
                 hint=f"run it again; {NARROW}",
             )
 
@@ -392,19 +395,19 @@ class _Cursor:
             self._limit = max(self._limit * _LARGE_PAGE // size, 1)
         if self._size > self._lists.size:
             raise SourceError(
-                f"cannot {self._act}: the list has more than {self._lists.size:,} bytes",
+                f"cannot {self._act}: the list is larger than {self._lists.size:,} bytes",
                 hint=NARROW,
             )
 
     def smaller(self) -> bool:
-        """Make the pages smaller, and tell whether that is possible."""
+        """Make the pages smaller. Return whether that is possible."""
         possible = self._limit > 1
         self._limit = max(self._limit // 8, 1)
         return possible
 
     def expired(self, answer: Response) -> bool:
-        """Tell whether the token was too old (a 410 may have a new one) or invalid (400),
-        and prepare to continue.
+        """Return whether the token was too old (a 410 may have a new token) or invalid (400), and
+        prepare to continue.
         """
         if answer.status != 410 and not (self._token and answer.status == 400):
             return False
@@ -421,7 +424,7 @@ class _Cursor:
         return True
 
     def turn(self, body: Mapping[str, Any]) -> None:
-        """Go to the next page. Raises `SourceDownError` if that page came before."""
+        """Go to the next page. Raises `SourceDownError` if the page was returned before."""
         self._token = text(body, "metadata", "continue")
         self.more = bool(self._token)
         if hash(self._token) in self._seen:
@@ -430,28 +433,28 @@ class _Cursor:
 
     def _endless(self) -> SourceDownError:
         return SourceDownError(
-            f"cannot {self._act}: its pages do not end",
+            f"cannot {self._act}: the API keeps returning more pages",
             hint="run it again; if that does not help, check the server",
         )
 
 
 def _segment(name: str) -> str:
-    """Quote one segment of a path, so that a name from an annotation cannot lead elsewhere."""
+    """Quote a path segment, so that a name from an annotation cannot change the path."""
     if name in (".", ".."):
         raise AnnotationError(
-            f"{name!r} is not a valid name of a Kubernetes object",
-            hint="write the name that kubectl shows",
+            f"{name!r} is not a valid Kubernetes object name",
+            hint="use the name that kubectl shows",
         )
     return path_part(name)
 
 
 def without_managed_fields(body: bytes) -> bytes:
-    """Return JSON of the API with empty lists as `managedFields`.
+    """Return the API's JSON with empty lists as `managedFields`.
 
-    A list stays as it is if its end is uncertain.
+    A list is left unchanged if its end is uncertain.
 
     They are most of the metadata, and are not used here. Parsing them would cost five times as much
-    as everything else. Finding them by their brackets costs next to nothing.
+    as everything else. Finding them by their brackets costs almost nothing.
     """
     parts = []
     done = 0
@@ -466,7 +469,7 @@ def without_managed_fields(body: bytes) -> bytes:
 def _end_of_list(body: bytes, start: int) -> int:
     """Return the end of the list, or -1 if it is uncertain.
 
-    It has objects and strings, but no other list.
+    It contains objects and strings, but no other list.
     """
     end = start - 1
     for _ in range(_TRIES):
@@ -482,7 +485,7 @@ def _end_of_list(body: bytes, start: int) -> int:
 
 
 def problem(answer: Response, act: Act, who: str) -> TaskError:
-    """Return the error for an unsuccessful answer."""
+    """Return the error for an unsuccessful response."""
     said = one_line(text(status_of(answer), "message"))[:_LONGEST]
     status = answer.status
     words = f": {said}" if said else ""
@@ -492,44 +495,44 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
             hint="renew its token or certificate, and check it: kubectl auth whoami",
         )
     if status == 403:
-        return ForbiddenError(f"{who} may not {act}{words}", hint=act.rule)
+        return ForbiddenError(f"{who} is not allowed to {act}{words}", hint=act.rule)
     if status == 429 or status >= 500:
         return SourceDownError(
-            f"the Kubernetes API cannot {act} now ({status}){words}",
+            f"the Kubernetes API cannot {act} right now ({status}){words}",
             hint=_AGAIN,
         )
     if status == 404:
         if act.resource.group != "argoproj.io" or act.name:
             return AbsentError(
-                f"there is nothing to {act}",
-                hint="check the name, and whether it was deleted meanwhile",
+                f"cannot {act}: not found",
+                hint="check the name, and whether the object has been deleted",
             )
         return SourceAccessError(
             f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}",
-            hint="check which cluster the kubeconfig names: kubectl config current-context",
+            hint="check which cluster the kubeconfig uses: kubectl config current-context",
         )
     if status == 400 and act.verb == "list":
         return UsageError(
-            f"the Kubernetes API cannot {act} like this{words}",
+            f"the Kubernetes API rejected the request to {act}{words}",
             hint="check --selector and --namespace",
         )
     return SourceError(
-        f"the Kubernetes API does not {act} ({status}){words}",
-        hint="correct what it names, or let an administrator of the cluster look",
+        f"the Kubernetes API refused to {act} ({status}){words}",
+        hint="fix the reported problem, or ask a cluster administrator",
     )
 
 
 def no_answer(error: NoAnswerError, act: Act) -> TaskError:
-    """Return the error for a missing answer."""
+    """Return the error for a missing response."""
     if error.kind == "tls":
         return SourceAccessError(
             error.message,
-            hint="give the cluster's certificate authority in the kubeconfig",
+            hint="set the cluster's certificate authority in the kubeconfig",
         )
     if error.kind == "large":
         return SourceAccessError(
-            f"{error.message} to {act}",
-            hint="check the server's address: no Kubernetes API does this",
+            f"cannot {act}: {error.message}",
+            hint="check the server's address: this is not how a Kubernetes API responds",
         )
     if error.kind == "redirect":
         return SourceAccessError(error.message, hint="check the server's address in the kubeconfig")
@@ -537,23 +540,22 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
 
 
 def foreign(answer: Response) -> TaskError:
-    """Return the error for a success that does not come from a Kubernetes API,
-    such as a login page of a proxy.
+    """Return the error for a success that is not from a Kubernetes API, such as a proxy's login
+    page.
     """
     kind = "".join(
         char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable()
     )
     return SourceAccessError(
-        f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a"
-        " Kubernetes API",
+        f"{origin(answer.url)} returned {kind.partition(';')[0][:80]}: it is not a Kubernetes API",
         hint=(
-            "correct the server's address in the kubeconfig; if it is right, let the runner past"
-            " the proxy or login page in front of it"
+            "correct the server's address in the kubeconfig; if it is correct, allow the runner"
+            " through the proxy or login page in front of it"
         ),
     )
 
 
 def status_of(answer: Response) -> Mapping[str, Any]:
-    """Return the `Status` object of an unsuccessful answer, or an empty one."""
+    """Return the `Status` object of an unsuccessful response, or {}."""
     body = answer.mapping()
     return body if body.get("kind") == "Status" else {}

@@ -1,6 +1,6 @@
-"""Reads kubeconfig files as kubectl does: how to reach one cluster, and with which identity.
+"""Reads kubeconfig files like kubectl: how to reach a cluster, and with which identity.
 
-If several files are merged, the first one that names a cluster, a user, a context or the current
+If several files are merged, the first file with a cluster, a user, a context, or the current
 context wins. Paths are relative to their file. Nothing is contacted, and no program is started.
 """
 
@@ -18,20 +18,20 @@ from task.plain_data import mapping, mappings, text
 from task.secret import Secret
 from task.yaml_documents import plain
 
-_EXTENSION = "client.authentication.k8s.io/exec"  # extension of a cluster for exec plugins
-_FOLDER = "folder"  # of the file that an entry is from
+_EXTENSION = "client.authentication.k8s.io/exec"  # a cluster's extension for exec plugins
+_FOLDER = "folder"  # the folder of the file that an entry is from
 _PROXIES = ("http://", "https://")
 _IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
-_LONGEST = 10_000_000  # bytes of one file
+_LONGEST = 10_000_000  # bytes of a file
 
 
 @dataclass(frozen=True)
 class Server:
-    """One cluster's API server."""
+    """A cluster's API server."""
 
     url: str = ""
     ca_file: str = ""
-    ca_data: str = ""  # PEM; preferred to the file
+    ca_data: str = ""  # PEM; takes precedence over the file
     verify: bool = True
     name: str = ""  # tls-server-name
     proxy: str | None = None
@@ -58,7 +58,7 @@ class User:
     token_file: str = ""
     certificate_file: str = ""
     key_file: str = ""
-    certificate: str = ""  # PEM; data is preferred to files
+    certificate: str = ""  # PEM; data takes precedence over files
     key: Secret = Secret("")
     name: str = ""
     password: Secret = Secret("")
@@ -68,7 +68,7 @@ class User:
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """One API server, and an identity there."""
+    """An API server, and an identity for it."""
 
     who: str  # the identity in messages
     server: Server
@@ -76,10 +76,10 @@ class Kubeconfig:
 
 
 def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") -> Kubeconfig | None:
-    """Return the wanted context, else the current one, or None if there is no kubeconfig.
+    """Return the requested context, else the current context, or None if there is no kubeconfig.
 
-    `path` is preferred to KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which
-    contains no secret.
+    `path` takes precedence over KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`,
+    which does not contain secrets.
     """
     merged: dict[str, Any] = {
         "clusters": {},
@@ -104,9 +104,9 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
         known = ", ".join(sorted(merged["contexts"]))
         what = f"has no context {name!r}" if name else "has no current context"
         hint = (
-            f"choose one of these: {known}"
+            f"use one of these: {known}"
             if known
-            else "it has none: name another file with --kubeconfig"
+            else "it has no contexts: pass another file with --kubeconfig"
         )
         raise UsageError(f"the kubeconfig {what}", hint=hint)
     chosen = merged["contexts"][name]
@@ -114,8 +114,10 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     user = text(chosen, "user")
     for kind, wanted in (("clusters", cluster), ("users", user)):
         if wanted not in merged[kind] and (wanted or kind == "clusters"):
-            raise UsageError(f"the kubeconfig's context {name!r} names {wanted!r}, which is not among its {kind}",
-                             hint="correct it (kubectl config view)")  # fmt: skip
+            raise UsageError(
+                f"the kubeconfig's context {name!r} refers to {wanted!r}, which is not among its"
+                f" {kind}",
+                             hint="correct it (see kubectl config view)")  # fmt: skip
     server = _server(merged["clusters"][cluster], cluster)
     identity = _user(merged["users"].get(user, {}), user)
     return Kubeconfig(f"context {name!r}", server, identity)
@@ -125,7 +127,9 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
     """Return the files that exist."""
     if path:
         if not os.path.exists(path):
-            raise UsageError(f"the kubeconfig {path!r} does not exist", hint="name a readable file")
+            raise UsageError(
+                f"the kubeconfig {path!r} does not exist", hint="specify a readable file"
+            )
         return [path]
     named = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     home = environ.get("HOME", "")
@@ -144,12 +148,12 @@ def _read(path: str) -> Mapping[str, Any]:
     except (UnicodeDecodeError, Malformed):
         raise UsageError(
             f"the kubeconfig {path!r} is not YAML",
-            hint="correct it (kubectl config view)",
+            hint="correct it (see kubectl config view)",
         ) from None
     if data is not None and not isinstance(data, dict):
         raise UsageError(
             f"the kubeconfig {path!r} is not a mapping",
-            hint="correct it (kubectl config view)",
+            hint="correct it (see kubectl config view)",
         )
     return data or {}
 
@@ -191,9 +195,8 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
     where = f"user {name!r}"
     if raw.get("auth-provider"):
         raise UsageError(
-            f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no"
-            " longer has",
-            hint="make a new kubeconfig: today's tools use exec",
+            f"the kubeconfig's {where} uses an auth-provider, which Kubernetes no longer supports",
+            hint="create a new kubeconfig: current tools use exec",
         )
     # they would need the same header several times
     if raw.get("as-groups") or raw.get("as-user-extra"):
@@ -231,8 +234,8 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
         )
     if text(raw, "interactiveMode") == "Always":
         raise UsageError(
-            f"the kubeconfig's {where}: its exec plugin wants to prompt a person",
-            hint="use one that does not prompt",
+            f"the kubeconfig's {where}: its exec plugin needs to prompt the user",
+            hint="use a plugin that does not prompt",
         )
     return Plugin(
         os.path.join(folder, command) if "/" in command else command,
@@ -251,8 +254,8 @@ def _path(raw: Mapping[str, Any], key: str) -> str:
 def _decoded_field(raw: Mapping[str, Any], key: str, where: str) -> str:
     try:
         return b64decode("".join(text(raw, key).split()), validate=True).decode()
-    except ValueError:  # of which UnicodeDecodeError is one
+    except ValueError:  # UnicodeDecodeError is a ValueError
         raise UsageError(
-            f"the kubeconfig's {where}: {key} is not base64 of PEM text",
+            f"the kubeconfig's {where}: {key} is not base64-encoded PEM text",
             hint="create it again",
         ) from None

@@ -9,7 +9,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
-    """Tell whether this process runs in a pod with a service account."""
+    """Return whether this process runs in a pod with a service account."""
     return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(
         os.path.join(service_account, "token")
     )

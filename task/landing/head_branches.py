@@ -391,7 +391,7 @@ def _read_head(
 
 
 def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
-    """Tell whether a list's branch can be ours: it has our prefix, or an Application uses its name.
+    """Return whether a list's branch can be ours: it has our prefix, or an Application uses its name.
 
     Anyone who can push the memory branch could write any branch's tree into a list, to have that
     branch replaced or deleted.
@@ -408,7 +408,7 @@ def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
 
 
 def _may_be_named(name: str, template: str) -> bool:
-    """Tell whether this template of `git-branch` can render this name."""
+    """Return whether this template of `git-branch` can render this name."""
     first, *between = re.split(r"\{\{.*?\}\}", template)
     if not between:
         return bool(template) and name == template
@@ -548,7 +548,7 @@ def _is_merged(
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Tell whether the listed builds were merged, even if the base has changed since."""
+    """Return whether the listed builds were merged, even if the base has changed since."""
     if not known.proposes_anything or (branch and branch.parent == base.tip):
         return False
     if (
@@ -684,7 +684,7 @@ def settled_rollbacks(
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
-    """Tell whether the waiting build is this rollback."""
+    """Return whether the waiting build is this rollback."""
     meant = build.rollback if build else None
     return meant is not None and alike(rollback, meant)
 
@@ -702,7 +702,7 @@ def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
 def _is_on_base(
     base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
 ) -> bool:
-    """Tell whether a rollback was merged: the head branch was merged, or the base has the version,
+    """Return whether a rollback was merged: the head branch was merged, or the base has the version,
     and it either has a record of the rollback or the head branch is gone.
     """
     if head is not None and head.merged:

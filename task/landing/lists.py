@@ -71,7 +71,7 @@ class Lists:
         return [self.after_run[old] for old, new in self.instead.items() if new == name]
 
     def news(self, listed: WaitingList) -> bool:
-        """Tell whether a list differs from the one on the memory branch.
+        """Return whether a list differs from the one on the memory branch.
 
         The request's state does not count, because the Git host knows it.
         """

@@ -72,12 +72,12 @@ class Repository(Protocol):
         """Return a head branch's tip, or None if the branch does not exist."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Tell whether a commit that was read is signed with one of these public keys, or without
+        """Return whether a commit that was read is signed with one of these public keys, or without
         keys, with the run's own. If the run does not sign, all commits count.
         """
 
     def merged(self, branch: str, commit: str) -> bool:
-        """Tell whether a commit is in a branch's recent history."""
+        """Return whether a commit is in a branch's recent history."""
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         """Commit and push. Raises `Outpaced` if the branch has moved.
@@ -177,7 +177,7 @@ class ChangeToJudge(Protocol):
         """The known messages of the change's last commits."""
 
     def concerns(self, url: str) -> bool:
-        """Tell whether a URL in an Application refers to this repository."""
+        """Return whether a URL in an Application refers to this repository."""
 
     def applications(self, side: Side) -> Iterable[Found]:
         """Yield a side's Applications. Those in this repository are read from that side."""

@@ -37,7 +37,7 @@ def _base_state(base: Snapshot, release: ListedRelease) -> State:
 
 
 def counts(base: Snapshot, release: ListedRelease) -> bool:
-    """Tell whether the base still has the hold that the release ends, and not a different one.
+    """Return whether the base still has the hold that the release ends, and not a different one.
 
     An unreadable state file counts as still having it.
     """
@@ -140,7 +140,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Tell whether a person has set the same hold again since then."""
+    """Return whether a person has set the same hold again since then."""
     for move in moves:
         sub = move.subscription
         if (sub.application.key, sub.home) != (release.application, release.folder):

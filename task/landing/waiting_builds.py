@@ -229,7 +229,7 @@ def places_of(sub: Subscription) -> tuple[Place, ...]:
 
 
 def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> bool:
-    """Tell whether the base now has a listed build, or a newer one.
+    """Return whether the base now has a listed build, or a newer one.
 
     `sub` is None for an Application that was not read. This does not query any server.
     """

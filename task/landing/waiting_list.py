@@ -182,7 +182,7 @@ class WaitingList:
         return not (self.proposes_anything or self.declined or self.closing or self.commit)
 
     def has_made(self, tree: str, parent: str) -> bool:
-        """Tell whether a commit with this tree and parent is ours."""
+        """Return whether a commit with this tree and parent is ours."""
         return bool(tree) and HeadCommit(tree, parent) in (self.commit, self.replaces)
 
 
@@ -202,7 +202,7 @@ def list_path(head: str) -> str:
 
 
 def is_list_path(path: str) -> bool:
-    """Tell whether a path on the memory branch is a list."""
+    """Return whether a path on the memory branch is a list."""
     folder, _, name = path.rpartition("/")
     return folder == FOLDER and bool(name)
 

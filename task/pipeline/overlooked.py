@@ -99,7 +99,7 @@ def _flaws_of(subscribed: Subscribed, wanted: Collection[str] | None) -> list[Fl
 
 
 def _takes(subscribed: Subscribed, wanted: Collection[str] | None) -> bool:
-    """Tell whether an Application uses one of these images, or any image."""
+    """Return whether an Application uses one of these images, or any image."""
     return any(
         wanted is None or sub.entry.image.identity in wanted for sub in subscribed.subscriptions
     )
@@ -147,7 +147,7 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
 
 
 def _is_in(texts: Iterable[str], image: Image) -> bool:
-    """Tell whether one of these texts contains the last part of the image's name."""
+    """Return whether one of these texts contains the last part of the image's name."""
     name = image.repository.rpartition("/")[2]
     return any(name in text for text in texts)
 

@@ -1,10 +1,10 @@
-"""Orders builds, so that an older build that finishes later never wins;
-and what a state file remembers of them.
+"""Orders builds, so that an older build that finishes later never wins,
+and decides what a state file stores about them.
 
 Pure.
 
-Two builds are compared by their sequence (if one counter made both), else by the ancestry of their
-source commits, else by the creation time of the image, else by arrival. Strategies that order tags
+Two builds are compared by sequence (if both come from the same counter), else by the ancestry of
+their source commits, else by the image's creation time, else by arrival. Strategies that order tags
 compare the tags first.
 """
 
@@ -28,7 +28,7 @@ def compare(
     old: Build,
     ancestry: Ancestry,
 ) -> tuple[Literal["newer", "older", ""], str]:
-    """Tell whether `new` is newer or older than `old`, and why. Both are "" if that is unknown."""
+    """Return whether `new` is newer or older than `old`, and why. Both are "" if unknown."""
     ours = new.sequence
     theirs = old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
@@ -59,15 +59,15 @@ def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", 
 def commits(new: Build, old: Build) -> Commits | None:
     """Return the commits whose ancestry decides, or None.
 
-    None means that a sequence decides, or that the commits cannot be compared.
+    None means that the sequence decides, or that the commits cannot be compared.
     """
     counted = new.sequence is not None and old.sequence is not None and new.counter == old.counter
     if counted and new.sequence != old.sequence:
         return None
     if not (new.commit and old.commit) or new.commit == old.commit:
         return None
-    # Contact only the event's server. Other people can write a state file, so its URL must not be
-    # contacted.
+    # Contact only the event's server. Other people can edit a state file, so never contact a URL
+    # from it.
     if not new.repository:
         return None
     same = not old.repository or host_and_path(new.repository) == host_and_path(old.repository)
@@ -81,11 +81,10 @@ def superseded(
     memory: Memory,
     ancestry: Ancestry,
 ) -> str:
-    """Return why the event's build is not the newest that was ever written, or "" if it is,
-    or that is unknown.
+    """Return why the event's build is not the newest ever written, or "" if it is,
+    or if that is unknown.
 
-    So a repeated run of an old pipeline changes nothing, neither after a newer build nor after a
-    rollback.
+    So rerunning an old pipeline does not change anything after a newer build or a rollback.
     """
     newest = memory.written
     relation, because = compare(event.build, newest.build, ancestry) if newest else ("", "")
@@ -94,32 +93,32 @@ def superseded(
     version = event.version
     if _was_replaced(event, current, memory.replaced):
         return (
-            f"{version} was written before and has been replaced since, so a repeated run does not"
-            " bring it back"
+            f"{version} was written earlier and has since been replaced, so a repeated run does not"
+            " restore it"
         )
     if newest is None:
         return ""
     rolled_back = newest.version != current.version
-    # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so
-    # that a repeated event does not bring back a tag that the rollback skipped.
+    # If the strategy orders tags, only the strategy compares them. After a rollback, builds are
+    # also compared, so that a repeated event does not restore a tag that the rollback skipped.
     ordered = rules_of(policy).ordered and event.tag != newest.tag
     if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
         return ""
     if relation == "older":
-        return f"a newer build was written, {newest.version or 'unknown'}: {because}"
+        return f"a newer build was already written, {newest.version or 'unknown'}: {because}"
     if rolled_back and _was_replaced(event, current, (newest.version,)):
         return (
-            f"{version} was written before, and Git has gone back since: a repeated run does not"
-            " undo that"
+            f"{version} was written earlier, and Git has since been rolled back: a repeated run"
+            " does not undo that"
         )
     return ""
 
 
 def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> bool:
-    """Tell whether the event's version is one of these, which Git had before.
+    """Return whether the event's version is one of these, which Git had before.
 
-    Git may have had the tag alone, and the event may have its digest, or the other way round. If
-    Git has the same tag now, it is a tag that moves, and only the digest tells its builds apart.
+    Git may have had only the tag while the event has the digest, or the other way around. If Git
+    has the same tag now, the tag is mutable, and only the digest distinguishes its builds.
     """
     if event.version in versions:
         return True
@@ -133,7 +132,7 @@ def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> 
 def alike(
     version: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant
 ) -> bool:
-    """Tell whether two have the same version. If both have a digest, it decides as well."""
+    """Return whether two versions are the same. If both have a digest, the digests must match."""
     return version.tag == other.tag and (
         not (version.digest and other.digest) or version.digest == other.digest
     )
@@ -146,11 +145,11 @@ def gone_back(
     current: Reading,
     memory: Memory,
 ) -> str:
-    """Return why a promoted build may be older than what the target has, or "" if it is not.
+    """Return why a promoted build may be older than the target's, or "" if it is not.
 
-    `newest` is the newest build with an identity that was written at the source. If the source has
-    another version now, it went back to an older one, or that is a later build without an identity.
-    If the strategy orders tags, only it compares them.
+    `newest` is the newest build with an identity that was written at the source. If the source now
+    has another version, it went back to an older build, or the version is a later build without an
+    identity. If the strategy orders tags, only the strategy compares them.
     """
     if (
         newest == Written()
@@ -170,10 +169,10 @@ def gone_back(
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Return why the event is older than a build that waits or was declined, or "" if it is not,
-    or that is unknown.
+    """Return why the event is older than a waiting or declined build, or "" if it is not,
+    or if that is unknown.
 
-    If the strategy orders tags, they decide. Builds of the same tag are compared as builds.
+    If the strategy orders tags, the tags decide. Builds with the same tag are compared as builds.
     """
     if rules_of(policy).ordered and event.tag != known.tag:
         return rules_of(policy).older(event.tag, known.tag)
@@ -181,13 +180,13 @@ def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry
     return because if relation == "older" else ""
 
 
-MOST = 20  # versions that are recognised when their event is repeated
+MOST = 20  # versions that are recognized when their event is repeated
 
 
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     """Return the memory after an update, which also settles a deferred event.
 
-    It keeps only what a later decision may need: the build's identity if tags alone do not decide,
+    It keeps only what later decisions may need: the build's identity if tags alone do not decide,
     and the versions that a rollback skipped, until a newer tag is written. Without an identity,
     arrival decides, and nothing is kept.
     """
@@ -211,7 +210,7 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
             rollback=None,
         )
     others = tuple(version for version in memory.replaced if version != event.version)
-    # What a rollback remembered without an identity tells nothing about an event that arrives
+    # What a rollback stored without an identity says nothing about an event that arrives
     # later.
     identified = memory.written if memory.written and memory.written.build != Build() else None
     return replace(
@@ -224,7 +223,7 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 
 
 def noted_failure(memory: Memory, version: str) -> Memory:
-    """Return the memory after the rollout of a version failed that Git has replaced meanwhile."""
+    """Return the memory after a failed rollout of a version that Git has since replaced."""
     return replace(memory, failed=tuple(dict.fromkeys((version, *memory.failed)))[:MOST])
 
 
@@ -237,8 +236,8 @@ def rolled_back(
 ) -> Memory:
     """Return the memory after a rollback from `current` that skipped the versions `passed`.
 
-    No repeated event restores them. `words` is the request, such as `previous`. Its meaning is
-    remembered, so that a job that runs the same rollback again finds it done.
+    Repeated events do not restore them. `words` is the request, such as `previous`. Its meaning is
+    stored, so that a job that repeats the rollback finds it done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     target = to.version
@@ -264,7 +263,7 @@ def released(memory: Memory) -> Memory:
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:
-    """Return the hold, or None if its time is over."""
+    """Return the hold, or None if it has expired."""
     return (
         None
         if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now))
@@ -273,22 +272,22 @@ def active(hold: Hold | None, now: str) -> Hold | None:
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
-    """Return the hold on an image now: the image's own, else the Application's, else None."""
+    """Return the active hold on an image: the image's own, else the Application's, else None."""
     return active(memory.hold, now) or active(state.hold, now)
 
 
 def merged(base: State, more: State) -> State:
-    """Return what the base and the memory branch remember together. The stricter hold counts."""
+    """Return the combined memory of the base and the memory branch. The stricter hold wins."""
     images = {key: _merged(base.images.get(key, Memory()), one) for key, one in more.images.items()}
     return State(stricter(base.hold, more.hold), {**base.images, **images})
 
 
 def stricter_only(base: State, more: State) -> State:
-    """Return what counts for updates of the base itself: what it remembers,
-    and the holds of the memory branch.
+    """Return the memory that applies to updates of the base itself: its own memory,
+    and the memory branch's holds.
 
-    That branch may be less protected than the base. So it can hold something back there, and never
-    let it through.
+    The memory branch may be less protected than the base. So it can hold builds back on the base,
+    but never let them through.
     """
     images = dict(base.images)
     for key, memory in more.images.items():
@@ -309,7 +308,7 @@ def _merged(base: Memory, more: Memory) -> Memory:
 
 
 def _newer(written: Written | None, other: Written | None) -> Written | None:
-    """Return the build with the higher number; one that cannot be compared is the base's."""
+    """Return the build with the higher number, or the base's build if they cannot be compared."""
     if written is None or other is None:
         return written or other
     numbers = [each.build.sequence for each in (written, other)]
@@ -319,7 +318,7 @@ def _newer(written: Written | None, other: Written | None) -> Written | None:
 
 
 def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
-    """Return the hold that ends later, the first one of two that are alike."""
+    """Return the hold that ends later, or the first one if they end at the same time."""
     if hold is None or other is None:
         return hold or other
     return (
@@ -331,8 +330,8 @@ def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
 
 
 def apart(base: Memory, wanted: Memory) -> Memory:
-    """Return what the memory branch has to remember, next to the base: a hold that the base does
-    not have, and what was deferred.
+    """Return what the memory branch must store in addition to the base: a hold that the base does
+    not have, and deferred builds.
     """
     return Memory(
         hold=wanted.hold if wanted.hold != base.hold else None,

@@ -1,8 +1,8 @@
 """Decides whether an image is admitted, and by which rule: (candidate, policy, current) → Verdict.
 
-Its tag is judged; what the registry says of it (platforms, age) is in `deciding.weigh`. Of a whole
-repository, the newest admitted tag is picked. Pure: the same question always has the same answer.
-After a lost push race, the question is asked again for the new tip.
+Only its tag is judged here; registry facts (platforms, age) are handled in `deciding.weigh`. For a
+whole repository, the newest admitted tag is picked. Pure: the same input always gives the same
+result. After a lost push race, the decision is repeated for the new tip.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from task.timestamps import epoch_seconds, of_unix, readable, span
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
-    """Return why the rules refuse a tag, or None if they admit it.
+    """Return why the rules reject a tag, or None if they admit it.
 
-    The version in Git does not matter here.
+    The version in Git is not considered.
     """
     if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
@@ -42,20 +42,20 @@ def judge(
     *,
     allow_downgrade: bool = False,
 ) -> Verdict:
-    """Return the verdict on replacing `current` by `image`,
+    """Return the verdict on replacing `current` with `image`,
     which has the tag and digest that would be written.
     """
     if refusal := objection(image.tag, policy):
         return refusal
-    # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
+    # AIU with `tagsortmode` writes the plain tag here, which has no effect in the cluster.
     if "digest" in rules_of(policy).needs and not image.digest:
-        why = f"the {policy.strategy} strategy needs the digest, and the build did not provide it"
+        why = f"the {policy.strategy} strategy needs the digest, but the build did not provide it"
         return Verdict("error", "registry", why)
     if same(image, current):
-        return Verdict("unchanged", "same", "Git has it already")
-    # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is
-    # always replaced. So an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never
-    # compares with the running tag.
+        return Verdict("unchanged", "same", "Git already has it")
+    # Only a tag that the same rules admit can be newer. `latest`, or a version outside the range,
+    # is always replaced. So an update may be a downgrade: if 2.0.0 is running, ~1.0 picks 1.0.5.
+    # AIU never compares with the running tag.
     if not allow_downgrade:
         for tag in (current.tag, *current.also):
             comparable = tag and tag != image.tag and objection(tag, policy) is None
@@ -66,32 +66,32 @@ def judge(
         return Verdict(
             "error",
             "registry",
-            "pin-digest needs the digest, and the build did not provide it",
+            "pin-digest needs the digest, but the build did not provide it",
         )
     return Verdict("update", "admitted", _why_admitted(policy))
 
 
 def _why_admitted(policy: Policy) -> str:
-    """Return which rules admit a tag. A constraint that is not used has admitted nothing."""
+    """Return the rules that admit a tag. An unused constraint is omitted."""
     if rules_of(policy).constraint or not policy.constraints:
         rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()
         return f"{rules} admits it"
     if policy.allow is None and not policy.ignore and not policy.tag_order:
         return f"{policy.strategy}: every tag is admitted"
-    return f"{policy.strategy}: every tag is admitted that the other annotations allow"
+    return f"{policy.strategy}: every tag that the other annotations allow is admitted"
 
 
 def same(image: Image, current: Reading) -> bool:
-    """Tell whether the target has this image already: the same tag,
+    """Return whether the target already has this image: the same tag,
     and the same digest if the event has one.
 
-    A target that has only a digest names the whole image, and an event with that digest does not
+    A target with only a digest fully identifies the image, and an event with that digest does not
     add a tag.
     """
     now = live_image(current.name) if current.name else None
-    # Not sound: a YAML reader takes the scalar for a number, so it is not that tag although its
-    # text is equal. Another
-    # identity: the target names another repository, so it is not enough to write the tag.
+    # Not sound: a YAML reader reads the scalar as a number, so it is a different tag although
+    # the text is the same. Another identity: the target has another repository, so writing
+    # only the tag is not enough.
     if not current.sound or (now is not None and now.identity != image.identity):
         return False
     if image.digest and current.digest:
@@ -101,20 +101,20 @@ def same(image: Image, current: Reading) -> bool:
     return bool(image.tag) and image.tag == current.tag and not image.digest
 
 
-# If a registry has no referrers API, cosign uses tags such as `sha256-<hex>.sig` for signatures and
-# attestations.
+# If a registry does not have a referrers API, cosign uses tags such as `sha256-<hex>.sig` for
+# signatures and attestations.
 _NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
 
 
 def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
-    """Return the tags that the rules admit, each once, in the given order."""
+    """Return the tags that the rules admit, without duplicates, in the given order."""
     candidates = dict.fromkeys(tag for tag in tags if not _NO_VERSION.fullmatch(tag))
     return tuple(tag for tag in candidates if objection(tag, policy) is None)
 
 
 def dates_needed(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
-    """Return the tags whose dates are needed: only a strategy that sorts by date needs them,
-    and for several tags.
+    """Return the tags whose dates are needed: only a strategy that sorts by date needs dates,
+    and only for more than one tag.
     """
     candidates = admitted(tags, policy) if needs(policy, "created") else ()
     return candidates if len(candidates) > 1 else ()
@@ -123,8 +123,8 @@ def dates_needed(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
 def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -> tuple[str, ...]:
     """Return the admitted tags, newest first.
 
-    `dates` are RFC 3339 in UTC, and "" for an image without a date, which is older than any other.
-    The caller has to give those of all `dates_needed`: a missing date counts as "".
+    `dates` are RFC 3339 in UTC, or "" for an image without a date, which is older than any other.
+    The caller must pass the dates of all `dates_needed`: a missing date is treated as "".
     """
     sort_key = rules_of(policy).sort_key
     return tuple(
@@ -136,7 +136,7 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     )
 
 
-# All names that Go knows (internal/syslist), because images are built for them.
+# All names that Go supports (internal/syslist), because images are built for them.
 _ARCHITECTURES = (
     "386", "amd64", "amd64p32", "arm", "arm64", "arm64be", "armbe", "loong64", "mips", "mips64",
     "mips64le", "mips64p32", "mips64p32le", "mipsle", "ppc", "ppc64", "ppc64le", "riscv", "riscv64",
@@ -153,12 +153,12 @@ _OTHER_NAMES = {
 
 
 def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
-    """Tell whether an image for these platforms (`os/arch[/variant]`) is
-    for one of the wanted ones.
+    """Return whether an image for these platforms (`os/arch[/variant]`) supports
+    one of the wanted platforms.
 
-    A wanted platform without a variant accepts any variant, and one with a variant accepts only
-    that. Case matters. A text that is not a platform accepts nothing, so that a typo never lets an
-    image through.
+    A wanted platform without a variant accepts any variant, and a platform with a variant accepts
+    only that variant. Case matters. Text that is not a platform accepts nothing, so that a typo
+    never lets an image through.
     """
     built = {
         parts
@@ -169,15 +169,15 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
 
 
 def is_platform(text: str) -> bool:
-    """Tell whether the text names an operating system and an architecture."""
+    """Return whether the text is an operating system and an architecture."""
     os, arch, _ = _platform_parts(text)
     return bool(os and arch)
 
 
 def meant_platforms(text: str) -> tuple[str, ...]:
-    """Return which platforms a text with an unknown architecture may mean.
+    """Return the platforms that a text with an unknown architecture may mean.
 
-    Empty for a known architecture, and for one that resembles none.
+    Empty if the architecture is known, or if no known architecture is similar.
     """
     os, arch, _ = _platform_parts(text)
     if arch in _ARCHITECTURES:
@@ -199,25 +199,25 @@ def _platform_parts(text: str) -> tuple[str, str, str]:
     return os, arch, variant
 
 
-MOST_YOUNG = 200  # tags of one entry whose dates `scan` asks, newest first
+MOST_YOUNG = 200  # tags per entry whose dates `scan` looks up, newest first
 
 
 def young_until(since: str, seconds: int, now: str) -> str:
-    """Return the time from which a thing is old enough, or "" if it is old enough already.
+    """Return the time from which something is old enough, or "" if it already is.
 
-    `since` is when its age began.
+    `since` is the start of its age.
     """
     admitted = epoch_seconds(since) + seconds
     return "" if admitted <= epoch_seconds(now) else of_unix(ceil(admitted))
 
 
 def too_young(version: str, age: int, until: str) -> Verdict:
-    """Return the refusal of a version that is younger than `age` seconds until then,
-    or of one without a date.
+    """Return the refusal of a version that is younger than `age` seconds until a given time,
+    or that has no date.
     """
     when = (
         f"is younger than {span(age)}; it can be written from {readable(until)}"
         if until
-        else f"has no date, but must be {span(age)} old"
+        else f"has no date, but must be at least {span(age)} old"
     )
     return Verdict("refuse", "too-young", f"{version} {when} (minimumAge)")

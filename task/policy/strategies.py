@@ -1,9 +1,9 @@
-"""The update strategies: which tags each one admits,
+"""The update strategies: which tags they admit,
 and when a candidate is newer than the current tag.
 
-A new strategy is one class here with its line in `STRATEGIES`, its name in `Strategy` of
-task/model.py, and one row in docs/annotations.md. Annotations, `--strategy` and all rules follow
-from these.
+To add a strategy, add a class here and to `STRATEGIES`, add its name to `Strategy` in
+task/model.py, and add a row to docs/annotations.md. Annotations, `--strategy`, and all rules
+follow from these.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from task.timestamps import epoch_seconds
 Kind = Literal["numeric", "alphabetical", "regexp"]
 KINDS: Mapping[str, Kind] = {"numeric": "numeric", "alphabetical": "alphabetical"}
 VERSION_GROUP = "semver"  # the group that is compared as a version
-# RE2 copies all groups for each letter of a tag, and a thousand of them cost seconds for a thousand
-# tags.
+# RE2 copies all groups for each character of a tag, so a thousand groups take seconds for a
+# thousand tags.
 MOST_GROUPS = 16
 _RUN = re.compile(r"[0-9]+|[^0-9]+")
 _DIGITS = re.compile(r"[0-9]+")
-# Both letters and digits, so that neither a date nor a word is taken for one.
+# Both letters and digits, so that dates and words are not mistaken for commit IDs.
 _COMMIT = re.compile(
     r"(?<![0-9A-Za-z])g?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}(?![0-9A-Za-z])"
 )
 _DESCENDING = re.compile(r"\s+desc\Z")
 _HINT = (
-    "write numeric, alphabetical, or regexp: and a pattern with named groups, such as"
+    "use numeric, alphabetical, or regexp: and a pattern with named groups, such as"
     " regexp:-(?P<build>[0-9]+)$"
 )
 _by_version = cmp_to_key(Version.compare)
@@ -46,9 +46,9 @@ _by_version = cmp_to_key(Version.compare)
 
 @dataclass(frozen=True)
 class TagOrder:
-    """One order. `groups` are the named groups of the pattern, in its order."""
+    """A tag order. `groups` are the pattern's named groups, in order."""
 
-    text: str  # as it was written
+    text: str  # as written
     kind: Kind
     descending: bool = False
     pattern: str = ""
@@ -60,10 +60,10 @@ class TagOrder:
         return any(group == VERSION_GROUP for group, _ in self.groups)
 
     def read(self, tag: str) -> Mapping[str, str | None] | None:
-        """Return what each group of the pattern matches, in its order,
+        """Return the match of each of the pattern's groups, in order,
         or None if the pattern does not match.
 
-        A group that took no part has None. Without a pattern, the tag is one part without a name.
+        A group that did not participate is None. Without a pattern, the tag is one unnamed part.
         """
         if self.kind != "regexp":
             return {"": tag}
@@ -77,9 +77,9 @@ class TagOrder:
         }
 
     def sort_key(self, tag: str) -> Any:
-        """Return a key that sorts tags, newest last. A tag without a place comes first.
+        """Return a key that sorts tags, newest last. Tags that do not match come first.
 
-        The numbers of all parts decide before the zeros of any: `2026-9-10` comes after
+        The numbers in all parts are compared before leading zeros: `2026-9-10` comes after
         `2026-09-05`.
         """
         raw = tag.encode("utf-8", "surrogatepass")
@@ -95,9 +95,9 @@ class TagOrder:
 
 @lru_cache(maxsize=256)
 def parse_tag_order(text: str) -> TagOrder:
-    """Return the order that a text asks for.
+    """Parse a tag order.
 
-    Raises `Malformed` for an unknown word and a nameless pattern.
+    Raises `Malformed` for an unknown word or a pattern without named groups.
     """
     written = text.strip()
     descending = bool(_DESCENDING.search(written))
@@ -110,11 +110,13 @@ def parse_tag_order(text: str) -> TagOrder:
     check_length(pattern)
     found = compiled(pattern, groups=True)
     if found.groups > MOST_GROUPS:
-        hint = "write (?:…) for a group that only holds letters together"
-        raise Malformed(f"the pattern has {found.groups} groups, and may have {MOST_GROUPS}", hint)
+        hint = "use (?:…) for groups that are not compared"
+        raise Malformed(
+            f"the pattern has {found.groups} groups, but at most {MOST_GROUPS} are allowed", hint
+        )
     if twice := named_twice(pattern):
-        hint = "give each group a name of its own: they are compared one after the other"
-        raise Malformed(f"two groups of the pattern are called {twice!r}", hint)
+        hint = "give each group a different name: they are compared in order"
+        raise Malformed(f"the pattern has two groups named {twice!r}", hint)
     groups = tuple(
         sorted(
             ((group.decode(), at) for group, at in found.groupindex.items()),
@@ -122,9 +124,9 @@ def parse_tag_order(text: str) -> TagOrder:
         )
     )
     if not groups:
-        hint = "name what to compare: (?P<build>[0-9]+)"
+        hint = "name the part to compare: (?P<build>[0-9]+)"
         raise Malformed(
-            f"the pattern {shortened(pattern)!r} has no named group, so it says nothing about"
+            f"the pattern {shortened(pattern)!r} has no named group, so it does not define an"
             " order",
             hint,
         )
@@ -132,7 +134,7 @@ def parse_tag_order(text: str) -> TagOrder:
 
 
 def _value(part: str | None, name: str) -> Any:
-    """Return the key of one part. A group that took no part is the lowest."""
+    """Return a part's sort key. A group that did not participate sorts first."""
     if part is None:
         return (0,)
     if name == VERSION_GROUP:
@@ -145,7 +147,7 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
     Digits come before anything else.
 
-    A number is its length and its digits: `int` would take quadratic time for a hostile tag.
+    A number is its length and its digits: `int` would take quadratic time on a hostile tag.
     """
     found = []
     for run in _RUN.findall(text):
@@ -156,15 +158,15 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return what looks like a commit id in a tag, if its digits are compared, or ""."""
+    """Return what looks like a commit ID in a tag, if its digits are compared, or ""."""
     parts = (order.read(tag) or {}).values() if order.kind != "alphabetical" else ()
     found = (_COMMIT.search(part or "") for part in parts)
     return next((match[0] for match in found if match), "")
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Tell whether the numbers of a tag say that it is newer: all in turn,
-    or the last of both if letters differ.
+    """Return whether a tag's numbers make it newer: compare all in order,
+    or only the last numbers if the letters differ.
     """
     if numeric(tag) > numeric(current):
         return True
@@ -184,16 +186,16 @@ _reversed = cmp_to_key(_backwards)
 
 Constraint = Literal["range", "tag", ""]
 UNFIT_HINT = (
-    "write regexp: and a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
+    "use regexp: and a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
 )
 
 
 class Rules:
-    """The rules of one strategy. These here admit every tag, and have no order of tags."""
+    """A strategy's rules. The base class admits every tag and does not order tags."""
 
-    ordered = False  # whether tags alone say which is newer; if not, builds do
-    needs: tuple[Fact, ...] = ()  # what a decision needs besides the tag
-    # what the constraint means: versions, the one tag to follow, or nothing, as in AIU
+    ordered = False  # whether tags alone determine the order; if not, builds do
+    needs: tuple[Fact, ...] = ()  # facts that a decision needs besides the tag
+    # the constraint's meaning: a range, the tag to follow, or nothing, as in AIU
     constraint: Constraint = ""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
@@ -204,14 +206,14 @@ class Rules:
         """Return why `tag` does not come after `current` (both admitted, different texts),
         or "" if it does.
 
-        Without an order of tags, what arrives later is newer.
+        If tags have no order, the later arrival is newer.
         """
         return ""
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return a key that sorts admitted tags of one repository, newest last.
+        """Return a key that sorts a repository's admitted tags, newest last.
 
-        `date` is the registry's, or "".
+        `date` is the registry's date, or "".
         """
         return tag
 
@@ -219,14 +221,14 @@ class Rules:
 class Semver(Rules):
     """The highest version that the constraints admit.
 
-    Of equal versions, the greatest text wins, as in AIU since v0.13.
+    Among equal versions, the greatest text wins, as in AIU since v0.13.
     """
 
     ordered = True
     constraint = "range"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Refuse anything but a version that satisfies every constraint.
+        """Reject anything but a version that satisfies every constraint.
 
         Without a constraint, only releases are admitted, as in AIU v1.3.
         """
@@ -235,12 +237,10 @@ class Semver(Rules):
             return "not-a-version", _no_version(tag, policy) if tag else "the image has no tag"
         if not policy.constraints and version.prerelease:
             way_out = (
-                ""
-                if "." in tag.partition("-")[0]
-                else "; if it is not a version, write a tag-order"
+                "" if "." in tag.partition("-")[0] else "; if it is not a version, set a tag-order"
             )
             why = f"{tag} is a pre-release: without a constraint, only releases are admitted"
-            return "constraint", f"{why}; to admit it, write the constraint >=0-0{way_out}"
+            return "constraint", f"{why}; to admit it, use the constraint >=0-0{way_out}"
         outside = next(
             (text for text in policy.constraints if not parse_range(text).admits(version)),
             None,
@@ -250,7 +250,7 @@ class Semver(Rules):
     def older(self, tag: str, current: str) -> str:
         """Compare the versions.
 
-        Build metadata does not count there, so the text decides between `1.1.0` and `1.1.0+x`.
+        Versions ignore build metadata, so the text decides between `1.1.0` and `1.1.0+x`.
         """
         new = parse_version(tag)
         old = parse_version(current)
@@ -274,9 +274,9 @@ class Semver(Rules):
 
 
 class NewestBuild(Rules):
-    """The build that comes last.
+    """The latest build.
 
-    An event is the newest build because it arrives last, but lists of tags are sorted by date.
+    An event is the newest build because it arrives last, but tag lists are sorted by date.
     """
 
     needs = ("created",)
@@ -285,8 +285,8 @@ class NewestBuild(Rules):
         """Return the date, then the text. An image without a date is older than any other."""
         if not date:
             return float("-inf"), "", tag
-        # Registries give nanoseconds. As floats of seconds, two times may be equal, so the fraction
-        # stays text.
+        # Registries return nanoseconds. As floats, two times might be equal, so keep the fraction
+        # as text.
         whole, _, fraction = date.removesuffix("Z").partition(".")
         return epoch_seconds(f"{whole}Z"), fraction, tag
 
@@ -314,7 +314,7 @@ class Digest(Rules):
     constraint = "tag"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Refuse any tag but the constraint's own."""
+        """Reject any tag except the constraint."""
         wanted = policy.constraints[0] if policy.constraints else ""
         if tag == wanted:
             return "", ""
@@ -323,7 +323,7 @@ class Digest(Rules):
 
 
 class InTagOrder(Rules):
-    """A strategy that orders tags, with another order for them (`tag-order`)."""
+    """A strategy that orders tags, with a custom order (`tag-order`)."""
 
     ordered = True
 
@@ -334,9 +334,9 @@ class InTagOrder(Rules):
         self._order = order
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Refuse a tag that has no place in the order.
+        """Reject a tag that does not match the order.
 
-        The constraint is for the version that is in the tag.
+        The constraint applies to the version in the tag.
         """
         read = self._order.read(tag)
         if read is None:
@@ -347,16 +347,16 @@ class InTagOrder(Rules):
         group = f"the group {VERSION_GROUP} of tag-order"
         version = read.get(VERSION_GROUP)
         if version is not None and parse_version(version) is None:
-            return "tag-order", f"{group} matches {version!r} of {tag}, which is not a version"
+            return "tag-order", f"{group} matches {version!r} in {tag}, which is not a version"
         if not self.constraint:
             return "", ""
         if version is None:
-            return "tag-order", f"{group} has no part in {tag}"
+            return "tag-order", f"{group} matches nothing in {tag}"
         rule, why = self._rules.objection(version, policy)
         return rule, f"{tag}: {why}" if rule else ""
 
     def older(self, tag: str, current: str) -> str:
-        """Compare by the order."""
+        """Compare by the tag order."""
         if self._order.sort_key(tag) > self._order.sort_key(current):
             return ""
         return f"{current} comes after {tag} in the order {shortened(self._order.text)} (tag-order)"
@@ -367,7 +367,7 @@ class InTagOrder(Rules):
 
 
 def _no_version(tag: str, policy: Policy) -> str:
-    """Return why a tag that is not a version is refused, and which strategy matches such tags."""
+    """Return why a tag that is not a version is rejected, and the strategy for such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
     other = (
@@ -384,19 +384,19 @@ def _no_version(tag: str, policy: Policy) -> str:
 def _not_in(text: str, tag: str, version: Version) -> str:
     """Return why a version is not in a range.
 
-    Most people do not expect that a range without one has no pre-release.
+    Most people do not expect that a range without a pre-release excludes all pre-releases.
     """
     if not (version.prerelease and parse_range(text).admits(version.finalize_version())):
         return f"{tag} does not satisfy {text}"
-    why = f"{tag} is a pre-release, and {text} admits releases only; to admit it, "
+    why = f"{tag} is a pre-release, but {text} admits only releases; to admit it, "
     with suppress(Malformed):
         if parse_range(f"{text}-0").admits(version):
-            return f"{why}write {text}-0"
-    return f"{why}write -0 after a version, as in >=1.0-0"
+            return f"{why}use {text}-0"
+    return f"{why}add -0 to a version, as in >=1.0-0"
 
 
 def _by_numbers(tag: str, current: str) -> str:
-    """Return the advice for a tag that only its letters make older."""
+    """Return the advice for a tag that is older only because of its letters."""
     return "; tag-order compares the numbers in them" if newer_by_numbers(tag, current) else ""
 
 
@@ -410,7 +410,7 @@ STRATEGIES: Mapping[Strategy, Rules] = {
 
 def rules_of(policy: Policy) -> Rules:
     """Return the rules of the policy's strategy,
-    in the order of its `tag-order` if tags have an order.
+    with its `tag-order` if the strategy orders tags.
     """
     rules = STRATEGIES[policy.strategy]
     return (
@@ -433,5 +433,5 @@ def unfit_order(policy: Policy) -> str:
 
 
 def needs(policy: Policy, fact: Fact) -> bool:
-    """Tell whether a decision needs this fact, whatever the image is."""
+    """Return whether a decision needs this fact for any image."""
     return fact in rules_of(policy).needs or (fact == "digest" and policy.pin_digest)

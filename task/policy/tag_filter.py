@@ -1,7 +1,8 @@
 r"""The filters `allow-tags` and `ignore-tags`: which tags an entry accepts at all.
 
-They mean the same as in Argo CD Image Updater: Go's regular expressions (RE2, in which no pattern
-is slow) and Go's `filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies them.
+Their meaning is the same as in Argo CD Image Updater: Go's regular expressions (RE2, in which no
+pattern is slow) and Go's `filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies
+them.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import re2
 from task.errors import Malformed
 from task.text import shortened
 
-LONGEST = 4096  # characters of one pattern; RE2 needed 25 seconds for 200,000
-# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} matches. With 32
+LONGEST = 4096  # characters per pattern; RE2 needed 25 seconds for 200,000
+# Bytes that RE2 may use per pattern. Tags have up to 128 characters, and \pL{128} works. With 32
 # MB, a pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
-# To find groups, RE2 follows all states of the pattern at each letter of a tag. With 4 MB, one tag
-# took 0.1 seconds.
+# To find groups, RE2 follows all states of the pattern at each character of a tag. With 4 MB, one
+# tag took 0.1 seconds.
 _MEMORY_WITH_GROUPS = 128 << 10
 _LONGEST_SUGGESTION = 200
 _GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
@@ -31,7 +32,7 @@ _IN_REGEXP = {
     "*": ".*",
     "?": ".",
 }
-_LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # and Python's back-reference by name
+_LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # and Python's named back-reference
 _BACK = re.compile(r"\\[1-9k]")
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
@@ -43,8 +44,8 @@ def allow_pattern(value: str) -> str | None:
     """Return the RE2 pattern of an `allow-tags` value `regexp:<RE2>`,
     or None for `any` and an empty value.
 
-    Every character after the first colon counts, even spaces. Raises `Malformed` for other values,
-    and for patterns that Go's regexp refuses: a broken filter must not let a tag through.
+    Every character after the first colon is significant, even spaces. Raises `Malformed` for other
+    values, and for patterns that Go's regexp rejects: a broken filter must not let a tag through.
     """
     value = value.strip()
     keyword, colon, pattern = value.partition(":")
@@ -61,16 +62,16 @@ def allow_pattern(value: str) -> str | None:
 
 
 def check_length(text: str) -> None:
-    """Raise `Malformed` for a pattern or glob that is so long that it could cost a run minutes."""
+    """Raise `Malformed` for a pattern or glob so long that it could cost a run minutes."""
     if len(text) > LONGEST:
         message = (
-            f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}"
+            f"{shortened(text)!r} has {len(text):,} characters, but at most {LONGEST:,} are allowed"
         )
-        raise Malformed(message, "write a shorter pattern")
+        raise Malformed(message, "use a shorter pattern")
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
-    """Tell whether the pattern from `allow_pattern` matches anywhere in the tag.
+    """Return whether the pattern from `allow_pattern` matches anywhere in the tag.
 
     None matches every tag.
     """
@@ -81,15 +82,15 @@ def allowed(pattern: str | None, tag: str) -> bool:
 
 
 def split_globs(value: str) -> tuple[str, ...]:
-    """Return the globs of an `ignore-tags` value, trimmed, without empty ones.
+    """Return the globs in an `ignore-tags` value, trimmed, without empty ones.
 
-    They may be broken.
+    The globs may be invalid.
     """
     return tuple(glob for part in value.split(",") if (glob := part.strip()))
 
 
 def check_glob(glob: str) -> None:
-    """Raise `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern.
+    """Raise `Malformed` for a glob that is a bad pattern for Go's `filepath.Match`.
 
     AIU ignores such a glob.
     """
@@ -98,9 +99,9 @@ def check_glob(glob: str) -> None:
 
 
 def glob_match(glob: str, tag: str) -> bool:
-    """Tell whether the glob matches the whole tag, as in Go's `filepath.Match` on Unix.
+    """Return whether the glob matches the whole tag, as in Go's `filepath.Match` on Unix.
 
-    A malformed glob matches nothing.
+    A malformed glob never matches.
     """
     try:
         return _compiled_glob(glob).fullmatch(tag) is not None
@@ -114,23 +115,23 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
-    """Return what to write instead of a value that is not `regexp:…`."""
-    # no tag has a colon, so it is a misspelt `regexp:`
+    """Return the hint for a value that is not `regexp:…`."""
+    # tags cannot contain a colon, so it is a misspelled `regexp:`
     if keyword.strip().lower().startswith("re") and colon:
-        return f"write regexp:{shortened(unwrapped(pattern))}"
+        return f"use regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
         return (
-            "globs are for ignore-tags; here write"
+            "globs are for ignore-tags; here, use"
             f" {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
         )
     whole = unwrapped(keyword + colon + pattern)
     if whole == "*":
-        return "write any"
-    return f"write {regexp_of_glob(whole) or f'regexp:{shortened(whole)}'}"
+        return "use any"
+    return f"use {regexp_of_glob(whole) or f'regexp:{shortened(whole)}'}"
 
 
 def unwrapped(pattern: str) -> str:
-    """Remove spaces, slashes and quotes around a pattern. They are never part of a tag."""
+    """Remove spaces, slashes, and quotes around a pattern. They are never part of a tag."""
     bare = pattern.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -140,16 +141,16 @@ def unwrapped(pattern: str) -> str:
 
 def regexp_of_glob(text: str) -> str:
     """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other strings,
-    and if `.*` is in it.
+    and for strings that contain `.*`.
     """
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
     return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
 
 
-@lru_cache(maxsize=16)  # each one may use up its memory limit
+@lru_cache(maxsize=16)  # each may use its full memory limit
 def compiled(pattern: str, *, groups: bool = False) -> Any:
-    """Return the compiled pattern, which finds `groups` only if they are wanted.
+    """Return the compiled pattern, which finds groups only with `groups`.
 
     Raises `Malformed`.
     """
@@ -159,7 +160,7 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     try:
         found = re2.compile(pattern.encode(), options)
         names = found.groupindex
-        if found.groups and not groups:  # a thousand of them cost milliseconds in each search
+        if found.groups and not groups:  # a thousand groups cost milliseconds in each search
             options.never_capture = True
             found = re2.compile(pattern.encode(), options)
     except re2.error as problem:
@@ -169,9 +170,9 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
     finally:
-        re2.purge()  # google-re2 itself caches 128 patterns, each with its memory
-    # The C++ library accepts two things that Go's regexp refuses: a single byte, and group names
-    # beyond ASCII.
+        re2.purge()  # google-re2 itself caches 128 patterns, including their memory
+    # The C++ library accepts two things that Go's regexp rejects: a single byte, and non-ASCII
+    # group names.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
     if odd := next((group for group in names if not group.isascii()), b""):
@@ -180,7 +181,7 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
 
 
 def named_twice(pattern: str) -> str:
-    """Return a name that several groups have, or "". RE2 knows only the first of them."""
+    """Return a name that several groups share, or "". RE2 finds only the first of them."""
     plain = _CLASS.sub("", _ESCAPE.sub("", pattern))
     counted = Counter(_NAMED.findall(plain))
     return next((group for group, count in counted.items() if count > 1), "")
@@ -191,9 +192,9 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
         map(_BACK.fullmatch, _ESCAPE.findall(pattern))
     )
     first = (
-        r"RE2 has no look-around (?=…) and no back-references \1"
+        r"RE2 does not support look-around (?=…) or back-references \1"
         if lacking
-        else "correct the pattern"
+        else "fix the pattern"
     )
     message = f"{shortened(pattern)!r} is not a valid RE2 regular expression: {shortened(trouble)}"
     return Malformed(message, f"{first}; RE2's syntax: https://github.com/google/re2/wiki/Syntax")
@@ -201,12 +202,12 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
 
 @lru_cache(maxsize=1024)
 def _compiled_glob(glob: str) -> re.Pattern[str]:
-    """Turn a glob of Go's `filepath.Match` into a regular expression.
+    """Turn a glob for Go's `filepath.Match` into a regular expression.
 
-    Raises `Malformed` if Go calls it a bad pattern.
+    Raises `Malformed` if it is a bad pattern for Go.
 
-    Go matches the characters between two stars at the first fitting place only. The atomic groups
-    do the same, so the results are equal, and no glob is slow.
+    Go matches the characters between two stars only at the first possible position. The atomic
+    groups do the same, so the results are the same, and no glob is slow.
     """
     runs = [""]
     position = 0  # the patterns between the stars
@@ -221,7 +222,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
             text, position = _class(glob, position + 1)
             runs[-1] += text
         else:
-            letter, position = _letter(glob, position, "there is a backslash at the end")
+            letter, position = _letter(glob, position, "it ends with a backslash")
             runs[-1] += re.escape(letter)
     if len(runs) == 1:
         return re.compile(runs[0])
@@ -232,7 +233,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:
-    """Return the pattern of a class after its `[`, and where the rest begins.
+    """Return the pattern of a class after its `[`, and the position after the class.
 
     Only `^` negates: `[!a]` matches `!` and `a`.
     """
@@ -245,7 +246,7 @@ def _class(glob: str, position: int) -> tuple[str, int]:
         if glob.startswith("-", position):
             high, position = _class_letter(glob, position + 1)
         ranges.append((low, high))
-    # Go accepts `[z-a]`, which matches nothing. Python refuses such a range.
+    # Go accepts `[z-a]`, which never matches. Python rejects such a range.
     text = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in ranges if low <= high)
     if not text:
         return (r"[\s\S]" if negated else r"[^\s\S]"), position + 1
@@ -254,12 +255,12 @@ def _class(glob: str, position: int) -> tuple[str, int]:
 
 def _class_letter(glob: str, position: int) -> tuple[str, int]:
     if position < len(glob) and glob[position] in "-]":
-        raise _bad_glob(glob, f"{glob[position]!r} at this place of a [class] needs a backslash")
+        raise _bad_glob(glob, f"{glob[position]!r} at this position in a [class] needs a backslash")
     return _letter(glob, position, "a [class] is not closed")
 
 
 def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
-    """Return one character, escaped or not, and where the rest begins."""
+    """Return one character, escaped or not, and the position after it."""
     if glob.startswith("\\", position):
         position += 1
     if position >= len(glob):
@@ -268,5 +269,5 @@ def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
 
 
 def _bad_glob(glob: str, trouble: str) -> Malformed:
-    hint = r"write \[ for the bracket itself, \\ for a backslash"
+    hint = r"use \[ for a literal bracket and \\ for a backslash"
     return Malformed(f"{shortened(glob)!r} is not a glob: {trouble}", hint)

@@ -1,8 +1,8 @@
-"""Parses versions and ranges of versions like Masterminds/semver v3.4.
+"""Parses versions and version ranges like Masterminds/semver v3.4.
 
 Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`.
-python-semver compares the versions here. It has no such ranges, and its parser is stricter than
-Masterminds' `NewVersion`.
+Here, python-semver compares the versions. It does not support such ranges, and its parser is
+stricter than Masterminds' `NewVersion`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _VERSION = re.compile(
     rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?",
     re.ASCII,
 )
-# All quantifiers are possessive, because backtracking could never find a match. So a hostile
-# constraint costs no time.
+# All quantifiers are possessive, because backtracking would never find a match. So hostile
+# constraints are not slow.
 _BLANK = r"[\t\n\f\r ]"
-_NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, and refuses such a number one step later
+_NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, and rejects such a number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
 _LOOSE_PARTS = (
     rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
@@ -37,38 +37,38 @@ _HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLA
 _ANY_PART = frozenset({None, "x", "X", "*"})
 _MAJOR = 1
 _MINOR = 2
-_PATCH = 3  # how many parts of a version are given, or compared
+_PATCH = 3  # the number of version parts that are given or compared
 _UINT64 = 2**64
 _LONGEST_VERSION = 256
 _LONGEST_RANGE = 4096
 _HINT = (
-    "a constraint is a range of versions, such as ^1.2, ~1.4, 1.x, '>=1 <2' or '1.x || >=3'; "
+    "a constraint is a version range, such as ^1.2, ~1.4, 1.x, '>=1 <2' or '1.x || >=3'; "
     "to follow one tag, such as latest, set update-strategy to digest"
 )
 
 
 @dataclass(frozen=True)
 class Term:
-    """One comparison, such as `>=1.2`.
+    """A comparison, such as `>=1.2`.
 
-    `given` counts the parts written as numbers; it is 1 for `1.x`.
+    `given` is the number of parts given as numbers; it is 1 for `1.x`.
     """
 
     operator: str
-    version: Version  # parts not given are 0
+    version: Version  # omitted parts are 0
     given: int
 
 
 @dataclass(frozen=True)
 class Range:
-    """A constraint. A version is in the range if all terms of one of the groups hold."""
+    """A constraint. A version is in the range if all terms in one of the groups hold."""
 
     groups: tuple[tuple[Term, ...], ...]
 
     def admits(self, version: Version) -> bool:
-        """Tell whether the version is in the range.
+        """Return whether the version is in the range.
 
-        A pre-release can be in a group only if a term of that group has a pre-release itself.
+        A group can include a pre-release only if one of its terms has a pre-release.
         """
         return any(
             (not version.prerelease or any(term.version.prerelease for term in group))
@@ -79,11 +79,11 @@ class Range:
 
 @lru_cache(maxsize=1024)
 def parse_version(tag: str) -> Version | None:
-    """Return the version that a tag stands for, or None.
+    """Return the version that a tag represents, or None.
 
     The rules are those of Masterminds `NewVersion` v3.4: a leading `v` is allowed, `1` and `1.2`
-    are whole versions, and leading zeros are allowed, except in a numeric part of the pre-release.
-    Blanks, `V`, and numbers from 2**64 on are not.
+    are complete versions, and leading zeros are allowed, except in a numeric part of the
+    pre-release. Spaces, `V`, and numbers of 2**64 or more are not allowed.
     """
     match = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_VERSION else None
     return _version(match.group(1, 2, 3), match[4], match[5]) if match else None
@@ -91,16 +91,16 @@ def parse_version(tag: str) -> Version | None:
 
 @lru_cache(maxsize=1024)
 def parse_range(text: str) -> Range:
-    """Return the range of a constraint. An empty string means `*`, which is every release.
+    """Parse a constraint. An empty string means `*`, which is every release.
 
-    Raises `Malformed`, which quotes the constraint, if Masterminds `NewConstraint` v3.4 refuses it.
+    Raises `Malformed`, which quotes the constraint, if Masterminds `NewConstraint` v3.4 rejects it.
     """
     text = text.strip()
     if len(text) > _LONGEST_RANGE:
         raise Malformed(f"the constraint has more than {_LONGEST_RANGE} characters", _HINT)
     plain = text or "*"
     if "-" in plain.split():
-        # The library turns `1.2 - 1.4` into two comparisons by replacing text, and so do we.
+        # Like the library, replace the text `1.2 - 1.4` with two comparisons.
         for match in _HYPHEN.finditer(plain):
             plain = plain.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
     return Range(tuple(_terms_of(part, text) for part in plain.split("||")))
@@ -121,7 +121,7 @@ def _version(
 
 
 def _terms_of(part: str, text: str) -> tuple[Term, ...]:
-    """Return the terms between two `||`, which are separated by spaces or a comma."""
+    """Return the terms between two `||`. They are separated by spaces or a comma."""
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
     position = 0
@@ -143,19 +143,19 @@ def _terms_of(part: str, text: str) -> tuple[Term, ...]:
 
 
 def _improper(part: str, text: str) -> Malformed:
-    where = f": {part.strip()[:200]!r} cannot be read" if part.strip() != text else ""
+    where = f": {part.strip()[:200]!r} cannot be parsed" if part.strip() != text else ""
     return Malformed(f"{text[:200]!r} is not a version constraint{where}", _HINT)
 
 
 def _holds(term: Term, version: Version) -> bool:  # noqa: PLR0911 - a table of the operators
-    """Tell whether one comparison holds.
+    """Return whether a comparison holds.
 
-    If some parts are not given, the library has a different rule for each operator.
+    If some parts are omitted, the library has a different rule for each operator.
     """
     order = version.compare(term.version)
     ours = version.to_tuple()[:_PATCH]
     theirs = term.version.to_tuple()[:_PATCH]
-    # `>1` begins at 2.0.0, because no 1.x is above all of 1
+    # `>1` starts at 2.0.0, because no 1.x is above all of 1
     match term.operator:
         case "<":
             return order < 0
@@ -179,8 +179,8 @@ def _holds(term: Term, version: Version) -> bool:  # noqa: PLR0911 - a table of 
         case "<=":  # `<=1.2` includes all of 1.2.x; `<=*` is `<=0.0`
             parts = term.given or _MINOR
             return ours[:parts] <= theirs[:parts]
-        # the first part that is not 0 stays; `^0.0` keeps the minor, `^0` the major, and `^*` is
-        # only 0.0.0
+        # the first nonzero part stays fixed; `^0.0` fixes the minor version, `^0` the major, and
+        # `^*` is only 0.0.0
         case "^":
             if term.version.major or term.given == _MAJOR:
                 parts = _MAJOR
@@ -189,9 +189,9 @@ def _holds(term: Term, version: Version) -> bool:  # noqa: PLR0911 - a table of 
             return order >= 0 and ours[:parts] == theirs[:parts]
         case "=" if term.given == _PATCH:
             return order == 0
-        case _:  # `~1.2`, `=1.2`: the same minor, or the same major if only that is given
+        case _:  # `~1.2`, `=1.2`: the same minor version, or the same major if only that is given
             if term.given in {0, _PATCH} and theirs == (0, 0, 0):
-                return order >= 0  # `~0.0.0` and `~*` have no upper end
+                return order >= 0  # `~0.0.0` and `~*` have no upper bound
             parts = _MAJOR if term.given == _MAJOR else _MINOR
             return order >= 0 and ours[:parts] == theirs[:parts]
 

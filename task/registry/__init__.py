@@ -1,1 +1,1 @@
-"""Gets facts about images from registries, through the OCI distribution API, with few requests."""
+"""Gets facts about images from registries, with few requests to the OCI distribution API."""

@@ -1,5 +1,5 @@
-"""Sends requests to one registry, with the login that it asks for, a few at a time,
-and turns refusals into errors.
+"""Sends requests to a registry, a few at a time, with the login that it requires, and turns error
+responses into errors.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from task.registry.endpoint import Endpoint
 from task.secret import Secret
 from task.urls import origin, split
 
-AT_ONCE = 8  # requests to one registry at the same time
-# seconds in which a registry that is down gets no request, so that a thousand questions fail at
-# once
+AT_ONCE = 8  # simultaneous requests to a registry
+# seconds without requests to a registry that is down, so that a thousand queries fail at once
 DOWN = 30.0
 LIMITS = Limits(
     total=60.0,
@@ -46,13 +45,13 @@ LIMITS = Limits(
 Headers = dict[str, str]
 _CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
 _HUB_LIMIT = (
-    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or"
-    " use a mirror through registries.conf"
+    "Docker Hub counts pulls by account, or by IP address without a login; set a login, or use a"
+    " mirror in registries.conf"
 )
 
 
 class RegistryApi:
-    """The API of one registry. Safe to use from several threads."""
+    """A registry's API. Thread-safe."""
 
     def __init__(
         self,
@@ -66,13 +65,13 @@ class RegistryApi:
         self._room = BoundedSemaphore(AT_ONCE)
         self._lock = Lock()
         self._first = Lock()
-        self._http: Http | None = None  # for the first URL that answered
+        self._http: Http | None = None  # for the first URL that responded
         self._servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: Mapping[str, Mapping[str, str]] = {}
         self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
-        # why nothing answers, and until when that is assumed
+        # why the registry is down, and until when that is assumed
         self._down: tuple[TaskError, float] | None = None
 
     def ask(
@@ -84,10 +83,10 @@ class RegistryApi:
         accept: str = "",
         also: tuple[int, ...] = (),
     ) -> Response:
-        """Return the answer to `/v2/<repository><path>` if its status is 200, 404, or in `also`.
+        """Return the response for `/v2/<repository><path>` if its status is 200, 404, or in `also`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
-        answer. A registry that could not be reached is not asked again for a while.
+        response. A registry that could not be reached gets no requests for a while.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
@@ -98,8 +97,8 @@ class RegistryApi:
                 challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
             )
             known = self._tokens.get((repository, login))
-            # The token may have ended early. If it is not the one that was sent, another thread
-            # already has a new one.
+            # The token may have expired early. If it is not the token that was sent, another thread
+            # has already renewed it.
             if known is not None and sent == bearer(known.text):
                 self._tokens.pop((repository, login), None)
             again = self._authorized(repository, login)
@@ -132,8 +131,8 @@ class RegistryApi:
                 raise problem from None
 
     def _wait_for_turn(self) -> None:
-        """Wait, so that the registry gets only as many requests
-        in a second as registries.conf allows.
+        """Wait, so that the registry gets no more requests per second than registries.conf
+        allows.
         """
         if not self.endpoint.limit:
             return
@@ -144,7 +143,7 @@ class RegistryApi:
         shutdown.sleep(start - now)
 
     def _answer(self, method: str, url: str, headers: Headers) -> Response:
-        """Return the answer at the registry's URL that answered first."""
+        """Send the request to the registry's URL that responded first, and return the response."""
         if self._http is None:
             with self._first:
                 self._raise_if_down()
@@ -158,10 +157,10 @@ class RegistryApi:
             raise self._down[0]
 
     def _first_answer(self, method: str, url: str, headers: Headers) -> Response:
-        """Return the answer to the first request,
-        which finds out whether the registry uses https or http.
+        """Send the first request, which detects whether the registry uses https or http, and return
+        the response.
 
-        It never has a login, because the registry has not asked for one yet.
+        It never has a login, because the registry has not asked for a login yet.
         """
         if len(self.endpoint.urls) > 1:
             for base in self.endpoint.urls:
@@ -172,7 +171,7 @@ class RegistryApi:
                     if error.kind != "unreachable":
                         raise
                     continue
-                # nginx and Go's server answer 400 to http on a port for https. A registry's own 400
+                # nginx and Go's server return 400 for http on an https port. A registry's own 400
                 # has a JSON body.
                 registrys = (
                     "Docker-Distribution-Api-Version" in answer.headers
@@ -180,7 +179,7 @@ class RegistryApi:
                 )
                 if answer.status != 400 or registrys:
                     self._http = http
-                    # `again=False` has not repeated these
+                    # these were not retried because of `again=False`
                     busy = answer.status == 429 or answer.status >= 500
                     return http.ask(method, url, headers=headers) if busy else answer
         http = self._client(self.endpoint.urls[0])
@@ -201,8 +200,8 @@ class RegistryApi:
     # Logins
 
     def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
-        """Return the headers that log in to a repository,
-        or {} if the registry has not asked for a login yet.
+        """Return the login headers for a repository, or {} if the registry has not asked for a
+        login yet.
         """
         offered = self._challenges
         by_token = "bearer" in offered
@@ -225,7 +224,7 @@ class RegistryApi:
         key = (repository, login)
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
-        with turn:  # a second thread gets the token of the first one
+        with turn:  # a second thread gets the first thread's token
             known = self._tokens.get(key)
             if known is None or not known.good:
                 realm = challenge.get("realm", "")
@@ -255,12 +254,12 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",
-            hint="give its certificate authority: --ca-file, or ca_file in registries.conf",
+            hint="set its certificate authority: --ca-file, or ca_file in registries.conf",
         )
     if error.kind in ("redirect", "large"):
         return RegistryError(
             f"registry {name}: {error.message}",
-            hint="check the host in the image's name",
+            hint="check the host in the image name",
         )
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
@@ -271,7 +270,7 @@ def refused(
     answer: Response,
     login: RegistryLogin | None,
 ) -> RegistryError:
-    """Return the error for an answer that is neither success nor "not found"."""
+    """Return the error for a response that is not a success or "not found"."""
     status = answer.status
     code = _code(answer)
     shown = f"{status} {code}" if code else str(status)
@@ -281,18 +280,18 @@ def refused(
         hint = (
             _HUB_LIMIT
             if name == HUB
-            else "ask less often (limit in registries.conf), or run it again later"
+            else "send fewer requests (limit in registries.conf), or run it again later"
         )
         return RegistryDownError(f"registry {name}: rate limit exceeded ({shown}){wait}", hint=hint)
     if status >= 500:
-        return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
+        return RegistryDownError(f"registry {name} returned {shown}", hint="run it again")
     if status not in (401, 403):
         return RegistryError(
-            f"registry {name} answered {shown} when asked for {repository}",
-            hint="check the host in the image's name",
+            f"registry {name} returned {shown} for {repository}",
+            hint="check the host in the image name",
         )
-    # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages
-    # name both cases.
+    # Registries hide private repositories: a missing repository also returns 401 or 403. So the
+    # messages mention both cases.
     if login is None:
         return RegistryAccessError(
             f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no"
@@ -302,14 +301,17 @@ def refused(
     return RegistryAccessError(
         f"registry {name} does not accept the login for {repository} ({shown}), or has no such"
         " repository",
-        hint=f"renew the login, or let it read the repository (it is from {login.origin})",
+        hint=(
+            "renew the login, or grant it read access to the repository (it is from"
+            f" {login.origin})"
+        ),
     )
 
 
 def _code(answer: Response) -> str:
     """Return the registry's error code, or "".
 
-    Its message is not shown, because it may contain anything, even a token.
+    The registry's message is not shown, because it may contain anything, even a token.
     """
     code = dig(answer.mapping(), "errors", 0, "code")
     return code if _CODE.fullmatch(code) else ""

@@ -1,18 +1,17 @@
-"""Fetches bearer tokens, once for each repository,
-and sends the registry's login only to servers that may get it.
+"""Fetches bearer tokens, once per repository, and sends the registry's login only to allowed
+servers.
 
 Most registries follow Docker's documentation: GET realm?service=…&scope=… with the login as Basic
 authentication.
-These differ:
-- Docker Hub: the realm is another host (auth.docker.io). GHCR, GAR, Quay, Harbor, GitLab
-  (/jwt/auth), Nexus and JFrog
-  (/v2/token) have it on their own host, GitLab often on another: registry.example.com →
-  gitlab.example.com.
-- ECR, and Nexus without its token realm, ask for Basic authentication and have no tokens.
+The exceptions:
+- Docker Hub: the realm is on another host (auth.docker.io). For GHCR, GAR, Quay, Harbor, GitLab
+  (/jwt/auth), Nexus, and JFrog (/v2/token), it is on their own host, but GitLab often uses another
+  host: registry.example.com → gitlab.example.com.
+- ECR, and Nexus without its token realm, use Basic authentication and do not have tokens.
 - ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a
-  refresh token. It
-  is exchanged by POST (`grant_type=refresh_token`), and so is Docker's `identitytoken`.
-- GHCR gives a token for any repository. GitLab and Quay give one that then opens nothing (401,
+  refresh token. It is exchanged by POST (`grant_type=refresh_token`), like Docker's
+  `identitytoken`.
+- GHCR issues a token for any repository. GitLab and Quay issue a token that is then rejected (401,
   403).
 """
 
@@ -34,23 +33,23 @@ from task.urls import origin, split
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
-# Seconds: how long a token lives if the server does not say (from Docker's documentation), and how
-# long before its end it is renewed.
+# Seconds: a token's lifetime if the server does not specify it (from Docker's documentation), and
+# how long before its expiry it is renewed.
 _SHORTEST = 60.0
 _LEEWAY = 10.0
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
 HOW_TO_LOG_IN = (
-    "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and"
-    " --registry-password-file, or by the annotation pull-secret"
+    "set a login: in Docker's config file (DOCKER_CONFIG), with --registry-username and"
+    " --registry-password-file, or with the pull-secret annotation"
 )
-Lent = Callable[[str], Http]  # a URL → the client for that server
+Lent = Callable[[str], Http]  # URL → the client for that server
 _PIECE = re.compile(
     r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?',
     re.ASCII,
 )
-# Registries whose token server has another name, as their documentation says: (registry, token
-# server), whole names.
+# Registries whose token server is documented to have another name: (registry, token server), full
+# names.
 _PAIRS = (
     (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
     (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
@@ -68,22 +67,22 @@ _GITLAB = re.compile(r"registry\.((?:[^.\s]+\.)+[^.\s]+) (?:gitlab\.)?\1")
 
 @dataclass(frozen=True)
 class BearerToken:
-    """A token for one repository, and when it ends."""
+    """A token for a repository, and its expiry."""
 
     text: Secret
     ends: float  # on the monotonic clock
 
     @property
     def good(self) -> bool:
-        """Whether the token may still be used."""
+        """Whether the token is still valid."""
         return time.monotonic() < self.ends
 
 
 def challenges(header: str) -> dict[str, dict[str, str]]:
-    """Return the parameters of each scheme in a `WWW-Authenticate` header,
-    of which the first counts.
+    """Return the parameters of each scheme in a `WWW-Authenticate` header. If a scheme is repeated,
+    the first wins.
 
-    Names are in lower case. Malformed parts are left out.
+    Names are in lowercase. Malformed parts are skipped.
     """
     offered: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}
@@ -100,32 +99,32 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
-    """Raise `RegistryAccessError` if the registry
-    at `base` must not send us to this token server.
+    """Raise `RegistryAccessError` if the registry at `base` is not allowed to send us to this token
+    server.
     """
     theirs = _host(realm)
     if login and not trusts(base, realm, login):
-        what = "the login is not sent there"
-        hint = "check the registry's address: a login goes to its own host only, over https"
+        what = "the login is not sent to that server"
+        hint = "check the registry's address: a login is sent only to its own host, over https"
         if _encrypted_enough(base, realm):
             hint += (
-                "; if this is its token server, name it: --registry-credentials-for"
+                "; if this is its token server, allow it: --registry-credentials-for"
                 f" {theirs[:200]}, or an entry with the same login in Docker's config file"
             )
     elif not _encrypted_enough(base, realm):
-        what = "that is not encrypted"
-        hint = "let the registry name a token server with https"
+        what = "that URL is not encrypted"
+        hint = "configure the registry with an https token server"
     elif not login and not may_be_asked(_host(base), theirs):
-        what = "that is a private address, and the registry is not"
-        hint = "let the registry name its token server"
+        what = "that is a private address, but the registry's address is not"
+        hint = "check the token server configured in the registry"
     else:
         return
-    message = f"registry {name} sends us to {origin(realm)[:200]!r} for a token: {what}"
+    message = f"registry {name} redirects to {origin(realm)[:200]!r} for a token: {what}"
     raise RegistryAccessError(message, hint=hint)
 
 
 def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
-    """Tell whether the login of the registry at `base` may be sent to this token server."""
+    """Return whether the login for the registry at `base` may be sent to this token server."""
     theirs = _host(realm)
     return _encrypted_enough(base, realm) and (
         theirs in login.hosts or may_get_login(_host(base), theirs)
@@ -133,7 +132,9 @@ def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
 
 
 def _encrypted_enough(base: str, realm: str) -> bool:
-    """Tell whether the realm is https, or http on the host of a registry that uses http itself."""
+    """Return whether the realm is https, or is http on the host of a registry that itself uses
+    http.
+    """
     if realm.startswith("https://"):
         return True
     return (
@@ -146,11 +147,10 @@ def _host(url: str) -> str:
 
 
 def may_get_login(registry: str, other: str) -> bool:
-    """Tell whether a registry's login may be sent to another host,
-    although its user has not named it.
+    """Return whether a registry's login may be sent to another host that the user has not listed.
 
-    Both are without ports. Allowed are the registry itself and documented pairs. Otherwise anybody
-    who can answer for a registry could name his own server as the realm, and get the login.
+    Both are without ports. The registry itself and documented pairs are allowed. Otherwise, anyone
+    who controls a registry's responses could set their own server as the realm, and get the login.
     """
     pairs = any(
         re.fullmatch(ours, registry) and re.fullmatch(theirs, other) for ours, theirs in _PAIRS
@@ -161,10 +161,10 @@ def may_get_login(registry: str, other: str) -> bool:
 
 
 def may_be_asked(registry: str, other: str) -> bool:
-    """Tell whether a token server may be asked at all:
-    a public registry must not send us to an address in our network.
+    """Return whether a token server may be contacted at all: a public registry must not send us to
+    an address in our network.
 
-    Only addresses are looked at. Where a name leads to is known when it is used, and only then.
+    Only IP addresses are checked. A name is only resolved when it is used.
     """
     theirs = _ip_address(other)
     if registry == other or theirs is None or theirs.is_global:
@@ -175,9 +175,9 @@ def may_be_asked(registry: str, other: str) -> bool:
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a host is, or None if it is a name.
+    """Return the host's IP address, or None if the host is a name.
 
-    Resolvers take `127.1` and `0x7f.1` as addresses.
+    Resolvers accept `127.1` and `0x7f.1` as addresses.
     """
     host = host.strip("[]").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
@@ -202,7 +202,7 @@ def fetch(
 
     Raises `RegistryError` and its subclasses.
 
-    No message has the URL's query, because a registry may put anything into it.
+    Messages do not include the URL's query, because a registry may put anything in it.
     """
     place = origin(realm)
     asked = {key: value for key, value in wanted.items() if value}
@@ -215,7 +215,7 @@ def fetch(
         raise _refused(place, answer.status, login)
     try:
         data: Any = answer.json()
-        # `access_token` is OAuth2's name, and ACR gives only that
+        # `access_token` is OAuth2's name, and ACR only returns that
         text = data.get("token") or data.get("access_token")
         life = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
@@ -223,32 +223,32 @@ def fetch(
         life = 0.0
     if not _is_token(text):
         raise RegistryError(
-            f"{place} answered without a token",
-            hint="check the registry's address: its token server should answer there",
+            f"{place} did not return a token",
+            hint="check the registry's address and its token server",
         )
     return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
 
 
 def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryError:
-    """Return the error for a token server that sends no token."""
+    """Return the error for a token server that does not return a token."""
     if status == 429 or status >= 500:
         return RegistryDownError(
-            f"{place} refused a token: it answered {status}",
+            f"{place} did not issue a token: it returned {status}",
             hint="run it again",
         )
     if login:
         return RegistryAccessError(
             f"{place} does not accept the login ({status})",
-            hint=f"renew it: it is from {login.origin}",
+            hint=f"renew the login (it is from {login.origin})",
         )
     return RegistryAccessError(
-        f"{place} gives a token only with a login ({status})",
+        f"{place} requires a login to issue a token ({status})",
         hint=HOW_TO_LOG_IN,
     )
 
 
 def _is_token(text: object) -> TypeGuard[str]:
-    """Tell whether an answer can be sent in a header."""
+    """Return whether a text can be sent as a token in a header."""
     if not isinstance(text, str) or not text.isascii() or not text.isprintable():
         return False
     return 0 < len(text) < _LONGEST
@@ -271,7 +271,8 @@ def _ask(
             "refresh_token": refresh.reveal(),
         }
         answer = http.ask("POST", realm, data=form, again=True)
-        # A token server without the exchange may still accept the refresh token as a password.
+        # A token server that does not support the exchange may still accept the refresh token as a
+        # password.
         if answer.status not in (400, 401, 404, 405) or not (login and login.password):
             return answer
     return http.ask(

@@ -1,6 +1,6 @@
-"""Answers questions about images from all registries of one run.
+"""Answers queries about images from all registries of a run.
 
-The same question is asked only once.
+The same query is sent only once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKNOWN = Answer()
 
 
 class Registry:
-    """The registries of one run. Safe to use from several threads."""
+    """The registries of a run. Thread-safe."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class Registry:
         log: Callable[[str], None] = lambda _line: None,
         *,
         entries: Sequence[RegistryConf] = (),  # of registries.conf
-        ca: str = "",  # PEM text: authorities trusted besides the machine's
-        cache_dir: str = "",  # the folder of AnswerCache
-        limits: Limits = LIMITS,  # for one answer
+        ca: str = "",  # PEM text: authorities to trust in addition to the machine's
+        cache_dir: str = "",  # AnswerCache's folder
+        limits: Limits = LIMITS,  # for one response
     ) -> None:
         self._logins = logins
         self._log = log
@@ -47,26 +47,27 @@ class Registry:
         self._ca = ca
         self._cache_dir = cache_dir
         self._limits = limits
-        self._authorities = cache(authorities_of)  # a file is read once, not for each question
+        self._authorities = cache(authorities_of)  # a file is read once, not for each query
         self._lock = Lock()
         self._apis: dict[Endpoint, RegistryApi] = {}
         self._repositories: dict[tuple[str, RegistryLogin | None], ImageRepository] = {}
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return an answer for every question, in the order of the questions.
+        """Return an answer for every query, in the order of the queries.
 
-        Questions about the same image are asked together, and those about different images in
+        Queries about the same image are combined, and queries about different images run in
         parallel. A missing image is `Answer(exists=False)`. If the facts are unknown, the answer
-        has an `error`, a `RegistryError` or a subclass. `platforms` are all that an image has.
-        `created` and `labels` are those of its newest wanted member.
+        has an `error`, a `RegistryError` or a subclass. `platforms` are all of an image's
+        platforms. `created` and `labels` are from its newest wanted member.
         """
         groups: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:
             groups.setdefault(self._subject(question), []).append(question)
         answers: dict[Question, Answer] = {}
 
-        # Each registry has its own limit on simultaneous requests, so each one gets some threads.
+        # Each registry has its own limit on simultaneous requests, so each registry gets some
+        # threads.
         hosts = {group[0].image.registry for group in groups.values()}
         most = min(_MOST_THREADS, AT_ONCE * len(hosts))
         in_threads(lambda group: self._settle(group, answers), list(groups.values()), most)
@@ -78,7 +79,8 @@ class Registry:
         """Return the image's repository, with the login for it."""
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
         url = endpoint.urls[-1]
-        # The contacted host decides: a mirror of Docker Hub must not get Docker Hub's login.
+        # The contacted host determines the login: a Docker Hub mirror must not get Docker Hub's
+        # login.
         host = split(url).authority
         if secret:
             login = self._logins.of_annotation(secret, namespace, host, name)
@@ -102,8 +104,8 @@ class Registry:
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """Return a key that is equal for questions with the same answer: the subject,
-        and the login's secret.
+        """Return a key that is equal for queries with the same answer: the subject, and the login's
+        secret.
         """
         image = question.image
         who = (question.secret, question.namespace) if question.secret else ()
@@ -113,7 +115,7 @@ class Registry:
         return (name, image.tag, image.digest, who, question.platforms)
 
     def _settle(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
-        """Answer questions about one image.
+        """Answer queries about an image.
 
         An answer is kept for the whole run, so that decisions are consistent.
         """
@@ -128,7 +130,7 @@ class Registry:
                     **{fact: getattr(more, fact) for fact in missing if fact != "exists"},
                 )
             known = more
-            if known.error is None:  # an error may be temporary, so the next question asks again
+            if known.error is None:  # an error may be temporary, so the next query retries
                 self._answers[subject] = (had | facts, known)
         answers.update({question: _part_of_answer(known, question) for question in questions})
 
@@ -150,6 +152,6 @@ class Registry:
 
 
 def _part_of_answer(answer: Answer, question: Question) -> Answer:
-    """Return the facts for one question, from an answer to several questions."""
+    """Return the facts for one query from an answer to several queries."""
     others = _FACTS - set(question.facts)
     return replace(answer, **{fact: getattr(_UNKNOWN, fact) for fact in others})

@@ -1,7 +1,7 @@
-"""Logins in Docker's config file, which podman, Tekton and GitLab have as well, and in options.
+"""Logins in Docker's config file, which podman, Tekton, and GitLab also use, and in options.
 
-Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, from podman) or hosts
-with `*` (which the kubelet accepts in pull secrets). The longest fitting key wins. Messages never
+Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, from podman), or hosts
+with `*` (which the kubelet accepts in pull secrets). The longest matching key wins. Messages never
 quote a value, because most are secrets.
 """
 
@@ -26,34 +26,34 @@ _NOTHING = Secret("")
 # Tekton puts the service account's secrets here; HOME may be another folder
 _TEKTON = "/tekton/creds"
 _LARGEST = 1024 * 1024
-_HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
+_HINT = 'use {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """A login to one registry: user and password, an identity token to be exchanged,
-    or a bearer token.
+    """A registry login: a username and password, an identity token to exchange, or a bearer
+    token.
     """
 
     username: str = ""
     password: Secret = _NOTHING
     identity: Secret = _NOTHING
     token: Secret = _NOTHING
-    origin: str = ""  # where it was found, for messages
-    hosts: frozenset[str] = frozenset()  # for which its user has named it, without ports
+    origin: str = ""  # its source, for messages
+    hosts: frozenset[str] = frozenset()  # hosts that the user set it for, without ports
 
 
 @dataclass(frozen=True)
 class DockerConfig:
-    """One config file. Keys are in normal form: `host[:port][/path]`."""
+    """A config file. Keys are in normal form: `host[:port][/path]`."""
 
     logins: Mapping[str, RegistryLogin]
-    helpers: Mapping[str, str]  # credHelpers: key → name of a helper
+    helpers: Mapping[str, str]  # credHelpers: key → a helper's name
     store: str  # credsStore: the helper for all other registries
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
-    """Parse the text of a config file, or of its older form without `auths`. Raises `Malformed`."""
+    """Parse a config file, or its older form without `auths`. Raises `Malformed`."""
     try:
         data = parsed_json(text.removeprefix("\ufeff"))
     except ValueError:
@@ -71,7 +71,7 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
-        raise Malformed("names a credential helper that is not a string")
+        raise Malformed("has a credential helper that is not a string")
     return DockerConfig(
         _with_hosts(logins),
         {normal(key): name for key, name in helpers.items() if name},
@@ -80,7 +80,7 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 
 def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
-    """Return the logins, each with the hosts of all keys that have the same one."""
+    """Return the logins, each with the hosts of all keys with the same login."""
     keys: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():
         if login is not None:
@@ -92,8 +92,8 @@ def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, Registr
 
 
 def normal(key: str) -> str:
-    """Normalise a key or a registry's host: no scheme, no API version,
-    and Docker Hub is `docker.io`.
+    """Normalize a key or a registry host: no scheme, no API version, and `docker.io` for Docker
+    Hub.
     """
     url = split(key.strip() if "://" in key else f"//{key.strip()}")
     host = HUB if url.authority in _HUBS else url.authority
@@ -102,7 +102,7 @@ def normal(key: str) -> str:
 
 
 def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
-    """Return the longest of the keys that covers `registry/repository`, or None if no key does."""
+    """Return the longest key that covers `registry/repository`, or None."""
     name = normal(f"{registry}/{repository}")
     fitting = [key for key in keys if _covers(key, name)]
     return max(
@@ -123,7 +123,7 @@ def _covers(key: str, name: str) -> bool:
     same = host == names_host
     if (
         "*" in host
-        # as in the kubelet, `*` matches within one part of a host's name, and the port must be equal
+        # as in the kubelet, `*` matches within one label of a hostname, and the port must be equal
     ):
         parts = host.split(".")
         names = names_host.split(".")
@@ -132,17 +132,17 @@ def _covers(key: str, name: str) -> bool:
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
-    """Return the login of one entry of `auths`, or None for an empty entry.
+    """Return the login from an entry in `auths`, or None for an empty entry.
 
     Docker writes an empty entry if a credential helper has the login.
     """
-    entry = _mapping(entry, "an entry of auths")
+    entry = _mapping(entry, "an auths entry")
     texts = {
         name: entry.get(name) or ""
         for name in ("username", "password", "auth", "identitytoken", "registrytoken")
     }
     if not all(isinstance(text, str) for text in texts.values()):
-        raise Malformed(f"the entry of {normal(key)} holds something other than a string")
+        raise Malformed(f"the entry for {normal(key)} contains a value that is not a string")
     user = texts["username"]
     password = texts["password"]
     if texts["auth"]:
@@ -154,9 +154,9 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
         user, colon, password = text.partition(":")
         if not colon:
             raise Malformed(
-                f"the entry of {normal(key)}: auth is not the base64 form of user:password"
+                f"the entry for {normal(key)}: auth is not base64-encoded user:password"
             )
-        password = password.rstrip("\x00")  # Docker itself does this when it reads the file
+        password = password.rstrip("\x00")  # Docker also does this when it reads the file
     identity = Secret(texts["identitytoken"])
     token = Secret(texts["registrytoken"])
     if not (password or identity or token):
@@ -171,20 +171,20 @@ def _mapping(data: Any, what: str) -> Mapping[str, Any]:
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """Return all config files, the most explicit one first.
+    """Return all config files, the most explicit first.
 
     Raises `RegistryAccessError` for an unreadable file.
     """
     text = environ.get(
         "DOCKER_AUTH_CONFIG",
         "",
-    ).strip()  # GitLab's variable, which has the file's text
+    ).strip()  # GitLab's variable, which contains the file's text
     inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
     seen: dict[str, DockerConfig] = {}
     for path, named in _places(environ):
         real = os.path.realpath(path)
-        # A shared home may have another user's file, which is skipped. But a file that the user
-        # named must be readable.
+        # A shared home may contain another user's file, which is skipped. But a file set by the
+        # user must be readable.
         if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
             hint = "make it readable, or set DOCKER_CONFIG"
             text = text_of(path, "cannot read Docker's config", hint, RegistryAccessError, _LARGEST)
@@ -199,13 +199,13 @@ def password_of(
 ) -> RegistryLogin | None:
     """Return the login from `--registry-username` and the password file or variable, or None.
 
-    Raises `UsageError` if half of it is missing, or two passwords are given.
+    Raises `UsageError` if the username or password is missing, or two passwords are set.
     """
     variable = environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD", "").strip()
     if variable and password_file:
         raise UsageError(
-            "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both given",
-            hint="give one of them",
+            "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both set",
+            hint="set only one of them",
         )
     password = variable
     where = "IMAGE_UPDATE_REGISTRY_PASSWORD"
@@ -213,7 +213,7 @@ def password_of(
         where = "--registry-password-file"
         password = text_of(password_file, f"{where}: cannot read", most=_LARGEST).strip()
         if not password:
-            hint = "put the password or token into it"
+            hint = "put the password or token in it"
             raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
     if bool(username) != bool(password):
         missing = (
@@ -223,21 +223,21 @@ def password_of(
         )
         raise UsageError(
             f"the registry's login is incomplete: {missing} is missing",
-            hint="give both",
+            hint="set both",
         )
     return RegistryLogin(username, Secret(password), origin=where) if username else None
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Yield each path to check, and whether the user named it."""
+    """Yield each path to check, and whether the user set it."""
     given = {
         name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")
     }
     if file := given["REGISTRY_AUTH_FILE"]:
         yield file, True
     if folder := given["DOCKER_CONFIG"]:
-        yield folder, True  # Docker wants a folder here, but some people name the file itself
-        # the second one is the only key of a mounted secret
+        yield folder, True  # Docker expects a folder here, but some people set the file itself
+        # the second is the only key of a mounted secret
         for name in (
             "config.json",
             ".dockerconfigjson",
@@ -263,7 +263,7 @@ def _parsed(text: str, where: str) -> DockerConfig:
 def text_of(
     path: str,
     what: str,
-    hint: str = "name a readable file",
+    hint: str = "specify a readable file",
     error: type[TaskError] = UsageError,
     most: int = LARGEST,
 ) -> str:

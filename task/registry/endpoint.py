@@ -1,7 +1,7 @@
-"""Where a registry is: `registries.conf` of Argo CD Image Updater (AIU) says it,
-or else Docker's rules do.
+"""A registry's address: from `registries.conf` of Argo CD Image Updater (AIU), or else from
+Docker's rules.
 
-The file is read as strictly as AIU does: an unknown key is an error.
+The file is parsed as strictly as in AIU: an unknown key is an error.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ _SORTED = (
 
 @dataclass(frozen=True)
 class RegistryConf:
-    """One entry of the file."""
+    """An entry of the file."""
 
     name: str = ""
     api_url: str = ""  # without a trailing slash
     prefix: str = ""  # "" is Docker Hub
-    # accepted without effect: AIU asks /v2/ first, but here the first request does the same
+    # accepted without effect: AIU requests /v2/ first, but here the first request does the same
     ping: bool = True
     credentials: CredentialSource | None = None
-    credsexpire: float = 0.0  # seconds; 0 is never
+    credsexpire: float = 0.0  # seconds; 0 means never
     insecure: bool = False  # whether any certificate is accepted
     defaultns: str = ""
-    limit: int = 0  # requests in a second; 0 is no limit
+    limit: int = 0  # requests per second; 0 means no limit
     default: bool = False
     ca_file: str = ""
     ca_data: str = ""
 
 
 def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
-    """Return the entries of the file, in its order.
+    """Return the file's entries, in order.
 
-    Raises `Malformed`, which names the wrong entry.
+    Raises `Malformed`, which identifies the invalid entry.
     """
     documents = loaded(text, Dialect(_scalar, _key, deepest=_DEEPEST))
     if len(documents) > 1:
         raise Malformed("has more than one YAML document")
     data = documents[0] if documents and documents[0] is not None else {}
     if not isinstance(data, dict):
-        raise Malformed("is not a mapping with the key registries")
+        raise Malformed("is not a mapping with a registries key")
     _only(data, ("registries",), "it")
     entries = data.get("registries") or []
     if not isinstance(entries, list):
@@ -80,7 +80,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     unique += ["default: true" for registry in registries if registry.default]
     for setting in unique:
         if unique.count(setting) > 1:
-            raise Malformed(f"two registries have {setting}", "keep one of them")
+            raise Malformed(f"two registries have {setting}", "keep only one of them")
     return registries
 
 
@@ -91,10 +91,11 @@ def find_registry(
     *,
     written: bool,
 ) -> RegistryConf | None:
-    """Return the entry for an image, or None if it has none and is at `https://<registry>`.
+    """Return the entry for an image, or None if there is none and the image is at
+    `https://<registry>`.
 
-    The exact prefix wins, then the longest fitting prefix (AIU since v0.17). An image whose name
-    has no registry (not `written`) belongs to the entry with `default: true`, else to Docker Hub.
+    The exact prefix wins, then the longest matching prefix (AIU since v0.17). An image name without
+    a registry (not `written`) belongs to the entry with `default: true`, else to Docker Hub.
     """
     if not written and (chosen := next((entry for entry in entries if entry.default), None)):
         return chosen
@@ -114,7 +115,7 @@ def duration(text: str) -> float:
     if rest == "0":
         return 0.0
     if not re.fullmatch(f"(?:{_DURATION.pattern})+", rest):
-        raise Malformed(f"{text[:50]!r} is not a duration", "write 10h, 30m or 1h30m")
+        raise Malformed(f"{text[:50]!r} is not a duration", "use 10h, 30m, or 1h30m")
     for number, unit in _DURATION.findall(rest):
         seconds += float(number) * _UNITS[unit]
     return seconds
@@ -154,20 +155,21 @@ def _refuse_sorting(given: Any, what: str) -> None:
     if mode.lower() in ("latest-first", "latest-last"):
         raise Malformed(
             f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
-            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
+            "remove it: newest-build looks up the dates itself, and semver and alphabetical do not"
+            " need them",
         )
     if mode.lower() != "none":
         raise Malformed(
             f"{what}: tagsortmode {mode[:50]!r} does not exist",
-            "remove it, or write none",
+            "remove it, or set it to none",
         )
 
 
 def _api_url(text: str) -> str:
     if not _URL.fullmatch(text):
         raise Malformed(
-            "not the URL of a registry",
-            "write https://host[:port], without a login or a query",
+            "not a registry URL",
+            "use https://host[:port], without a login or a query",
         )
     return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
 
@@ -175,8 +177,8 @@ def _api_url(text: str) -> str:
 def _prefix(text: str) -> str:
     if "://" in text or set(text) & set(" @?#"):
         raise Malformed(
-            f"{text[:100]!r} is not a prefix of image names",
-            "write host[:port] or host/path",
+            f"{text[:100]!r} is not an image name prefix",
+            "use host[:port] or host/path",
         )
     host, slash, path = text.strip("/").partition("/")
     host = (
@@ -199,7 +201,9 @@ def _number(text: str) -> int:
 
 def _certificates(text: str) -> str:
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise Malformed("holds no certificate", "write PEM text: -----BEGIN CERTIFICATE----- …")
+        raise Malformed(
+            "does not contain a certificate", "use PEM text: -----BEGIN CERTIFICATE----- …"
+        )
     return text
 
 
@@ -240,17 +244,17 @@ def _key(value: Any, known: Mapping[Any, Any]) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One registry."""
+    """A registry."""
 
-    name: str  # as in the names of images: "docker.io", "ghcr.io", "localhost:5000"
-    urls: tuple[str, ...]  # the first one that answers is used
+    name: str  # as in image names: "docker.io", "ghcr.io", "localhost:5000"
+    urls: tuple[str, ...]  # the first that responds is used
     verify: bool = True
-    ca: str = ""  # PEM text: authorities trusted besides the machine's
-    limit: int = 0  # requests in a second; 0 is no limit
+    ca: str = ""  # PEM text: authorities to trust in addition to the machine's
+    limit: int = 0  # requests per second; 0 means no limit
 
     @property
     def local(self) -> bool:
-        """Whether the registry is on this machine, so that no proxy is used."""
+        """Whether the registry is on this machine, so that a proxy is not used."""
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
@@ -259,7 +263,7 @@ def authorities_of(conf: RegistryConf) -> str:
     if not conf.ca_file:
         return ""
     what = f"registries.conf, {conf.name}: cannot read ca_file"
-    return text_of(conf.ca_file, what, hint="name a readable PEM file")
+    return text_of(conf.ca_file, what, hint="specify a readable PEM file")
 
 
 def place_of(
@@ -268,12 +272,12 @@ def place_of(
     ca: str,
     authorities: Callable[[RegistryConf], str] = authorities_of,
 ) -> tuple[Endpoint, str, RegistryConf | None]:
-    """Return the registry of an image, its name for the repository,
-    and the entry of registries.conf for it.
+    """Return an image's registry, the registry's name for the repository, and the entry in
+    registries.conf.
 
-    `authorities` reads the entry's `ca_file`; its errors pass.
+    `authorities` reads the entry's `ca_file`; its errors are not caught.
     """
-    # `docker.io/nginx` names its registry, but `nginx` does not. An entry with `default: true` is
+    # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true` is
     # for the second form.
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
@@ -281,7 +285,7 @@ def place_of(
         urls: tuple[str, ...] = (
             _HUB_API if image.registry == HUB else f"https://{image.registry}",
         )
-        if is_loopback(split(f"//{image.registry}").host):  # as Docker does, on this machine only
+        if is_loopback(split(f"//{image.registry}").host):  # like Docker, on this machine only
             urls = (f"http://{image.registry}", *urls)
         return Endpoint(image.registry, urls, ca=ca), image.repository, None
     texts = [ca, conf.ca_data, authorities(conf)]
@@ -297,7 +301,7 @@ def place_of(
     repository = (
         image.repository.removeprefix("library/") if image.registry == HUB else image.repository
     )
-    # AIU's `defaultns`. An entry for Docker Hub itself does not need it, because that is `library`.
+    # AIU's `defaultns`. An entry for Docker Hub itself does not need it: the default is `library`.
     if "/" not in repository:
         hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
         repository = (
@@ -311,7 +315,7 @@ def place_of(
 
 
 def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
-    """Read the file for `--registries-conf`, and return its entries. Raises `UsageError`."""
+    """Read the file from `--registries-conf`, and return its entries. Raises `UsageError`."""
     text = text_of(path, "--registries-conf: cannot read")
     try:
         return parse_registries_conf(text)

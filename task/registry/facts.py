@@ -1,9 +1,9 @@
-"""Answers one question about one image with as few requests as possible.
+"""Answers a query about an image with as few requests as possible.
 
-`exists` and `digest` take one HEAD, and `digest` nothing if the image is given by its digest.
-`platforms` takes the manifest, and for a single image the config. `created` and `labels` take the
-manifest and the config, and for an index those of every wanted member. (Docker Hub counts a GET of
-a manifest as a pull, but not a HEAD.)
+`exists` and `digest` take one HEAD, and `digest` takes no request if the image is given by its
+digest. `platforms` takes the manifest and, for a single image, the config. `created` and `labels`
+take the manifest and the config, and for an index those of every wanted member. (Docker Hub counts
+a GET of a manifest as a pull, but not a HEAD.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from task.registry.manifest import (
 )
 from task.registry.repository import ImageRepository
 
-_MOST = 64  # images of one index, and manifests that are read to find them
+_MOST = 64  # images of an index, and manifests read to find them
 _IN_CONFIG = frozenset(("created", "labels"))
 _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 
@@ -35,7 +35,7 @@ def find(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> Answer:
-    """Return an answer that has these facts, and may have others that are incomplete.
+    """Return an answer with these facts. It may have other facts, which may be incomplete.
 
     A missing image is `Answer(exists=False)`. Raises `RegistryError` and its subclasses.
     """
@@ -72,16 +72,16 @@ def _configs(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> list[tuple[Member, Config]]:
-    """Return the images of a manifest whose configs these facts need.
+    """Return the images of a manifest whose configs are needed for these facts.
 
-    A mirror may leave out some members of an index. Raises `RegistryError` only if none of the
-    wanted ones is there.
+    A mirror may omit some members of an index. Raises `RegistryError` only if all wanted members
+    are missing.
     """
     in_config = bool(_IN_CONFIG & set(facts))
     wanted = [
         member
         for member in _flat(repository, digest)
-        # without a platform in the index, only the config has it
+        # if the platform is not in the index, only the config has it
         if not member.platform or (in_config and fits(platforms, member.platform))
     ]
     found = []
@@ -91,9 +91,9 @@ def _configs(
             found.append((member, config))
     if wanted and not found:
         message = (
-            f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it"
+            f"{repository.name}: {wanted[0].digest} is missing, although the image's index lists it"
         )
-        raise RegistryError(message, hint="push all of the image again")
+        raise RegistryError(message, hint="push the complete image again")
     return found
 
 
@@ -113,11 +113,11 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str]) ->
 
 
 def _settled_digest(repository: ImageRepository, image: Image, *, sure: bool) -> str | None:
-    """Return the digest of the image, and make sure that its members are in `memory`.
+    """Return the image's digest, and make sure that its members are in `memory`.
 
     None if the image does not exist.
 
-    With `sure`, the registry is asked even for a known digest, because the image may have been
+    With `sure`, query the registry even for a known digest, because the image may have been
     deleted.
     """
     memory = repository.memory
@@ -134,8 +134,8 @@ def _settled_digest(repository: ImageRepository, image: Image, *, sure: bool) ->
 
 
 def _read(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
-    """Read a manifest into the cache and return its digest,
-    or None if the registry has no such manifest.
+    """Read a manifest into the cache, and return its digest, or None if the registry does not have
+    it.
     """
     memory = repository.memory
     manifest = repository.manifest(reference)
@@ -151,7 +151,7 @@ def _read(repository: ImageRepository, reference: str, tag: str = "") -> str | N
 def _flat(repository: ImageRepository, digest: str) -> list[Member]:
     """Return the images of a manifest.
 
-    A member without a platform may be an index itself. Then its own images replace it.
+    A member without a platform may itself be an index. If so, its images replace it.
     """
     memory = repository.memory
     todo = list(memory.members[digest])
@@ -170,13 +170,13 @@ def _flat(repository: ImageRepository, digest: str) -> list[Member]:
         seen.add(member.digest)  # an index may contain itself
         if len(seen) + len(flat) > _MOST:
             raise RegistryError(
-                f"{repository.name}: an index of more than {_MOST} images",
+                f"{repository.name}: the index has more than {_MOST} images",
                 hint="push a smaller index",
             )
         todo = [*_member_images(repository, member), *todo]
     if len(flat) > _MOST:
         raise RegistryError(
-            f"{repository.name}: an index of more than {_MOST} images",
+            f"{repository.name}: the index has more than {_MOST} images",
             hint="push a smaller index",
         )
     memory.members[digest] = tuple(flat)
@@ -184,7 +184,7 @@ def _flat(repository: ImageRepository, digest: str) -> list[Member]:
 
 
 def _member_images(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
-    """Return the images under a member's digest, or () if a mirror left the member out."""
+    """Return the images under a member's digest, or () if a mirror omitted the member."""
     known = repository.memory.members
     return (
         ()
@@ -194,7 +194,7 @@ def _member_images(repository: ImageRepository, member: Member) -> tuple[Member,
 
 
 def _image_config(repository: ImageRepository, member: Member) -> Config | None:
-    """Return the config of an image, or None if the registry does not have it."""
+    """Return an image's config, or None if the registry does not have it."""
     memory = repository.memory
     if not member.config and member.digest not in memory.configs:
         parts = _member_images(repository, member)

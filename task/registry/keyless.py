@@ -1,8 +1,7 @@
-"""Checks signatures without keys, by an identity
-that Sigstore's authority has put into a certificate.
+"""Verifies keyless signatures, by the identity in a certificate from Sigstore's authority.
 
-The optional package `sigstore` checks certificate, transparency log and issuer, so this file is
-imported only where identities are asked for. In cosign's older forms, a signature only has the
+The optional package `sigstore` checks the certificate, transparency log, and issuer, so this file
+is imported only if identities are required. In cosign's older formats, a signature only has the
 log's promise to record it. `sigstore` requires the proof, so it is fetched from the log.
 """
 
@@ -49,13 +48,15 @@ _LONGEST_ERROR = 200
 
 
 class Sigstore:
-    """Sigstore's roots of trust, or those of a file, and its transparency log.
+    """Sigstore's roots of trust, or the roots in a file, and its transparency log.
 
-    Safe to use from several threads.
+    Thread-safe.
     """
 
     def __init__(self, log: Callable[[str], None], trust_root: str = "", url: str = "") -> None:
-        """`trust_root`: the path of a trusted root. Raises `UsageError` if it is not one."""
+        """`trust_root`: the path of a trusted root. Raises `UsageError` if the file is not
+        valid.
+        """
         roots: TrustedRoot | None = None
         if trust_root:
             try:
@@ -70,8 +71,8 @@ class Sigstore:
                     else one_line(str(error))[:_LONGEST_ERROR]
                 )
                 hint = (
-                    "give the file that `cosign trusted-root create` or `gh attestation"
-                    " trusted-root` writes"
+                    "use the output of `cosign trusted-root create` or `gh attestation"
+                    " trusted-root`"
                 )
                 raise UsageError(
                     f"--trust-root: {trust_root!r} is not a trusted root: {why}",
@@ -87,9 +88,9 @@ class Sigstore:
         )
 
     def entry(self, index: int) -> Mapping[str, Any]:
-        """Return an entry of the transparency log.
+        """Return a transparency log entry.
 
-        Raises `RegistryDownError` if the log is down, and `Malformed` for an answer that is not an
+        Raises `RegistryDownError` if the log is down, and `Malformed` if the response is not an
         entry.
         """
         try:
@@ -97,7 +98,7 @@ class Sigstore:
         except NoAnswerError as error:
             raise _down(f"the transparency log: {error.message}") from None
         if answer.status >= 500 or answer.status == 429:
-            raise _down(f"the transparency log answered {answer.status}")
+            raise _down(f"the transparency log returned {answer.status}")
         try:
             entry = next(iter(answer.json().values()))
         except (ValueError, AttributeError, StopIteration):
@@ -108,7 +109,7 @@ class Sigstore:
 
 
 class Keyless:
-    """Accepts a signature by any of these identities. Safe to use from several threads."""
+    """Accepts a signature by any of these identities. Thread-safe."""
 
     def __init__(
         self,
@@ -117,17 +118,17 @@ class Keyless:
         *,
         exact: bool = False,
     ) -> None:
-        """`exact`: subjects are no globs."""
+        """`exact`: subjects are not globs."""
         self._sigstore = sigstore
         self._identities = identities
         self._exact = exact
 
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin]:
-        """Return who signed, and what the certificate says.
+        """Return the signer, and the certificate's claims.
 
         Raises `Malformed`, and `RegistryDownError`.
         """
-        # A signature without a key always has a certificate and an entry in the log.
+        # A keyless signature always has a certificate and a log entry.
         if signature.form != "bundle" and (not signature.certificate or signature.log_index < 0):
             raise Malformed("a signature was made with a key, not by an identity")
         verifier = self._sigstore.verifier()
@@ -152,8 +153,8 @@ class Keyless:
 
 
 class _Accepts:
-    """What `sigstore` asks about a certificate whose chain,
-    log entry and times it has checked itself.
+    """The policy that `sigstore` applies to a certificate after it has checked the chain, log
+    entry, and times.
     """
 
     def __init__(self, identities: Sequence[Identity], *, exact: bool) -> None:
@@ -163,7 +164,7 @@ class _Accepts:
         self.origin = BuildOrigin("certificate")
 
     def verify(self, cert: Certificate) -> None:
-        """Raise `VerificationError` if the certificate has none of the identities."""
+        """Raise `VerificationError` if the certificate does not have any of the identities."""
         names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
         subjects = [*names.get_values_for_type(Uri), *names.get_values_for_type(RFC822Name)]
         users = (
@@ -184,11 +185,13 @@ class _Accepts:
                     self.subject = subject
                     self.origin = of_certificate(issuer, claims)
                     return
-        raise VerificationError(f"it is by {', '.join(map(str, subjects[:3]))}, as {issuer} says")
+        raise VerificationError(
+            f"it is by {', '.join(map(str, subjects[:3]))}, according to {issuer}"
+        )
 
 
 def _claim(cert: Certificate, number: str) -> str:
-    """Return the value of one of Fulcio's extensions, or ""."""
+    """Return the value of a Fulcio extension, or ""."""
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
     found = next(
         (extension.value.value for extension in cert.extensions if extension.oid == wanted),

@@ -1,10 +1,10 @@
-"""Finds the login for a registry: from an annotation or registries.conf, from options,
-or from Docker's config files.
+"""Finds a registry's login: from an annotation or registries.conf, from options, or from Docker's
+config files.
 
-If a named source is unusable, that is an error, and no other source is tried. The owner of an
-Application is not trusted: secrets of other namespaces, variables that the pipeline has not
-allowed, and scripts are refused. Docker's credential helpers and the scripts of `ext:` are run
-without a shell.
+If a configured source is unusable, that is an error, and no other source is tried. The owner of an
+Application is not trusted: secrets in other namespaces, variables that the pipeline has not
+allowed, and scripts are rejected. Docker's credential helpers and `ext:` scripts run without a
+shell.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from task.registry.docker_config import (
 from task.secret import Secret
 
 # (namespace, name) → the data of a secret in the cluster. Raises `LookupError` for a missing
-# secret, and `Malformed` for one of Argo CD's own, because a cluster's token must never be sent to
+# secret, and `Malformed` for Argo CD's own secrets, because a cluster's token must never be sent to
 # a registry.
 Secrets = Callable[[str, str], Mapping[str, bytes]]
 _ANNOTATION = "pull-secret"
@@ -50,13 +50,13 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
 # Docker Hub's name in `docker login`, and so in credential helpers
 _HUB_SERVER = "https://index.docker.io/v1/"
-_NO_LOGIN = b"credentials not found"  # every helper that uses docker-credential-helpers prints this
+_NO_LOGIN = b"credentials not found"  # printed by every helper that uses docker-credential-helpers
 _TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
 _NO_USER = frozenset(" \"'{}[]")
 
 
 class Logins:
-    """All logins of one run. Safe to use from several threads."""
+    """All logins of a run. Thread-safe."""
 
     def __init__(
         self,
@@ -68,11 +68,10 @@ class Logins:
         allow_exec: bool = False,
         namespace: str = "",
     ) -> None:
-        """`given` are logins from options, by the registry
-        or repository that each is for (`normal`).
+        """`given` are logins from options, by registry or repository (`normal`).
 
-        Annotations may name the variables `allow_env` (registries.conf any), and the pull secrets
-        of the control plane's `namespace`. With `allow_exec`, both may name scripts.
+        Annotations may use the variables in `allow_env` (registries.conf may use any), and the pull
+        secrets in the control plane's `namespace`. With `allow_exec`, both may use scripts.
         """
         self._environ = environ
         self._given = given or {}
@@ -92,10 +91,10 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login that `pull-secret` names, for the registry at `host`.
+        """Return the login from `pull-secret`, for the registry at `host`.
 
         Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the
-        annotation must not name.
+        annotation is not allowed to use.
         """
         try:
             source = parse_credential_source(text)
@@ -111,9 +110,9 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login that registries.conf names.
+        """Return the login from registries.conf.
 
-        After `expire` seconds, find it again, because an ECR token ends.
+        After `expire` seconds, look it up again, because ECR tokens expire.
         """
         return self._of_source(source, "credentials in registries.conf", expire, host, repository)
 
@@ -132,7 +131,7 @@ class Logins:
         if source.kind == "ext" and not self._allow_exec:
             raise RegistryError(
                 "ext: credentials need --allow-exec",
-                hint="allow it, or name a secret or a variable",
+                hint="allow it, or use a secret or a variable",
             )
         # Only a pull secret may have several logins, for different registries and repositories.
         several = source.kind == "pullsecret" or source.registry
@@ -152,26 +151,26 @@ class Logins:
             return known[0]
 
     def _check(self, source: CredentialSource, namespace: str) -> None:
-        """Raise an error for a source that the owner of an Application must not name."""
+        """Raise an error for a source that the owner of an Application is not allowed to use."""
         if source.kind in ("secret", "pullsecret"):
-            # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its
-            # own account may read. A pull secret goes only to the registry that it names itself,
-            # but the text of a field would go to the registry that the Application's author chose.
+            # AIU v1.3 also rejects secrets in other namespaces. AIU v0 uses any secret that its own
+            # account can read. A pull secret is only sent to the registry that it is for, but a
+            # field's text would be sent to a registry chosen by the Application's author.
             shared = (self._namespace,) if source.kind == "pullsecret" else ()
             if source.namespace not in (namespace, *shared):
                 raise AnnotationError(
-                    f"pull-secret names a secret of namespace {source.namespace}, the Application"
-                    f" is in {namespace}",
+                    f"pull-secret refers to a secret in namespace {source.namespace}, but the"
+                    f" Application is in {namespace}",
                     hint=(
-                        "name a secret of the Application's own namespace, or a pullsecret of Argo"
+                        "use a secret in the Application's own namespace, or a pullsecret in Argo"
                         " CD's"
                     ),
                 )
         if source.kind == "env" and source.env not in self._allow_env:
             raise RegistryError(
-                f"pull-secret: the variable {source.env[:100]!r} is not one that annotations may"
-                " name",
-                hint="allow it with --allow-env; registries.conf may name any variable",
+                "pull-secret: annotations are not allowed to use the variable"
+                f" {source.env[:100]!r}",
+                hint="allow it with --allow-env; registries.conf can use any variable",
             )
 
     def _named(
@@ -199,10 +198,10 @@ class Logins:
         name = f"secret {source.namespace}/{source.name}"
         if self._secret is None:
             raise RegistryError(
-                f"{where} names {name}, and no cluster is available",
+                f"{where} refers to {name}, but no cluster is available",
                 hint=(
-                    "read all Applications from the cluster, or give the login by Docker's config"
-                    " file or options"
+                    "read all Applications from the cluster, or set the login in Docker's config"
+                    " file or with options"
                 ),
             )
         try:
@@ -210,7 +209,7 @@ class Logins:
         except LookupError:
             raise RegistryAccessError(
                 f"{where}: there is no {name}",
-                hint="create it, or name another one",
+                hint="create it, or use another one",
             ) from None
         except Malformed as refused:
             kind = AnnotationError if where == _ANNOTATION else RegistryError
@@ -220,7 +219,7 @@ class Logins:
         if raw is None:
             raise RegistryAccessError(
                 f"{where}: {name} has no field {source.field}",
-                hint="add the field to the secret, or name another one",
+                hint="add the field to the secret, or use another one",
             )
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
@@ -234,8 +233,8 @@ class Logins:
             ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
-            message = f"{where}, {name} holds no login for {host}"
-            raise RegistryAccessError(message, hint="add one, or name another secret")
+            message = f"{where}, {name} has no login for {host}"
+            raise RegistryAccessError(message, hint="add one, or use another secret")
         return config.logins[key]
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
@@ -247,7 +246,7 @@ class Logins:
         return next((login for login in logins if login is not None), None)
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login in one config file.
+        """Return the login from a config file.
 
         The longest key wins, and `credHelpers` come before `credsStore`.
         """
@@ -262,7 +261,7 @@ class Logins:
     def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
         """Return a helper's login for a registry.
 
-        Each is asked once, because that may take seconds (ECR's asks AWS).
+        Each is run only once, because that may take seconds (ECR's helper queries AWS).
         """
         server = _HUB_SERVER if registry == HUB else registry
         if (name, server) not in self._from_helpers:
@@ -273,12 +272,14 @@ class Logins:
 def _pair(text: str, where: str) -> RegistryLogin:
     """Split a text `user:password` at the first colon, and return the login.
 
-    JSON and PEM have colons, too. A text that was never meant as a login must not be sent to a
+    JSON and PEM also contain colons. A text that was never meant as a login must not be sent to a
     registry.
     """
     user, colon, password = text.strip().partition(":")
     if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):
-        raise RegistryAccessError(f"{where}: holds no user:password", hint="write user:password")
+        raise RegistryAccessError(
+            f"{where}: does not contain user:password", hint="use the form user:password"
+        )
     return RegistryLogin(user, Secret(password), origin=where)
 
 
@@ -289,14 +290,14 @@ def helper(
     *,
     needed: bool,
 ) -> RegistryLogin | None:
-    """Return the login for a registry from `docker-credential-<name> get`, or None if it has none.
+    """Return a registry's login from `docker-credential-<name> get`, or None if it does not have
+    one.
 
     A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file
-    that was copied from a laptop names `desktop` or `osxkeychain`. Raises `RegistryError` and its
-    subclasses.
+    copied from a laptop has `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
     """
     if not _NAME.fullmatch(name):
-        message = f"{name[:100]!r} cannot be the name of a credential helper"
+        message = f"{name[:100]!r} is not a valid credential helper name"
         raise RegistryAccessError(message, hint="check Docker's config file")
     program = f"docker-credential-{name}"
     code, out, err = _run("helper", program, ("get",), server, environ)
@@ -305,12 +306,12 @@ def helper(
             return None
         raise RegistryAccessError(
             f"{program} is not installed",
-            hint="install it, or give the login in another way",
+            hint="install it, or set the login in another way",
         )
     if code:
         if _NO_LOGIN in (out + err).lower():
             return None
-        message = f"{program} returned no login for {server} (exit code {code})"
+        message = f"{program} did not return a login for {server} (exit code {code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
     try:
         data = parsed_json(out)
@@ -320,7 +321,9 @@ def helper(
         user = None
         secret = None
     if not isinstance(user, str) or not isinstance(secret, str):
-        raise RegistryAccessError(f"{program} returned no login", hint="run it by hand to see why")
+        raise RegistryAccessError(
+            f"{program} did not return a login", hint="run it by hand to see why"
+        )
     if not secret:
         return None
     if user == _TOKEN:
@@ -336,12 +339,12 @@ def script(path: str, environ: Mapping[str, str]) -> str:
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(
             f"ext:{path[:200]} is not an absolute path",
-            hint="write ext:/path/of/script",
+            hint="use ext:/path/to/script",
         )
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
         raise RegistryAccessError(
-            f"ext:{path} is not a program",
-            hint="mount it, and make it executable",
+            f"ext:{path} is not an executable file",
+            hint="mount the file, and make it executable",
         )
     code, out, _ = _run("script", path, (), "", environ)
     if code != 0:
@@ -359,9 +362,9 @@ def _run(
     stdin: str,
     environ: Mapping[str, str],
 ) -> tuple[int | None, bytes, bytes]:
-    """Return the exit code (None if the program is missing), stdout and stderr.
+    """Return the exit code (None if the program is missing), stdout, and stderr.
 
-    No error quotes the program's output.
+    Errors do not quote the program's output.
     """
     shutdown.check()
     try:
@@ -394,18 +397,18 @@ def _run(
         return running.exit_code, bytes(running.stdout), bytes(running.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
-            f"{name} returned no login within {_PATIENCE[kind]} seconds",
+            f"{name} did not return a login within {_PATIENCE[kind]} seconds",
             hint="run it again, or run the program by hand to see why",
         ) from None
-    except ValueError:  # sh had no word from the new process
+    except ValueError:  # sh did not hear from the new process
         raise RegistryDownError(
-            f"{name} was killed before it could begin",
+            f"{name} was killed before it could start",
             hint="run it again",
         ) from None
     except (
         sh.ErrorReturnCode,
         OSError,
-    ) as error:  # sh puts the command line and the output into the error's text
+    ) as error:  # sh includes the command line and the output in the error's text
         shutdown.check()
         raise RegistryAccessError(
             f"{name} failed ({type(error).__name__})",

@@ -1,4 +1,4 @@
-"""Parses manifests and image configs: an image's platforms, its date and its labels."""
+"""Parses manifests and image configs: an image's platforms, date, and labels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ IMAGES = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
-# Always send all of them. Without the right type, Docker's registry 2.8 answers 404 for an OCI
-# manifest or index. With only `manifest.v2`, it answers a request for a manifest list with the
-# digest of the amd64 member.
+# Always send all of them. Without the right type, Docker's registry 2.8 returns 404 for an OCI
+# manifest or index. With only `manifest.v2`, it returns the amd64 member's digest for a manifest
+# list.
 ACCEPT = ", ".join((*INDEXES, *IMAGES, SIGNED))
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
 _TIME = re.compile(
@@ -40,13 +40,13 @@ _CREATED = "org.opencontainers.image.created"
 class Config:
     """The facts in an image's config."""
 
-    created: str = ""  # RFC 3339, UTC; "" if it has no date
+    created: str = ""  # RFC 3339, UTC; "" if there is no date
     platform: str = ""  # os/arch[/variant]
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Member(NamedTuple):
-    """One image: the only one of its manifest, or one of an index."""
+    """An image: the only image in its manifest, or a member of an index."""
 
     digest: str  # of its manifest
     platform: str = ""  # "" if the index does not have it
@@ -56,7 +56,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest that a registry has under one tag or digest."""
+    """The manifest that a registry has under a tag or digest."""
 
     digest: str
     media_type: str
@@ -75,8 +75,8 @@ class Manifest:
 
 
 def is_digest(text: str) -> bool:
-    """Tell whether a text is a digest of a known algorithm,
-    so that bytes can be checked against it.
+    """Return whether a text is a digest with a known algorithm, so that bytes can be verified
+    against it.
     """
     return bool(_DIGEST.fullmatch(text))
 
@@ -87,10 +87,10 @@ def digest_of(body: bytes, algorithm: str = "sha256") -> str:
 
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
-    """Return the part of a schema 1 manifest that its digest covers:
-    everything but its signatures.
+    """Return the part of a schema 1 manifest that its digest covers: everything except its
+    signatures.
     """
-    # The protected header says where in the text Docker has inserted the signatures.
+    # The protected header has the position where Docker inserted the signatures.
     try:
         protected = data["signatures"][0]["protected"]
         ends = parsed_json(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
@@ -101,7 +101,7 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
 
 
 def members(manifest: Manifest) -> tuple[Member, ...]:
-    """Return the images of a manifest, without the attestations and other artifacts of an index."""
+    """Return a manifest's images, without an index's attestations and other artifacts."""
     data = manifest.data
     if not manifest.is_index:
         created = instant(text(data, "annotations", _CREATED))
@@ -128,7 +128,7 @@ def history_config(data: Mapping[str, Any]) -> Config:
 
 
 def read_config(data: Any) -> Config:
-    """Parse the config of an image. Missing or malformed parts are empty."""
+    """Parse an image config. Missing or malformed parts are empty."""
     data = mapping(data)
     os = {**data, "os": data.get("os") or ("linux" if data.get("architecture") else "")}
     return Config(
@@ -139,8 +139,8 @@ def read_config(data: Any) -> Config:
 
 
 def instant(text: str) -> str:
-    """Return an RFC 3339 time in UTC with all its digits, or "" for any other text,
-    and for Go's zero time.
+    """Return an RFC 3339 time in UTC with all its digits, or "" for other text and for Go's zero
+    time.
     """
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
@@ -157,15 +157,16 @@ def instant(text: str) -> str:
 
 
 def newness(created: str) -> tuple[str, str]:
-    """Return a sort key for a time from `instant`. An image without a time is the oldest."""
+    """Return a sort key for a time from `instant`. An image without a time counts as the oldest."""
     whole, _, fraction = created.removesuffix("Z").partition(".")
     return whole, fraction
 
 
 def fits(wanted: Sequence[str], platform: str) -> bool:
-    """Tell whether a platform is wanted.
+    """Return whether a platform is wanted.
 
-    A wanted one without a variant matches any variant. If none is wanted, all are.
+    A wanted platform without a variant matches any variant. If no platforms are specified, all are
+    wanted.
     """
     if not wanted:
         return True

@@ -1,4 +1,4 @@
-"""Decides whether it is proved who made an image.
+"""Determines whether an image's builder is proved.
 
 It reads the places in a registry where proofs are stored.
 """
@@ -37,34 +37,34 @@ from task.retry import until
 from task.threads import in_threads
 
 _AT_ONCE = 8
-_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a proof is looked up again; the last one repeats
+_PAUSES = (1.0, 2.0, 3.0, 5.0)  # seconds before a proof is looked up again; the last value repeats
 Answer = Proof | Verdict | TaskError
 
 
 class Check(Protocol):
-    """Checks who made a signature."""
+    """Verifies a signature's author."""
 
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
-        """Return who signed, and what a certificate says of the build.
+        """Return the signer, and the certificate's claims about the build.
 
-        Raises `Malformed` if it is not good.
+        Raises `Malformed` if the signature is not valid.
         """
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One thing that must be proved about an image: that one of these checks is good,
-    and what the demand asks for.
+    """A requirement for an image: one of these checks must pass, and the proof must match the
+    demand.
     """
 
     checks: Sequence[Check]
     demand: Demand = Demand("signature")
-    by: str = ""  # who asks, for a message: "; imagesVerification wants the key of …"
+    by: str = ""  # who requires it, for a message: "; imagesVerification wants the key of …"
 
     def proof(self, signature: Signed) -> Proof:
-        """Return what a signature or statement proves.
+        """Return the proof from a signature or statement.
 
-        Raises `Malformed` if that is not what is asked for.
+        Raises `Malformed` if it does not match the demand.
         """
         why = ""
         for check in self.checks:
@@ -91,27 +91,29 @@ class Asked:
 
     @property
     def of_build(self) -> bool:
-        """Whether it asks where the image was built."""
+        """Whether it is about where the image was built."""
         return self.demand.rule == "provenance"
 
 
 class Evidence:
-    """What a registry has next to one image. Each manifest and each blob is read once."""
+    """Signatures and statements for an image in a registry. Each manifest and each blob is read
+    once.
+    """
 
     def __init__(self, registry: Registry, question: Question) -> None:
         self._digest = question.image.digest
         repository = cache(
             lambda: registry.repository(question.image, question.secret, question.namespace)
         )
-        # No filter: the API's takes one exact type, but that of a bundle contains its version, and
-        # it may be ignored.
+        # No filter: the API accepts only an exact type, but a bundle's type contains its version,
+        # and the filter may be ignored.
         self._referrers = cache(lambda: repository().referrers(self._digest))
         self._manifest = cache(lambda reference: repository().manifest(reference))
         self.blob = cache(lambda digest: repository().blob(digest))
 
     def layers(self, *, of_build: bool) -> Iterator[Layer]:
-        """Yield the signatures, or also the statements about the build,
-        first where they are likely.
+        """Yield the signatures, or also the statements about the build, from the most likely place
+        first.
         """
         if not of_build:
             yield from self._of_tag("sig")
@@ -147,9 +149,9 @@ class Evidence:
 
 
 class Prover:
-    """Finds proofs, and waits for late ones, because Tekton Chains signs after the push.
+    """Finds proofs, and waits for late proofs, because Tekton Chains signs after the push.
 
-    Safe to use from threads.
+    Thread-safe.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class Prover:
         timeout: float = 0.0,
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`asked`: what must be proved about an image; it may raise `TaskError`."""
+        """`asked`: returns the requirements for an image; it may raise `TaskError`."""
         self._registry = registry
         self._asked = asked
         self._timeout = timeout
@@ -169,15 +171,13 @@ class Prover:
         self._known: dict[Question, Answer] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return for each image (with its digest) a proof, a refusal,
-        or an error if that is unknown.
-        """
+        """Return a proof, a refusal, or, if unknown, an error for each image (with its digest)."""
         answers = in_threads(self._settled, list(questions), _AT_ONCE)
         shutdown.check()  # after a signal, answers are errors
         return dict(zip(questions, answers, strict=True))
 
     def _settled(self, question: Question) -> Answer:
-        """Return the answer for one image. It is waited for only once in a run."""
+        """Return the answer for an image. Wait for it only once per run."""
         key = replace(question, platforms=())
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
@@ -206,8 +206,8 @@ class Prover:
         return answer
 
     def _answer(self, question: Question) -> Answer:
-        """Return the proof of the last thing that is asked, or the first refusal."""
-        answer: Answer = Verdict("refuse", "signature", "nothing says whose signature is needed")
+        """Return the proof for the last requirement, or the first refusal."""
+        answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
             evidence = Evidence(self._registry(), question)
             for asked in self._asked(question):
@@ -219,9 +219,9 @@ class Prover:
         return answer
 
     def _proved(self, question: Question, evidence: Evidence, asked: Asked) -> Proof | Verdict:
-        """Return the proof, or why nothing proves what is asked.
+        """Return the proof, or the reason why the requirement is not met.
 
-        What is unreadable does not matter next to a proof.
+        If there is a proof, unreadable signatures are ignored.
         """
         objections: list[str] = []
         unread: TaskError | None = None
@@ -232,7 +232,7 @@ class Prover:
                 objections.append(error.message)
             except RegistryDownError:
                 raise
-            except RegistryError as error:  # another one may still be good
+            except RegistryError as error:  # another signature may still be valid
                 unread = error
         if unread:
             raise unread
@@ -240,11 +240,11 @@ class Prover:
             ("provenance", "statements") if asked.of_build else ("signature", "signatures")
         )
         first = objections[0] if objections else f"the registry has no {what}"
-        more = f" (of {len(objections)} {several} none is valid)" if len(objections) > 1 else ""
+        more = f" (none of the {len(objections)} {several} is valid)" if len(objections) > 1 else ""
         return Verdict("refuse", asked.demand.rule, f"{first}{more}{asked.by}")
 
     def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:
-        """Return one signature that is for this image. Raises `Malformed`."""
+        """Return a signature for this image. Raises `Malformed`."""
         try:
             found = signed(layer, evidence.blob(layer.digest))
         except Malformed as error:
@@ -255,7 +255,7 @@ class Prover:
 
 
 def _final(answer: Answer) -> bool:
-    """Tell whether waiting is useless: it is proved, or the error is not temporary."""
+    """Return whether waiting is pointless: there is a proof, or the error is not temporary."""
     return isinstance(answer, Proof) or (
         isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY
     )

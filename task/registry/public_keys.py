@@ -1,4 +1,4 @@
-"""Checks signatures with public keys, like `cosign verify --key`."""
+"""Verifies signatures with public keys, like `cosign verify --key`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ PublicKey = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
 
 def keys_of_file(path: str) -> PublicKeys:
-    """Read the keys in a file. Raises `UsageError` if it has no public keys."""
-    hint = "name a readable file; of a key elsewhere, give what `cosign public-key --key …` prints"
+    """Read the keys in a file. Raises `UsageError` if it does not contain public keys."""
+    hint = (
+        "specify a readable file; for a key stored elsewhere, use the output of `cosign public-key"
+        " --key …`"
+    )
     text = text_of(path, "--verify: cannot read", hint)
     try:
         return PublicKeys(keys_in(text), path)
     except Malformed as error:
         raise UsageError(
             f"--verify: {path}: {error.message}",
-            hint=error.hint or "give cosign.pub",
+            hint=error.hint or "use cosign.pub",
         ) from None
 
 
@@ -42,7 +45,7 @@ def keys_in(text: str) -> list[PublicKey]:
         except (ValueError, UnsupportedAlgorithm):
             key = None
         if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
-            raise Malformed("it holds a public key that cannot be read")
+            raise Malformed("it contains a public key that cannot be read")
         found.append(key)
     return found
 
@@ -55,14 +58,14 @@ class PublicKeys:
         self._name = name
 
     def signer(self, signature: Signed) -> tuple[str, None]:
-        """Return the name of the key's file.
+        """Return the key's file name.
 
-        Raises `Malformed` if the signature is not by one of the keys.
+        Raises `Malformed` if the signature was not made with one of the keys.
         """
         for raw in signature.signatures:
             if any(_good(key, signature.content, raw) for key in self._keys):
                 return self._name, None
-        raise Malformed("a signature is not by the key that is required")
+        raise Malformed("a signature was not made with the required key")
 
 
 def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
@@ -71,8 +74,7 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
             key.verify(signature, content)
             return True
         return False
-    # cosign hashes with SHA-256 for every curve. Other tools use the hash with the size of the
-    # curve.
+    # cosign uses SHA-256 for every curve. Other tools use the hash that matches the curve's size.
     algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
     if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp384r1":
         algorithms.append(hashes.SHA384())

@@ -1,5 +1,5 @@
-"""Reads one repository of a registry: tags, manifests, blobs,
-and the manifests that refer to an image.
+"""Reads a repository in a registry: tags, manifests, blobs, and the manifests that refer to an
+image.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from task.registry.manifest import (
 from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
-# tags in a page: most registries allow the first number, and the others answer 400
+# tags per page: most registries allow the first number, and the others return 400
 _PAGES = (
     10_000,
     1000,
@@ -44,14 +44,14 @@ _PAGES = (
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
 _FORM = 2  # the version of the cache's files; files of another version are ignored
-# The limits for one list with all its pages. Any server may call itself a registry.
+# The limits for a list with all its pages. Any server may claim to be a registry.
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_PAGES = 1000
 _MOST_TAGS = 1_000_000
 _LONGEST = 300.0  # seconds
-_LARGEST_CACHE = 1 << 30  # bytes of a file that this program wrote itself
-_NO_HEAD = (405, 501)  # statuses of a server that does not know HEAD
-_NO_API = (400, 404, 405, 501)  # statuses of a registry without OCI 1.1's referrers API
+_LARGEST_CACHE = 1 << 30  # bytes of a file written by this program
+_NO_HEAD = (405, 501)  # statuses from a server that does not support HEAD
+_NO_API = (400, 404, 405, 501)  # statuses from a registry without OCI 1.1's referrers API
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,17 @@ class Referrer:
 
 
 class AnswerCache:
-    """What is known about one repository's images, in memory and in a folder between runs.
+    """The known facts about a repository's images, in memory and, between runs, in a folder.
 
-    Safe to use from threads.
+    Thread-safe.
 
-    Manifests and configs never change under their digest, so these entries stay true. Tags move:
+    Manifests and configs never change under their digest, so these entries stay valid. Tags move:
     the last known digest of a tag is only a hint, and one HEAD request checks whether it is still
-    right.
+    correct.
     """
 
     def __init__(self, folder: str = "", name: str = "") -> None:
-        self.members: dict[str, tuple[Member, ...]] = {}  # by the digest of the manifest
+        self.members: dict[str, tuple[Member, ...]] = {}  # by the manifest's digest
         self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
         self.tags: dict[str, str] = {}  # tag → digest, when last seen
         self._lock = Lock()
@@ -87,25 +87,25 @@ class AnswerCache:
             self._load()
 
     def saw(self, tag: str, digest: str) -> None:
-        """Remember that a tag has this digest now."""
+        """Store a tag's current digest."""
         if tag and self.tags.get(tag) != digest:
             self._changed = True
             self.tags[tag] = digest
 
     def consists(self, digest: str, members: tuple[Member, ...]) -> None:
-        """Remember the images of a manifest."""
+        """Store a manifest's images."""
         self._changed = True
         self.members[digest] = members
 
     def says(self, digest: str, config: Config) -> None:
-        """Remember the config of an image."""
+        """Store an image's config."""
         self._changed = True
         self.configs[digest] = config
 
     def save(self) -> None:
-        """Write the file, in one piece.
+        """Write the file atomically.
 
-        An error is ignored, because it only costs the next run some requests.
+        Errors are ignored, because they only cost the next run some requests.
         """
         if not self._path or not self._changed:
             return
@@ -131,7 +131,7 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
-        # A strange file is not an error: other runs share the folder, and a volume may be full or
+        # An invalid file is not an error: other runs share the folder, and a volume may be full or
         # shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             data: Mapping[str, Any] = parsed_json(read_file(self._path, _LARGEST_CACHE))
@@ -162,7 +162,7 @@ class AnswerCache:
 
 
 class ImageRepository:
-    """One repository, as one login sees it, and what is known about its images."""
+    """A repository, as seen by a login, and the known facts about its images."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class ImageRepository:
     def head(self, reference: str) -> str | None:
         """Return the digest of a tag or digest, with a HEAD request.
 
-        It is "" if the registry does not send it, and None if it has no such manifest.
+        It is "" if the registry does not send it, and None if the manifest does not exist.
         """
         answer = self._manifest("HEAD", reference)
         if answer.status in _NO_HEAD:
@@ -195,13 +195,13 @@ class ImageRepository:
     def manifest(self, reference: str) -> Manifest | None:
         """Return the manifest of a tag or digest, or None if the registry does not have it.
 
-        It is checked against its digest.
+        It is verified against its digest.
         """
         answer = self._manifest("GET", reference)
         if answer.status == 404:
             return None
         data = self._json(answer, f"manifest of {reference[:_MOST_SHOWN]}")
-        # The digest of a manifest of Docker's schema 1 does not cover its signatures.
+        # The digest of a Docker schema 1 manifest does not cover its signatures.
         body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
         digest = self._checked(
             body,
@@ -215,19 +215,19 @@ class ImageRepository:
         )
 
     def blob(self, digest: str) -> bytes:
-        """Return the bytes of a blob, checked against its digest."""
+        """Return a blob's bytes, verified against its digest."""
         if not is_digest(digest):
-            raise self._wrong(f"names a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest")
+            raise self._wrong(
+                f"refers to a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest"
+            )
         answer = self._api.ask("GET", self.name, f"/blobs/{digest}", self._login)
         if answer.status == 404:
-            raise self._wrong(f"has no blob {digest}, which its own manifest names")
+            raise self._wrong(f"does not have the blob {digest} that its own manifest refers to")
         self._checked(answer.body, digest, "")
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
-        """Return a blob that is a JSON object, such as an image's config,
-        or {} for any other blob.
-        """
+        """Return a blob that is a JSON object, such as an image's config, or {} for other blobs."""
         try:
             data = parsed_json(self.blob(digest))
         except ValueError:
@@ -235,7 +235,8 @@ class ImageRepository:
         return data if isinstance(data, dict) else {}
 
     def tags(self) -> tuple[str, ...]:
-        """Return all tags, each once, in the registry's order. They are listed once in a run.
+        """Return all tags, without duplicates, in the registry's order. They are listed once per
+        run.
 
         Raises `RegistryError` for a missing repository.
         """
@@ -251,7 +252,7 @@ class ImageRepository:
     def referrers(self, digest: str) -> tuple[Referrer, ...]:
         """Return the manifests that refer to an image's digest.
 
-        They come from OCI 1.1's API, or from the tag that replaces it in older registries.
+        They are from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
         paged = False
         referrers = list[Referrer]()
@@ -264,13 +265,13 @@ class ImageRepository:
         return tuple(referrers)
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
-        """Return the tags of all pages, each once, or None if there is no page."""
+        """Return the tags of all pages, without duplicates, or None if there is no page."""
         tags: dict[str, None] | None = None
         for page in pages:
-            # Docker's registry writes null for a repository without tags
+            # Docker's registry returns null for a repository without tags
             names = page.get("tags") or []
             if not isinstance(names, list) or not all(isinstance(tag, str) for tag in names):
-                raise self._wrong("answers with an invalid list of tags")
+                raise self._wrong("returned an invalid list of tags")
             tags = {} if tags is None else tags
             tags.update(dict.fromkeys(names))
             if len(tags) > _MOST_TAGS:
@@ -281,7 +282,7 @@ class ImageRepository:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(
                 f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest",
-                hint="write name:tag",
+                hint="use name:tag",
             )
         also = _NO_HEAD if method == "HEAD" else ()
         return self._api.ask(
@@ -299,21 +300,22 @@ class ImageRepository:
         accept: str = "",
         missing: tuple[int, ...] = (),
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the pages of a list, following the header `Link`.
+        """Yield the pages of a list, following the `Link` header.
 
-        Yield none if the first answer has a `missing` status. The login never leaves the registry,
-        and the pages always end. Docker's registry 2.8 ignores `n`, and sends all tags in one page.
+        Do not yield a page if the first response has a `missing` status. The login is only sent to
+        the registry, and the number of pages is limited. Docker's registry 2.8 ignores `n`, and
+        returns all tags in one page.
         """
         seen: set[str] = set()
         size = 0
         end = time.monotonic() + _LONGEST
         while path:
             if path in seen or len(seen) >= _MOST_PAGES:
-                raise self._wrong("answers with pages that never end")
+                raise self._wrong("keeps returning more pages of a list")
             if time.monotonic() > end:
                 raise RegistryDownError(
-                    f"registry {self._api.endpoint.name} takes more than {_LONGEST:g} seconds for"
-                    f" one list ({self.name})",
+                    f"registry {self._api.endpoint.name} took more than {_LONGEST:g} seconds to"
+                    f" return one list ({self.name})",
                     hint="run it again",
                 )
             seen.add(path)
@@ -332,13 +334,13 @@ class ImageRepository:
                 raise RegistryError(
                     f"registry {self._api.endpoint.name} has no repository {self.name}",
                     hint=(
-                        "check the image's name; without a login, some registries say this about"
+                        "check the image name; without a login, some registries return this for"
                         " private images"
                     ),
                 )
             size += len(answer.body)
             if size > _MOST_BYTES:
-                raise self._wrong(f"answers with a list of more than {_MOST_BYTES:,} bytes")
+                raise self._wrong(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
             path = self._next(answer)
 
@@ -348,10 +350,8 @@ class ImageRepository:
             return ""
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
-            raise self._wrong(
-                f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own"
-            )
-        # Use our own base URL for the next page: behind a proxy, a registry may name another path
+            raise self._wrong(f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}")
+        # Use our own base URL for the next page: behind a proxy, a registry may return another path
         # before `/v2/`.
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
         if not own:
@@ -369,20 +369,20 @@ class ImageRepository:
                 ) from None
             data = None
         if not isinstance(data, dict):
-            raise self._wrong(f"answers with something other than a {what}")
+            raise self._wrong(f"returned something other than a {what}")
         return data
 
     def _checked(self, body: bytes, asked: str, header: str) -> str:
         """Return the digest of a body.
 
-        It must be the `asked` one, if that is a digest, and the one in the answer's `header`.
+        It must equal `asked`, if that is a digest, and the digest in the response's `header`.
         """
         known = [digest for digest in (asked, header) if is_digest(digest)]
         for digest in known:
             if digest_of(body, digest.partition(":")[0]) != digest:
                 raise TamperedError(
-                    f"registry {self._api.endpoint.name} answers with bytes that do not match "
-                    f"{digest} ({self.name})",
+                    f"registry {self._api.endpoint.name} returned bytes that do not match {digest}"
+                    f" ({self.name})",
                     hint="check the registry, and any proxy in front of it",
                 )
         return known[0] if known else digest_of(body)

@@ -1,5 +1,4 @@
-"""Parses the signatures of images, the signed statements about them,
-and the public keys that check both.
+"""Parses image signatures, signed statements about images, and the public keys that verify them.
 
 Pure.
 
@@ -9,8 +8,8 @@ a DSSE envelope. Attestations are such bundles as well, or (cosign 1 and 2, Chai
 Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto
 statement.
 
-A statement says where an image was built, which is compared with what is asked for. Sources: the
-SLSA provenance predicates v0.2 and v1, the build types of GitHub's workflows, and what
+A statement reports where an image was built, which is compared with the demand. Sources: the SLSA
+provenance predicates v0.2 and v1, the build types of GitHub's workflows, and what
 slsa-github-generator, actions/attest-build-provenance, GitLab's runner and Tekton Chains write into
 them.
 """
@@ -33,13 +32,13 @@ from task.text import fits_glob, shortened
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
-# beginnings of signatures' artifact types
+# prefixes of signatures' artifact types
 ARTIFACTS = (
     "application/vnd.dev.cosign.artifact.sig.v1+json",
     BUNDLE,
 )
-MOST = 32  # signatures of one image that are checked
-LARGEST = 1024 * 1024  # bytes of one signature
+MOST = 32  # signatures to check for an image
+LARGEST = 1024 * 1024  # bytes of a signature
 _TYPE = "cosign container image signature"
 _STATEMENT = "application/vnd.in-toto+json"
 # other predicates are attestations (provenance, SBOM)
@@ -48,12 +47,12 @@ _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statemen
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
-_PREDICATE = "dev.sigstore.bundle.predicateType"  # annotation of what refers to an image
+_PREDICATE = "dev.sigstore.bundle.predicateType"  # annotation of artifacts that refer to an image
 Form = Literal["payload", "bundle", "envelope"]
 _FORMS: Mapping[str, Form] = {PAYLOAD: "payload", ENVELOPE: "envelope"}
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
-# A repository in a URI, as `git+https://github.com/acme/web@refs/heads/main`: no login, no `.git`,
-# and the ref.
+# A repository in a URI, such as `git+https://github.com/acme/web@refs/heads/main`: without login or
+# `.git`, and the ref.
 _REPOSITORY = re.compile(
     r"(?:git\+)?(https?|ssh|git)://(?:[^/@]*@)?([^/@]+(?:/[^@]*?)?)(?:\.git)?/?(?:@(.+))?",
     re.DOTALL,
@@ -63,7 +62,7 @@ _TEKTON = re.compile(r"(?:https://)?tekton\.dev/")
 
 @dataclass(frozen=True)
 class Layer:
-    """The layer of a manifest that has one signature."""
+    """A manifest's layer with a signature."""
 
     digest: str
     form: Form
@@ -72,21 +71,21 @@ class Layer:
 
 @dataclass(frozen=True)
 class Signed:
-    """One signature: the signed bytes, and the images that they name."""
+    """A signature: the signed bytes, and the images in them."""
 
     form: Form
     content: bytes  # the signed bytes
     signatures: tuple[bytes, ...]
     digests: tuple[str, ...]
-    raw: bytes = b""  # a bundle or an envelope, as it is stored
-    certificate: str = ""  # PEM, for a payload or an envelope that was signed without a key
-    log_index: int = -1  # its place in the transparency log
+    raw: bytes = b""  # a bundle or an envelope, as stored
+    certificate: str = ""  # PEM, for a payload or an envelope with a keyless signature
+    log_index: int = -1  # its entry in the transparency log
     statement: Mapping[str, Any] | None = None  # of an attestation
 
 
 def signature_tag(digest: str, ending: str = "sig") -> str:
-    """Return the tag under which cosign stores the signatures of an image,
-    or (`att`) its attestations.
+    """Return the tag under which cosign stores an image's signatures, or (`att`) its
+    attestations.
     """
     return f"{digest.replace(':', '-')}.{ending}"
 
@@ -105,8 +104,8 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 
 def predicate_of(annotations: Mapping[str, str]) -> str:
-    """Return which statement a referrer or a layer says that it has,
-    or "" if it does not say it.
+    """Return the type of statement that a referrer or a layer claims to have, or "" if it does not
+    claim one.
     """
     return annotations.get(_PREDICATE) or annotations.get("predicateType", "")
 
@@ -127,7 +126,7 @@ def signed(layer: Layer, blob: bytes) -> Signed:
 def _payload(layer: Layer, blob: bytes) -> Signed:
     critical = mapping(_json(blob), "critical")
     if critical.get("type") != _TYPE:
-        raise Malformed("it is not a signature of an image")
+        raise Malformed("it is not an image signature")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
     digest = text(critical, "image", "docker-manifest-digest")
     return Signed(
@@ -141,9 +140,7 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
 
 
 def _identified(layer: Layer) -> tuple[str, int]:
-    """Return the certificate in the annotations of a layer,
-    and its place in the transparency log.
-    """
+    """Return the certificate in a layer's annotations, and its entry in the transparency log."""
     index = value_at(_json(layer.annotations.get(_LOGGED, "{}")), "Payload", "logIndex")
     return layer.annotations.get(_CERTIFICATE, ""), index if isinstance(index, int) else -1
 
@@ -180,24 +177,23 @@ def encoded(kind: str, content: bytes) -> bytes:
 
 
 def public_keys(text: str) -> tuple[str, ...]:
-    """Return the public keys in a PEM file, one or more, each as PEM. Raises `Malformed`."""
+    """Return the public keys in a PEM file, each as PEM. Raises `Malformed`."""
     if "PRIVATE KEY-----" in text:
-        raise Malformed("it holds a private key", hint="give the public key, cosign.pub")
+        raise Malformed("it contains a private key", hint="use the public key, cosign.pub")
     keys = tuple(f"{pem}\n" for pem in _KEY.findall(text))
     if not keys:
         raise Malformed(
-            "it holds no public key",
-            hint="give cosign.pub, or what `cosign public-key --key …` prints",
+            "it does not contain a public key",
+            hint="use cosign.pub, or the output of `cosign public-key --key …`",
         )
     return keys
 
 
 def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
-    """Combine a payload or envelope, its certificate and its entry
-    in the transparency log (Rekor) into a bundle.
+    """Combine a payload or envelope, its certificate, and its transparency log entry (Rekor) into a
+    bundle.
 
-    Nothing here is trusted yet, because the check of the bundle covers everything. Raises
-    `Malformed`.
+    Nothing here is trusted yet; the bundle's verification covers everything. Raises `Malformed`.
     """
     try:
         certificate = "".join(signature.certificate.split("-----")[2].split())
@@ -265,21 +261,17 @@ def _decoded(text: Any) -> bytes:
 
 @dataclass(frozen=True)
 class BuildOrigin:
-    """Where an image was built; what is unknown is empty."""
+    """Where an image was built; unknown fields are empty."""
 
     kind: Literal["certificate", "slsa-v0.2", "slsa-v1"]
-    repositories: tuple[
-        str, ...
-    ] = ()  # those of its source; each must be the one that is asked for
+    repositories: tuple[str, ...] = ()  # of its source; each must match the demand
     ref: str = ""
     workflow: str = ""
-    builders: tuple[
-        str, ...
-    ] = ()  # names of the one builder; one must be the one that is asked for
+    builders: tuple[str, ...] = ()  # names of the builder; one of them must match the demand
 
 
 def objection(origin: BuildOrigin, demand: Demand) -> str:
-    """Return why an origin is not the one that is asked for, or ""."""
+    """Return why an origin does not match the demand, or ""."""
     several: Callable[[Iterable[object]], bool] = all
     for what, found, wanted, enough in (
         ("source repository", origin.repositories, demand.source_repository, several),
@@ -289,13 +281,15 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
     ):
         texts = [item for item in found if item]
         if wanted and not (texts and enough(fits_glob(wanted, item) for item in texts)):
-            named = " and ".join(repr(shortened(item)) for item in texts) if texts else "not named"
-            return f"its {what} is {named}, and {wanted!r} is required"
+            named = (
+                " and ".join(repr(shortened(item)) for item in texts) if texts else "not specified"
+            )
+            return f"its {what} is {named}, but {wanted!r} is required"
     return ""
 
 
 def origin_of(statement: Mapping[str, Any]) -> BuildOrigin:
-    """Return where a statement says that its subjects were built.
+    """Return where a statement's subjects were built, according to the statement.
 
     Raises `Malformed` for any other statement.
     """
@@ -313,7 +307,7 @@ def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
     builder = text(predicate, "builder", "id")
     repository, ref = _repository(source.get("uri"))
     repositories: Sequence[str] = (repository,)
-    if _TEKTON.match(text(predicate, "buildType")):  # the config source is that of the pipeline
+    if _TEKTON.match(text(predicate, "buildType")):  # the config source is the pipeline's source
         repositories = _git_dependencies(mappings(predicate, "materials"))
         ref = ""
     return BuildOrigin(
@@ -364,8 +358,8 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], BuildOrigin]] = {
 
 
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
-    """Return what the claims of a certificate say,
-    by the last number of each extension of Fulcio.
+    """Return the origin from a certificate's claims, which are keyed by the last number of each
+    Fulcio extension.
     """
     repository = claims.get("12", "")
     signer = claims.get("9", "")
@@ -373,7 +367,7 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
     config = claims.get("18", "")
     ref = claims.get("14", "")
     workflow = ""
-    # The claim of the ref says where the name ends: a file may be called `release.yml@x.yml`.
+    # The ref's claim shows where the name ends: a file may be called `release.yml@x.yml`.
     if config.startswith(f"{repository}/") and config.endswith(f"@{ref}"):
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
     github = issuer.startswith("https://token.actions.githubusercontent.com")
@@ -388,7 +382,7 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
 
 
 def _repository(uri: object) -> tuple[str, str]:
-    """Return the repository and the ref in a URI; both are "" for anything else."""
+    """Return the repository and the ref in a URI; both are "" for other URIs."""
     found = _REPOSITORY.fullmatch(text(uri))
     if found is None or ".." in found[2].split("/"):
         return "", ""

@@ -1,3 +1,3 @@
-"""`.image-update/config`: what a GitOps repository requires of commits,
-requests and freezes for its Applications.
+"""`.image-update/config`: a GitOps repository's rules for commits, requests,
+and freezes.
 """

@@ -1,8 +1,8 @@
-"""The content of `.image-update/config`, and what it means for one subscription.
+"""The content of `.image-update/config`, and how it applies to a subscription.
 
 Pure values from `reading.py`.
 
-Freezes are periods in which nothing is deployed, in the notation of Argo CD's sync windows.
+Freezes are periods in which nothing is deployed. They use the notation of Argo CD's sync windows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?", re.ASCI
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,3}")
 _ANY = re.compile(r"\*(?:/0*1)?", re.ASCII)
 _UNITS = (86_400, 3_600, 60)
-_EXAMPLE = '"0 18 * * 5" is 18:00 on each Friday: minute, hour, day, month, day of the week'
+_EXAMPLE = '"0 18 * * 5" is 18:00 every Friday: minute, hour, day, month, day of the week'
 
 
 def schedule(text: str) -> str:
-    """Return the text. Raises `Malformed` if it is not a schedule of five fields."""
+    """Return the text. Raises `Malformed` if it is not a schedule with five fields."""
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
-        raise Malformed(f"{shortened(text, 50)!r} is not a schedule of five fields", _EXAMPLE)
+        raise Malformed(f"{shortened(text, 50)!r} is not a schedule with five fields", _EXAMPLE)
     try:
         CronSim(text, datetime(2026, 1, 1))  # noqa: DTZ001 - only the syntax is checked
     except CronSimError as error:
@@ -46,7 +46,7 @@ def schedule(text: str) -> str:
 
 
 def seconds_of(text: str) -> int:
-    """Return the seconds in a duration such as `62h`, `1h30m` or `3d`. Raises `Malformed`."""
+    """Return the seconds in a duration such as `62h`, `1h30m`, or `3d`. Raises `Malformed`."""
     match = _DURATION.fullmatch(text)
     length = (
         sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS, strict=True))
@@ -56,7 +56,7 @@ def seconds_of(text: str) -> int:
     if not 0 < length <= LONGEST_WINDOW:
         raise Malformed(
             f"{shortened(text, 50)!r} is not a duration of at most 366 days",
-            "write 62h, 1h30m, 45m or 3d",
+            "use the form 62h, 1h30m, 45m, or 3d",
         )
     return length
 
@@ -71,26 +71,26 @@ def zone_of(name: str) -> ZoneInfo:
         ZoneInfoNotFoundError,
         ValueError,
         OSError,
-    ):  # OSError: the name of a folder, such as `Europe`
+    ):  # OSError: a folder's name, such as `Europe`
         pass
     raise Malformed(
         f"{shortened(name, 50)!r} is not a time zone",
-        "write a name such as Europe/Berlin or UTC",
+        "use a name such as Europe/Berlin or UTC",
     )
 
 
 def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, str] | None:
-    """Return when the present window began and when it ends, or None outside a window.
+    """Return the start and end of the current window, or None outside a window.
 
     Times are RFC 3339, in UTC.
 
-    Schedules are in local time of the zone. If clocks skip an hour, a window that begins in it
-    begins after it. If an hour comes twice, a window begins in it once. The duration is elapsed
-    time, whatever clocks show.
+    Schedules use the zone's local time. If clocks skip an hour, a window that would start during
+    that hour starts after it. If an hour is repeated, a window starts in it only once. The duration
+    is elapsed time, regardless of clock changes.
     """
     at = epoch_seconds(now)
-    # Search forwards, from one length before: a search backwards from the second of two equal hours
-    # misses the first.
+    # Search forward, starting one duration earlier: a backward search from the second of two equal
+    # hours misses the first.
     starts = takewhile(lambda start: start <= at, _starts(schedule, zone, at - seconds))
     first = next((start for start in starts if start > at - seconds), None)
     if first is None:
@@ -99,28 +99,28 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
         (start for start in _starts(schedule, zone, at + 1, reverse=True) if start <= at),
         first,
     )
-    begins = int(max(first, latest))  # where windows overlap, the last one ends last
+    begins = int(max(first, latest))  # if windows overlap, the last one ends last
     return of_unix(begins), of_unix(begins + seconds)
 
 
 def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
-    """Return when the next window begins.
+    """Return the start of the next window.
 
-    "" if none does within fifty years. The time is RFC 3339, in UTC.
+    Returns "" if no window starts within fifty years. The time is RFC 3339, in UTC.
     """
     start = next(_starts(schedule, zone, epoch_seconds(now)), None)
     return "" if start is None else of_unix(int(start))
 
 
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """Yield when windows begin after a time, or before it.
+    """Yield the starts of windows after a time, or before it.
 
-    Yield nothing if none begins within fifty years.
+    Yields nothing if no window starts within fifty years.
     """
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
-    # A day must match both day fields if one of them is `*`, else one of the two. For Argo CD's
-    # cron
-    # (robfig/cron 3.0), `*/2` is not `*`, but for the cron of Debian, which CronSim follows, it is.
+    # A day must match both day fields if one of them is `*`; otherwise, it must match either field.
+    # For Argo CD's cron (robfig/cron 3.0), `*/2` is not `*`, but for Debian's cron, which CronSim
+    # follows, it is.
     _, _, day, _, weekday = schedule.split()
     found.day_and = any(
         _ANY.fullmatch(item) for field in (day, weekday) for item in field.split(",")
@@ -131,8 +131,8 @@ def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
 
 @dataclass(frozen=True)
 class NameGlob:
-    """A glob for names: `*` matches any text, even with `/`, `?` matches one character,
-    and `[ab]` one of these.
+    """A glob for names: `*` matches any text, including `/`, `?` matches one character,
+    and `[ab]` matches a or b.
     """
 
     text: str
@@ -140,29 +140,29 @@ class NameGlob:
 
     @property
     def whole(self) -> bool:
-        """Whether it is a glob for full names, `namespace/name`."""
+        """Whether the glob is for full names, `namespace/name`."""
         return "/" in self.text
 
     def fits(self, name: str) -> bool:
-        """Tell whether it matches the whole name."""
+        """Return whether the glob matches the whole name."""
         return self.pattern.match(name) is not None
 
 
 @dataclass(frozen=True)
 class PathGlob:
-    """A glob for paths: `*` matches within one folder or file name,
+    """A glob for paths: `*` matches within a folder or file name,
     and `**` matches any number of folders.
 
-    One that matches a folder matches everything in it.
+    A glob that matches a folder matches everything in it.
     """
 
     parts: tuple[re.Pattern[str] | None, ...]  # None is `**`
 
     def fits(self, path: str) -> bool:
-        """Tell whether it matches a path from the repository's root,
-        or a folder above that path.
+        """Return whether the glob matches a path from the repository's root,
+        or one of the path's parent folders.
         """
-        # the numbers of the parts that may have to match the next name
+        # the indices of the parts that may have to match the next name
         places = self._with_next({0})
         for name in (part for part in path.split("/") if part not in ("", ".")):
             if len(self.parts) in places:
@@ -178,19 +178,19 @@ class PathGlob:
         return len(self.parts) in places
 
     def _with_next(self, places: set[int]) -> set[int]:
-        """Return these places, and the one after each `**`, because that may match nothing."""
+        """Return these positions, and the one after each `**`, because `**` may match nothing."""
         return places | {
             place + 1 for place in places if place < len(self.parts) and self.parts[place] is None
         }
 
 
 def name_glob(text: str) -> NameGlob:
-    """Compile a glob for names."""
+    """Compile a name glob."""
     return NameGlob(text, re.compile(translate(text)))
 
 
 def path_glob(text: str) -> PathGlob:
-    """Compile a glob for paths. A `/` at its beginning or end has no effect."""
+    """Compile a path glob. Leading and trailing slashes have no effect."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
     once = [
         part
@@ -201,15 +201,15 @@ def path_glob(text: str) -> PathGlob:
 
 
 PATH = ".image-update/config"
-# names that people expect to be read
+# file names that people expect to be read
 MISTAKEN = tuple(f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json"))
 
 
 @dataclass(frozen=True)
 class Match:
-    """The subscriptions that a rule or a freeze is for.
+    """The subscriptions that a rule or freeze applies to.
 
-    Every list that is given must have a fitting glob.
+    Every list that is set must have a matching glob.
     """
 
     applications: tuple[NameGlob, ...] = ()
@@ -218,7 +218,7 @@ class Match:
     images: tuple[NameGlob, ...] = ()
 
     def takes(self, sub: Subscription) -> bool:
-        """Tell whether the rule or freeze is for this subscription."""
+        """Return whether the rule or freeze applies to this subscription."""
         app = sub.application
         image = sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")
@@ -247,23 +247,23 @@ EVERYTHING = Match()
 
 @dataclass(frozen=True)
 class Rule:
-    """The wishes for some subscriptions."""
+    """The wishes for matching subscriptions."""
 
     match: Match
     wishes: Wishes
-    line: int = 0  # of the file
+    line: int = 0  # in the file
 
 
 @dataclass(frozen=True)
 class Freeze:
-    """Times in which nothing is deployed."""
+    """Periods in which nothing is deployed."""
 
     schedule: str  # cron, five fields
     seconds: int
     zone: ZoneInfo
     reason: str
     match: Match = EVERYTHING
-    line: int = 0  # of the file
+    line: int = 0  # in the file
 
 
 @dataclass(frozen=True)
@@ -275,9 +275,9 @@ class RepositoryConfig:
     freezes: tuple[Freeze, ...] = ()
     templates: tuple[
         tuple[str, int], ...
-    ] = ()  # of commit messages: each path, and the first line that names it
-    memory_signers: Demand | None = None  # who may sign the memory branch, by public keys
-    refused: tuple[str, ...] = ()  # the rules of order that `check` refuses, not only warns about
+    ] = ()  # for commit messages: each path, and the first line that uses it
+    memory_signers: Demand | None = None  # public keys that may sign the memory branch
+    refused: tuple[str, ...] = ()  # the order rules for which `check` fails instead of warning
 
 
 NO_CONFIG = RepositoryConfig()
@@ -287,12 +287,12 @@ Changed = Callable[[Subscription], Collection[str]]  # the files that an update 
 
 
 def no_files(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Changed` is called
-    """Return no files: only what the target names counts."""
+    """Return no files: only the target itself is considered."""
     return ()
 
 
 def for_some_paths(config: RepositoryConfig) -> bool:
-    """Tell whether a rule or a freeze is for some paths only."""
+    """Return whether a rule or freeze applies only to some paths."""
     parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
     return any(freeze.match.paths for freeze in parts)
 
@@ -303,11 +303,11 @@ def governed(
     now: str,
     changed: Changed = no_files,
 ) -> list[Subscription]:
-    """Return the subscriptions, each with what the config says about it now.
+    """Return the subscriptions, each with its current settings from the config.
 
-    A setting that requires a pull request or a digest wins over one that does not, wherever it is.
-    A target may be a folder, so rules and freezes count for each file that changes: the strictest
-    for the whole subscription.
+    A setting that requires a pull request or a digest always wins over one that does not. A target
+    may be a folder, so rules and freezes are checked for each changed file, and the strictest ones
+    apply to the whole subscription.
     """
     frozen = in_force(config.freezes, now)
     known = _KnownWishes(config)
@@ -339,7 +339,7 @@ def governed(
 
 
 def _demands_of_all(each: Iterable[Wishes]) -> tuple[Demand, ...]:
-    """Return what the config wants proved, each demand once."""
+    """Return the proofs that the config demands, without duplicates."""
     demands = (demand for wishes in each for demand in (wishes.signatures, wishes.provenance))
     return tuple(dict.fromkeys(demand for demand in demands if demand))
 
@@ -349,14 +349,14 @@ def _with_files(
     config: RepositoryConfig,
     changed: Changed,
 ) -> tuple[Subscription, ...]:
-    """Return the subscription as it is, and with each file that changes as its target."""
+    """Return the subscription unchanged, and once with each changed file as its target."""
     if not for_some_paths(config):
         return (sub,)
     return (sub, *(replace(sub, path=path) for path in changed(sub) if path != sub.path))
 
 
 def _writes_of_all(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Writes, ...]:
-    """Return what may be written by the target's rule, and in each file by its own."""
+    """Return the write permissions from the target's rule, and from each file's own rule."""
     of_target = each[0].writes
     found = [of_target] if of_target else []
     for place, wishes in zip(places[1:], each[1:], strict=True):
@@ -366,7 +366,7 @@ def _writes_of_all(places: Sequence[Subscription], each: Sequence[Wishes]) -> tu
 
 
 def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
-    """Return the paths of the public keys that these wishes name."""
+    """Return the paths of the public keys in these wishes."""
     demands = (one for each in wishes for one in (each.signatures, each.provenance) if one)
     return tuple(dict.fromkeys(path for demand in demands for path in demand.keys))
 
@@ -376,8 +376,8 @@ def also_limited(
     config: RepositoryConfig,
     changed: Changed = no_files,
 ) -> list[Subscription]:
-    """Return the subscriptions, each with what the config
-    of another branch lets it write as well.
+    """Return the subscriptions, each with the additional write limits
+    from another branch's config.
     """
     known = _KnownWishes(config)
     found = []
@@ -389,8 +389,8 @@ def also_limited(
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
-    """Raise `NotPermittedError` if a file that changes has a rule
-    that asks for more than was found.
+    """Raise `NotPermittedError` if a changed file has a rule
+    that requires more than was found.
 
     Before the edit, `governed` knows the files that an update changes. This is for any other file.
     """
@@ -407,15 +407,15 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
         more = more or there.policy.pin_digest != sub.policy.pin_digest
         if more or not asked.issuperset(there.demands):
             message = (
-                f"{PATH} asks for more in {shortened(path)!r} than in"
+                f"{PATH} requires more for {shortened(path)!r} than for"
                 f" {shortened(sub.path) or '/'!r}"
             )
-            hint = "name that file or folder in write-back-target, so that its rules count"
+            hint = "set write-back-target to that file or folder, so that its rules apply"
             raise NotPermittedError(message, hint=hint)
 
 
 class _KnownWishes:
-    """What a config says about subscriptions. Thousands of them share a few sets of rules."""
+    """A config's wishes for subscriptions. Thousands of subscriptions share a few sets of rules."""
 
     def __init__(self, config: RepositoryConfig) -> None:
         self._config = config
@@ -432,10 +432,10 @@ class _KnownWishes:
 
 
 def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
-    """Return the wishes for a commit or a pull request that several subscriptions share.
+    """Return the wishes for a commit or pull request that several subscriptions share.
 
-    If they differ, `common` counts. But labels and people are those of all, a request is a draft if
-    one of them wants that, and it is merged automatically only if all want that.
+    If they differ, `common` applies. But labels and people are combined, a request is a draft if
+    any subscription wants a draft, and it is merged automatically only if all of them want that.
     """
     each = {field.name: [getattr(wishes, field.name) for wishes in of] for field in fields(Wishes)}
     found = Wishes(
@@ -463,7 +463,7 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
-    """Combine the layers. Each wish is taken from the first layer that has it."""
+    """Combine the layers. Each wish comes from the first layer that has it."""
     names = [field.name for field in fields(Wishes)]
     said = {
         name: [value for layer in layers if (value := getattr(layer, name)) is not None]
@@ -473,8 +473,8 @@ def decided(layers: Sequence[Wishes]) -> Wishes:
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
-    """Return each rule and freeze that is for none of the subscriptions: its place in the file,
-    and its line.
+    """Return each rule and freeze that does not apply to any of the subscriptions: its path in
+    the file, and its line.
     """
     parts = [
         (f"rules[{number}]", item.match, item.line) for number, item in enumerate(config.rules, 1)
@@ -487,7 +487,7 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
-    """Return the freezes that are active now, each as what it is for, and a hold."""
+    """Return the active freezes, each as its match and a hold."""
     found = []
     for freeze in freezes:
         if times := window(freeze.schedule, freeze.seconds, freeze.zone, now):

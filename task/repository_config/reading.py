@@ -1,7 +1,7 @@
-"""Reads `.image-update/config`, and the files that it names: templates for commit messages,
+"""Reads `.image-update/config`, and the files it refers to: commit message templates
 and public keys.
 
-Every mistake is an error that names its line, because a misread rule has no effect.
+Every mistake is an error with a line number, because a misread rule has no effect.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from task.text import is_address, is_name, shortened
 
 T = TypeVar("T")
 LARGEST = 256 * 1024  # characters
-LONGEST = 500  # characters of one value
+LONGEST = 500  # characters in a value
 MOST = {
     "rules": 200,
     "freezes": 50,
     "globs": 1000,
 }  # in the whole file
-MOST_ITEMS = 100  # in one list of labels or people, or of trailers
-MOST_MISTAKES = 100  # mistakes that are reported for one file
+MOST_ITEMS = 100  # in a list of labels, people, or trailers
+MOST_MISTAKES = 100  # mistakes reported per file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
-_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
+_TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags for a string
 _TRUE = ("true", "True", "TRUE")
 _FALSE = ("false", "False", "FALSE")
 _DEMANDS = ("writes", "signatures", "provenance")
@@ -76,21 +76,21 @@ _IDENTITY = ("subject", "issuer")
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-# trailers that each commit has; the case of a key does not matter
+# trailers that every commit has; case does not matter
 _OURS = (
     "application",
     "promoted-from",
     "proof",
 )
-NOT_READ = "is not read: the config is the file"
-_WAY_OUT = "nothing is written here until the owners of the repository correct the file"
+NOT_READ = "is not read: the config file is"
+_WAY_OUT = "nothing is written here until the repository's owners fix the file"
 
 
 def config_in(files: Files) -> RepositoryConfig:
-    """Return the config in a snapshot. Raises TargetError, which names the file and the line.
+    """Return the config in a snapshot. Raises a TargetError with the file and line.
 
-    A file that people take for the config is an error, because its reviews and freezes would have
-    no effect.
+    A file that people might mistake for the config is an error, because its reviews and freezes
+    would have no effect.
     """
     for path in MISTAKEN:
         if path in files and files[path].mode != "040000":
@@ -107,8 +107,8 @@ def config_in(files: Files) -> RepositoryConfig:
 
 @contextmanager
 def of_config() -> Iterator[None]:
-    """Turn a `TargetError` inside the block into one about the file,
-    with the option that ignores the file.
+    """Turn a `TargetError` inside the block into an error about the file
+    that mentions the option to ignore the file.
     """
     try:
         yield
@@ -117,11 +117,11 @@ def of_config() -> Iterator[None]:
         raise TargetError(error.message, hint=hint, subject=PATH) from error
 
 
-@lru_cache(maxsize=8)  # a branch that moved is read again, usually with the same file
+@lru_cache(maxsize=8)  # a branch that has moved is read again, usually with the same file
 def read_config(text: str) -> RepositoryConfig:
     """Return the config in a text.
 
-    Raises TargetError, which names the first mistake, its line and the correction.
+    Raises a TargetError with the first mistake, its line, and the fix.
     """
     config, mistakes = check_config(text)
     if mistakes:
@@ -130,10 +130,10 @@ def read_config(text: str) -> RepositoryConfig:
 
 
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
-    """Return the config in a text, and all its mistakes, each with its line and the correction.
+    """Return the config in a text, and all its mistakes, each with its line and the fix.
 
-    A config with mistakes is only for `lint`: its rules and freezes have their places, but one with
-    an unreadable `match` is for everything. At most `MOST_MISTAKES` are returned.
+    A config with mistakes is only for `lint`: its rules and freezes keep their positions, but a
+    rule with an unreadable `match` applies to everything. At most `MOST_MISTAKES` are returned.
     """
     file = _File(text)
     config = NO_CONFIG
@@ -150,33 +150,33 @@ def _root_node(text: str) -> Node:
     if len(text) > LARGEST:
         raise TargetError(
             f"line 1: the file is larger than {LARGEST // 1024} KiB",
-            hint="write fewer rules",
+            hint="use fewer rules",
         )
     try:
         tree = parse(text)
     except TargetError as error:
         found = re.search(r", line (\d+)$", error.message)
         if found and re.match(r" *\t", "".join(text.split("\n")[int(found[1]) - 1 :][:1])):
-            hint = "indent with spaces, as YAML wants it"
-            raise TargetError(f"line {found[1]}: a tab indents the line", hint=hint) from error
-        raise TargetError(error.message, hint="correct the YAML") from error
+            hint = "indent with spaces, as YAML requires"
+            raise TargetError(f"line {found[1]} is indented with a tab", hint=hint) from error
+        raise TargetError(error.message, hint="fix the YAML") from error
     refuse_odd_breaks(tree)
     if tree.root.null:
         raise TargetError(
             "line 1: the file is empty",
-            hint="write `version: 1` in its first line, or delete it",
+            hint="put `version: 1` on the first line, or delete the file",
         )
     if len(tree.roots) > 1:
         line = tree.line(tree.roots[1])
         raise TargetError(
             f"line {line}: a second YAML document",
-            hint="write everything in one document",
+            hint="put everything in one document",
         )
     return tree.root
 
 
 class _Enough(Exception):
-    """There are as many mistakes as are reported."""
+    """The maximum number of mistakes has been reached."""
 
 
 @dataclass
@@ -186,13 +186,13 @@ class _File:
     text: str
     mistakes: list[TargetError] = field(default_factory=list)
     globs: int = 0
-    # each path, and the first line that names it
+    # each path, and the first line that uses it
     templates: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A node of the file.
+    """A node in the file.
 
     In messages, its name is its path in the file: `rules[2].match.paths`; "" is the file.
     """
@@ -212,7 +212,7 @@ class _Value:
         return TargetError(f"line {self.line}: {what}", hint=hint)
 
     def note(self, mistake: TargetError) -> None:
-        """Note a mistake, so that reading continues around it."""
+        """Note a mistake, so that reading can continue."""
         self.file.mistakes.append(mistake)
         if len(self.file.mistakes) >= MOST_MISTAKES:
             raise _Enough
@@ -220,7 +220,7 @@ class _Value:
     def fields(self, known: tuple[str, ...]) -> dict[str, _Value]:
         """Return the values by key.
 
-        A misspelt key counts as the key that it is similar to, so that this is not missing as well.
+        A misspelled key is treated as the similar key, so that this key is not reported as missing.
         """
         found: dict[str, _Value] = {}
         meant: dict[str, _Value] = {}
@@ -248,12 +248,12 @@ class _Value:
         node = resolved(self.node)
         what = self.name or "the file"
         if node.kind != "mapping" or node.tag:
-            raise self.wrong(f"{what} is not a mapping", "write `key: value` lines")
+            raise self.wrong(f"{what} is not a mapping", "use `key: value` lines")
         children: dict[str, _Value] = {}
         for name, child in pairs(node):
             key = self.at("", name)
             if name.kind != "scalar" or name.tag not in _TAGS:
-                self.note(key.wrong(f"a key of {what} is not a word", "write a plain word"))
+                self.note(key.wrong(f"a key in {what} is not a word", "use a plain word"))
             elif name.value in children:
                 self.note(
                     key.wrong(f"{shortened(name.value, 50)!r} appears twice in {what}", "keep one")
@@ -262,12 +262,10 @@ class _Value:
                 children[name.value] = self.at(name.value, child)
         return children
 
-    def items(self, most: int = LARGEST, hint: str = "leave some out") -> tuple[_Value, ...]:
+    def items(self, most: int = LARGEST, hint: str = "remove some") -> tuple[_Value, ...]:
         node = resolved(self.node)
         if node.kind != "sequence" or node.tag:
-            raise self.wrong(
-                f"{self.name} is not a list", "write one item per line, each after `- `"
-            )
+            raise self.wrong(f"{self.name} is not a list", "put one item on each line, after `- `")
         if len(node.children) > most:
             raise self.wrong(f"{self.name} has more than {most} entries", hint)
         return tuple(_Value(item, f"an entry of {self.name}", self.file) for item in node.children)
@@ -278,17 +276,17 @@ class _Value:
     def text(self) -> str:
         node = resolved(self.node)
         if node.kind == "scalar" and node.style and not node.value.strip():
-            raise self.wrong(f"{self.name} is empty", "write a string between the quotes")
+            raise self.wrong(f"{self.name} is empty", "put a string between the quotes")
         if node.kind != "scalar" or node.tag not in _TAGS or node.null:
-            raise self.wrong(f"{self.name} is not a string", 'write it in quotes: "…"')
+            raise self.wrong(f"{self.name} is not a string", 'quote it: "…"')
         if len(node.value) > LONGEST:
             raise self.wrong(
-                f"{self.name} has more than {LONGEST} characters", "write a shorter string"
+                f"{self.name} has more than {LONGEST} characters", "use a shorter string"
             )
         return node.value.strip()
 
     def parsed(self, parse: Callable[[str], T]) -> T:
-        """Return what `parse` makes of the text."""
+        """Return the result of `parse` on the text."""
         try:
             return parse(self.text())
         except Malformed as error:
@@ -304,14 +302,14 @@ class _Value:
         ):
             return node.value in _TRUE
         raise self.wrong(
-            f"{self.name} is neither true nor false", "write true or false, without quotes"
+            f"{self.name} is neither true nor false", "use true or false, without quotes"
         )
 
 
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
-    """Return what `read` makes of a value.
+    """Return the result of `read` on a value.
 
-    If there is no value, or a mistake, which is noted, return the other one.
+    If the value is missing, or has a mistake, which is noted, return the default.
     """
     if value is None:
         return otherwise
@@ -329,18 +327,18 @@ def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
 def _whole_config(file: _Value) -> RepositoryConfig:
     """Return the whole config.
 
-    Raises `TargetError` for another shape or version of the file, and `_Enough`.
+    Raises `TargetError` if the file has the wrong structure or version, and `_Enough`.
     """
     fields = file.fields(_FILE)
     version = fields.get("version")
     if version is None:
-        file.note(file.wrong("version is missing", "write `version: 1` in the first line"))
+        file.note(file.wrong("version is missing", "put `version: 1` on the first line"))
     elif (said := _try(version, _Value.text, "1")) != "1":
-        hint = "write `version: 1`; a later version of the file needs a later Image Update"
-        raise version.wrong(f"version {shortened(said, 50)!r} is not known", hint)
+        hint = "use `version: 1`; a later version of the file needs a later Image Update"
+        raise version.wrong(f"version {shortened(said, 50)!r} is not supported", hint)
     elif resolved(version.node).style:
         file.note(
-            version.wrong("version is a string", "write the number, without quotes: version: 1")
+            version.wrong("version is a string", "use the number, without quotes: version: 1")
         )
     lists: dict[str, list[_Value]] = {}
     for key in ("rules", "freezes"):
@@ -364,7 +362,7 @@ def _whole_config(file: _Value) -> RepositoryConfig:
 
 
 def _refused(value: _Value | None) -> tuple[str, ...]:
-    """Return the rules of order that `check` refuses."""
+    """Return the order rules for which `check` fails."""
     fields = _fields(value, ("refuse",))
     none: tuple[_Value, ...] = ()
     words = _try(fields.get("refuse"), lambda value: value.items(MOST_ITEMS), none)
@@ -380,9 +378,9 @@ def _rule(value: _Value) -> Rule:
     before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
-    # an unreadable wish would decide something
+    # an unreadable wish still counts as a rule
     if wishes == Wishes() and len(value.file.mistakes) == before:
-        value.note(value.wrong(f"{value.name} has no rules", f"add keys of {', '.join(_WISHES)}"))
+        value.note(value.wrong(f"{value.name} has no rules", f"set one of {', '.join(_WISHES)}"))
     return Rule(_match(fields.get("match")), wishes, value.line)
 
 
@@ -390,7 +388,7 @@ def _freeze(value: _Value) -> Freeze:
     fields = _try(value, lambda value: value.fields(_FREEZE), None)
     for key in ("schedule", "duration", "reason"):
         if fields is not None and key not in fields:
-            value.note(value.wrong(f"{value.name} has no {key}", f"write {key}: …"))
+            value.note(value.wrong(f"{value.name} has no {key}", f"set {key}: …"))
     given = fields or {}
     return Freeze(
         _try(given.get("schedule"), lambda value: value.parsed(schedule), ""),
@@ -407,21 +405,21 @@ def _freeze(value: _Value) -> Freeze:
 
 
 def _match(value: _Value | None) -> Match:
-    """Return the match, or one for everything if there is none, or any part of it is unreadable."""
+    """Return the match, or a match for everything if it is missing or partly unreadable."""
     if value is None:
         return EVERYTHING
     before = len(value.file.mistakes)
     fields = _fields(value, _MATCH)
     if not fields and len(value.file.mistakes) == before:
-        value.note(value.wrong(f"{value.name} is empty", f"give one of {', '.join(_MATCH)}"))
+        value.note(value.wrong(f"{value.name} is empty", f"set one of {', '.join(_MATCH)}"))
     lists: dict[str, tuple[str, ...]] = {}
     for key, node in fields.items():
         globs = _try(node, _globs, None)
         if globs == ():
             value.note(
                 node.wrong(
-                    f"{node.name} is empty, and matches nothing",
-                    'write globs, such as ["team-a/*"]',
+                    f"{node.name} is empty, so it matches nothing",
+                    'use globs, such as ["team-a/*"]',
                 )
             )
         lists[key] = globs or ()
@@ -436,7 +434,7 @@ def _match(value: _Value | None) -> Match:
 
 
 def _globs(value: _Value) -> tuple[str, ...]:
-    """Return the texts of a list of globs. Raises `TargetError` if the file has too many."""
+    """Return the texts in a list of globs. Raises `TargetError` if the file has too many globs."""
     texts = value.texts(MOST["globs"])
     value.file.globs += len(texts)
     if value.file.globs > MOST["globs"]:
@@ -479,7 +477,7 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
 
 def _account_name(value: _Value) -> str:
     if not is_name(text := value.text()):
-        hint = "leave out < > and control characters; authorEmail takes the address"
+        hint = "remove < > and control characters; the address belongs in authorEmail"
         raise value.wrong(f"{value.name} is not a name that Git accepts", hint)
     return text
 
@@ -487,8 +485,8 @@ def _account_name(value: _Value) -> str:
 def _email_address(value: _Value) -> str:
     if not is_address(text := value.text()):
         raise value.wrong(
-            f"{value.name} is not an e-mail address",
-            "write the address alone, such as bot@example.com",
+            f"{value.name} is not an email address",
+            "use only the address, such as bot@example.com",
         )
     return text
 
@@ -499,7 +497,7 @@ def _path(value: _Value) -> str:
     if path.startswith("/") or ".." in parts or not path.strip("./") or not path.isprintable():
         raise value.wrong(
             f"{value.name} is not a path within the repository",
-            "write it from the repository's root",
+            "use a path from the repository's root",
         )
     return "/".join(part for part in parts if part not in ("", "."))
 
@@ -507,16 +505,16 @@ def _path(value: _Value) -> str:
 def _trailers_of(value: _Value) -> tuple[tuple[str, str], ...]:
     children = value.children()
     if len(children) > MOST_ITEMS:
-        raise value.wrong(f"{value.name} has more than {MOST_ITEMS} entries", "leave some out")
+        raise value.wrong(f"{value.name} has more than {MOST_ITEMS} entries", "remove some")
     found = {}
     for key, child in children.items():
         found[key] = _try(child, _Value.text, "")
         if not TRAILER_KEY.fullmatch(key):
-            hint = "use letters, digits and dashes"
+            hint = "use letters, digits, and dashes"
             value.note(child.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
         elif key.lower() in _OURS:
-            what = f"{value.name}: each commit has a trailer {key} of its own"
-            value.note(child.wrong(what, "choose another key"))
+            what = f"{value.name}: each commit already has the trailer {key}"
+            value.note(child.wrong(what, "use another key"))
     return tuple(found.items())
 
 
@@ -524,7 +522,7 @@ def _grouping(value: _Value) -> Grouping:
     text = value.text()
     if text not in GROUPS:
         raise value.wrong(
-            f"{value.name}: {shortened(text, 50)!r} is not a group", f"write {', '.join(GROUPS)}"
+            f"{value.name}: {shortened(text, 50)!r} is not a group", f"use {', '.join(GROUPS)}"
         )
     return GROUPS[text]
 
@@ -546,11 +544,11 @@ def _push_options(value: _Value) -> tuple[str, ...]:
 def _writes_of(value: _Value) -> Writes:
     fields = value.fields(_WRITES)
     if not fields:
-        raise value.wrong(f"{value.name} is empty", f"give one of {', '.join(_WRITES)}")
+        raise value.wrong(f"{value.name} is empty", f"set one of {', '.join(_WRITES)}")
     lists = {key: _globs(node) for key, node in fields.items()}
     for key, node in fields.items():
         if any(text.startswith("/") for text in lists[key]):
-            hint = "write it without the slash, from the repository's root"
+            hint = "remove the slash: globs start at the repository's root"
             raise node.wrong(f"{node.name}: a glob that begins with a slash matches nothing", hint)
     return Writes(
         lists.get("paths"),
@@ -567,8 +565,8 @@ def _branch_prefix(value: _Value) -> str:
     text = value.text()
     if not _PREFIX.fullmatch(text) or ".." in text or text.endswith((".lock", ".")):
         raise value.wrong(
-            f"{value.name} cannot begin the name of a branch",
-            "use letters, digits, dashes and single slashes, such as bots/image-update",
+            f"{value.name} cannot be the start of a branch name",
+            "use letters, digits, dashes, and single slashes, such as bots/image-update",
         )
     return text
 
@@ -582,7 +580,7 @@ def _provenance(value: _Value) -> Demand:
     fields = value.fields((*_SIGNERS, *_CLAIMS))
     claims = {key: fields[key].text() for key in _CLAIMS if key in fields}
     if not claims:
-        raise value.wrong(f"{value.name} has no requirement", f"give one of {', '.join(_CLAIMS)}")
+        raise value.wrong(f"{value.name} has no requirement", f"set one of {', '.join(_CLAIMS)}")
     return Demand(
         "provenance",
         *_signers(value, fields),
@@ -598,15 +596,15 @@ def _signers(
     value: _Value,
     fields: Mapping[str, _Value],
 ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
-    """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
+    """Return the key paths and the identities. Without either, proofs would be impossible."""
     keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
     if not keys and not whom:
         raise value.wrong(
-            f"{value.name} has no keys and no identities", f"give {' or '.join(_SIGNERS)}"
+            f"{value.name} has no keys and no identities", f"set {' or '.join(_SIGNERS)}"
         )
     if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
         raise value.wrong(
-            f"{value.name} has more than {MOST_ITEMS} keys or identities", "leave some out"
+            f"{value.name} has more than {MOST_ITEMS} keys or identities", "remove some"
         )
     return tuple(dict.fromkeys(map(_path, keys))), tuple(dict.fromkeys(map(_signer, whom)))
 
@@ -615,11 +613,11 @@ def _signer(value: _Value) -> Identity:
     fields = value.fields(_IDENTITY)
     for key in _IDENTITY:
         if key not in fields:
-            raise value.wrong(f"{value.name} has no {key}", f"write {key}: …")
+            raise value.wrong(f"{value.name} has no {key}", f"set {key}: …")
     identity = Identity(fields["subject"].text(), fields["issuer"].text())
     if "*" in identity.issuer:
         raise fields["issuer"].wrong(
-            f"{value.name}.issuer cannot contain wildcards", "write the issuer's whole URL"
+            f"{value.name}.issuer cannot contain wildcards", "use the issuer's full URL"
         )
     return identity
 
@@ -627,14 +625,14 @@ def _signer(value: _Value) -> Identity:
 def template_in(files: Files, path: str, line: int) -> str:
     """Return the template's text.
 
-    Raises TargetError, which has the line of the config that names the template.
+    Raises a TargetError with the config line that refers to the template.
     """
     where = f"line {line}: "
     try:
         text = text_of(files, path)
     except TargetError as error:
         message = f"{where}commit.template: {path}: {error.message}"
-        raise TargetError(message, hint="name a text file of this repository") from error
+        raise TargetError(message, hint="use a text file in this repository") from error
     if text is None:
         raise TargetError(
             f"{where}commit.template: there is no file {path}",
@@ -658,7 +656,7 @@ def template_in(files: Files, path: str, line: int) -> str:
 def with_keys(demand: Demand, files: Files) -> Demand:
     """Return the demand with the texts of its keys.
 
-    Raises TargetError, which has the line of the config.
+    Raises a TargetError with the config line.
     """
     texts = []
     for path in demand.keys:
@@ -668,7 +666,7 @@ def with_keys(demand: Demand, files: Files) -> Demand:
         except TargetError as error:
             raise TargetError(
                 f"{where}{error.message}",
-                hint="name a text file of this repository",
+                hint="use a text file in this repository",
             ) from error
         if text is None:
             raise TargetError(
@@ -678,7 +676,7 @@ def with_keys(demand: Demand, files: Files) -> Demand:
         if len(text) > LONGEST_TEMPLATE:
             raise TargetError(
                 f"{where}it is larger than 64 KiB",
-                hint="name a file with public keys only",
+                hint="use a file with only public keys",
             )
         texts.append((path, text))
     return replace(demand, texts=tuple(texts))

@@ -1,4 +1,4 @@
-"""The JSON Schemas of what the command prints; shipped with the package."""
+"""The JSON Schemas of the command's output, shipped with the package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from typing import Any
 
 
 def load(name: str) -> Any:
-    """Return one schema as plain data, by its file's name: `report.v1`, `lint.v1`."""
+    """Return a schema as plain data, by file name: `report.v1`, `lint.v1`."""
     with open(os.path.join(os.path.dirname(__file__), f"{name}.json"), encoding="utf-8") as file:
         return json.load(file)

@@ -1,1 +1,1 @@
-"""Texts that users may write as Go templates: commit messages and branch names."""
+"""Texts that users can customize with Go templates: commit messages and branch names."""

@@ -1,4 +1,4 @@
-"""Makes the name of a head branch, from the template after the colon of `git-branch`."""
+"""Renders a head branch's name from the template after the colon in `git-branch`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from task.model import Image
 from task.templates.change import Change
 from task.templates.go_template.values import FailedTemplate
 
-LONGEST = 255  # bytes; AIU cuts a longer name
+LONGEST = 255  # bytes; AIU truncates longer names
 HINT = "build the name from fields without such characters, or use {{.SHA256}}"
 SAMPLE = Change(Image("ghcr.io/acme/api", "ghcr.io", "acme/api"), "api", "1.0.0", "1.0.1")
 FORBIDDEN = " ~^:?*[\\"
@@ -27,36 +27,36 @@ class AppFields:
     namespace: str
     repo: str = ""
     branch: str = ""  # base
-    target: str = ""  # the path of the write-back target, or the base of a kustomization
+    target: str = ""  # the path of the write-back target, or of the kustomization's base
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the name of the branch.
+    """Return the branch's name.
 
-    Raises Malformed if the template fails, or makes a name that Git refuses.
+    Raises Malformed if the template fails, or produces a name that Git rejects.
     """
     try:
         name = rendered_branch(template, changes, app)
     except Malformed as error:
         raise Malformed(error.message, error.hint or FIELDS) from error
     if not name:
-        raise Malformed(f"the template {template!r} makes an empty branch name", FIELDS)
+        raise Malformed(f"the template {template!r} produces an empty branch name", FIELDS)
     if objection := objection_to_branch(name):
         raise Malformed(
-            f"the template makes {name!r}, which is not a branch name: {objection}",
+            f"the template produces {name!r}, which is not a valid branch name: {objection}",
             HINT,
         )
     return name
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the template's text, cut to 255 bytes as in AIU, but never inside a character."""
+    """Return the rendered text, truncated to 255 bytes as in AIU, but never within a character."""
     text = _rendered(template, changes, app) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
 
 def _rendered(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    # Imported late: most branch names are no templates, and the language takes long to import.
+    # Imported late, because most branch names are not templates, and the language is slow to import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
     return parse(template).render(_data(changes, app))
@@ -65,8 +65,8 @@ def _rendered(template: str, changes: Sequence[Change], app: AppFields) -> str:
 def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
     """Return AIU's data. The order of the fields matters if a template prints a whole struct.
 
-    AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` only in pull-request mode. In v0, they
-    make the template fail.
+    AIU sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode. In v0, the
+    template fails if it uses them.
     """
     return {
         "Images": [
@@ -87,7 +87,7 @@ def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
 
 def changes_digest(changes: Sequence[Change]) -> str:
     """Return `.SHA256`: AIU's digest of `name-old-new,` for each change,
-    in the order of the image list.
+    in image-list order.
     """
     return _sha256("".join(f"{change.name}-{change.old}-{change.new}," for change in changes))
 
@@ -102,11 +102,11 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Raise Malformed if the template does not parse, has an unknown field,
-    or always makes a bad name.
+    """Raise Malformed if the template cannot be parsed, has an unknown field,
+    or always produces an invalid name.
 
-    The template runs on one sample change. A failure that depends on the change (an index, the
-    characters of a tag) is not reported.
+    The template runs on one sample change. Failures that depend on the change (an index, the
+    characters in a tag) are not reported.
     """
     app = AppFields("app", "argocd")
     if "{{" not in template:
@@ -126,7 +126,7 @@ FIELDS = (
 
 
 def objection_to_branch(name: str) -> str:
-    """Return why Git refuses this branch name, or "".
+    """Return why Git rejects this branch name, or "".
 
     The rules are those of `git check-ref-format --branch`.
     """

@@ -1,4 +1,4 @@
-"""The change of one image of one Application: the data of branch names and commit messages."""
+"""The change of an Application's image: the data for branch names and commit messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DOCKER_HUB = ("docker.io", "index.docker.io")
 
 @dataclass(frozen=True)
 class Change:
-    """One image from an old to a new version; unknown parts are ""."""
+    """An image's change from an old version to a new one. Unknown parts are ""."""
 
     image: Image  # the entry's, as spelled in the annotation
     alias: str
@@ -21,11 +21,11 @@ class Change:
     new_tag: str
     old_digest: str = ""
     new_digest: str = ""
-    # of the new image, if a template prints them
+    # the new image's labels, if a template prints them
     labels: Mapping[str, str] = field(default_factory=dict)
-    build: Build = Build()  # of the new image
-    promoted_from: str = ""  # namespace/name of the Application that had the new version
-    # For texts about it. Two changes that differ in nothing else are one.
+    build: Build = Build()  # the new image's build
+    promoted_from: str = ""  # namespace/name of the Application that already had the new version
+    # Only for messages. Two changes that differ only in this are the same change.
     proof: str = field(default="", compare=False)  # what was proved about the new version
     why: str = field(default="", compare=False)
     event: str = field(default="", compare=False)  # where the new version came from
@@ -33,17 +33,17 @@ class Change:
 
     @property
     def old(self) -> str:
-        """The old digest, else the old tag. It is OldTag in AIU's templates."""
+        """The old digest, or else the old tag: OldTag in AIU's templates."""
         return self.old_digest or self.old_tag
 
     @property
     def new(self) -> str:
-        """The new digest, else the new tag. It is NewTag in AIU's templates."""
+        """The new digest, or else the new tag: NewTag in AIU's templates."""
         return self.new_digest or self.new_tag
 
     @property
     def name(self) -> str:
-        """The repository without registry and tag, as in AIU: `acme/api`,
+        """The repository without its registry and tag, as in AIU: `acme/api`,
         or `nginx` for docker.io/library/nginx.
         """
         registry, rest = split_registry(self.image.name)
@@ -52,7 +52,7 @@ class Change:
 
 @dataclass(frozen=True)
 class AppChanges:
-    """The changes of one Application."""
+    """An Application's changes."""
 
     namespace: str
     name: str
@@ -60,7 +60,7 @@ class AppChanges:
 
 
 def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
-    """Return the changes of each Application once, in the order of their first mention."""
+    """Return each Application's changes, without duplicates, in order of first appearance."""
     apps: dict[tuple[str, str], tuple[Change, ...]] = {}
     for app in (app for changed in several for app in changed):
         key = (app.namespace, app.name)

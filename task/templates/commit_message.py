@@ -1,5 +1,5 @@
-"""Makes the message of a commit: AIU's default text or the user's template,
-then trailers as Git reads them.
+"""Renders commit messages: AIU's default text or the user's template,
+followed by Git trailers.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from task.text import shortened
 if TYPE_CHECKING:
     from task.templates.go_template.template import Template
 
-SUBJECT = 72  # characters; GitHub cuts off a longer subject
-DIGEST = 19  # characters of a digest that distinguish it from others
+SUBJECT = 72  # characters; GitHub truncates longer subjects
+DIGEST = 19  # characters that distinguish a digest from others
 MOST_LINES = 200  # changes shown, for several Applications
-MOST_NAMES = 100  # Applications named for one change
+MOST_NAMES = 100  # Applications listed per change
 MOST_TRAILERS = 50  # with the same key
 LONGEST = 64 * 1024
-EMPTY = "Update parameters"  # AIU's message if the template makes an empty text
-# more than for a branch name, because the operator's own template may print thousands of changes
+EMPTY = "Update parameters"  # AIU's message if the template produces empty text
+# more than for a branch name, because the operator's template may print thousands of changes
 STEPS = 2_000_000
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-# `git interpret-trailers` and `git am` end a message at `---`, `git commit --cleanup=scissors` at
-# scissors. One blank before such a line prevents that.
+# `git interpret-trailers` and `git am` end a message at `---`, and `git commit --cleanup=scissors`
+# at scissors. A space before such a line prevents that.
 DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 KEY = re.compile(r"[A-Za-z0-9-]+")
 # Control characters and line endings would end the line. U+202A–202E and U+2066–2069 reverse text
-# on a screen.
+# on the screen.
 _UNSAFE_IN_LINE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+"
 )
@@ -43,7 +43,7 @@ LONGEST_VALUE = 1000
 # Argo CD's repo-server reads these trailers from the synced revision
 REFERENCE = "Argocd-reference-commit-"
 
-Trailer = tuple[str, str]  # its key and value
+Trailer = tuple[str, str]  # key and value
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class Message:
 
 
 def check_template(text: str) -> None:
-    """Raise Malformed if the template does not parse."""
+    """Raise Malformed if the template cannot be parsed."""
     _template_of(text)
 
 
 def _template_of(text: str) -> Template:
-    # Imported late: most runs have no template, and the language takes long to import.
+    # Imported late, because most runs do not have a template, and the language is slow to import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
     return parse(text)
 
 
 def wants_labels(template: str | None) -> bool:
-    """Tell whether the template prints labels of images, because only a registry knows them."""
+    """Return whether the template prints image labels, which only a registry has."""
     return template is not None and ".Labels" in template
 
 
@@ -77,13 +77,13 @@ def commit_message(
     trailers: Sequence[Trailer] = (),
     lines: Sequence[str] = (),
 ) -> Message:
-    """Return the whole message: the text, then our trailers, and the given ones.
+    """Return the whole message: the text, our trailers, and the given trailers.
 
-    `lines` come after the text: what is held back, so no template knows it. A given trailer `Image`
-    replaces our own. If a template fails while it runs, the default text is used, with a warning,
-    as in AIU.
+    `lines` follow the text: held-back builds, which templates do not have. A given `Image` trailer
+    replaces ours. If a template fails at run time, the default text is used, with a warning, as in
+    AIU.
 
-    Raises Malformed for a template that does not parse, and for an invalid trailer key.
+    Raises Malformed for a template that cannot be parsed, and for an invalid trailer key.
     """
     message = message_text(template, apps)
     last = _last_paragraph(apps, trailers)
@@ -94,7 +94,7 @@ def commit_message(
 
 
 def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
-    """Return our trailers, and the given ones, of which an `Image` replaces our own."""
+    """Return our trailers and the given ones. A given `Image` trailer replaces ours."""
     changes = [change for app in apps for change in app.changes]
     images = [
         replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
@@ -114,7 +114,7 @@ def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
     """Return the message without trailers: the template's text,
-    or our own if there is no template.
+    or our own text if there is no template.
     """
     if template is None:
         return Message(default_text(apps))
@@ -131,7 +131,7 @@ def tidy(text: str) -> str:
     """Clean the text like `git commit`, and remove control characters
     and lines that would end it early.
 
-    Commits are made by `git fast-import`, which cleans nothing.
+    Commits are created by `git fast-import`, which does not clean messages.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.replace("\n", "").isprintable():
@@ -144,8 +144,8 @@ def tidy(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """Return AIU's words, with the version in the subject,
-    and with the names of the Applications in each line.
+    """Return AIU's wording, with the version in the subject,
+    and with the Applications' names on each line.
     """
     owners: dict[str, list[str]] = {}
     for app in apps:
@@ -181,13 +181,13 @@ def _subject(apps: Sequence[AppChanges]) -> str:
 
 
 def new_version(change: Change) -> str:
-    """Return the new tag, or the beginning of the new digest if the tag stays or there is none."""
+    """Return the new tag, or the start of the new digest if the tag is unchanged or missing."""
     tag = one_line(change.new_tag)
     return tag if tag and tag != change.old_tag else one_line(change.new_digest)[:DIGEST] or tag
 
 
 def old_version(change: Change) -> str:
-    """Return the old version in the same form."""
+    """Return the old version, in the same form."""
     return new_version(
         replace(
             change,
@@ -212,7 +212,7 @@ def _line(change: Change) -> str:
 
 
 def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
-    """Return the line with the names of its Applications, wrapped as needed."""
+    """Return the line with its Applications' names, wrapped as needed."""
     rest = len(names) - MOST_NAMES
     words = [
         f"for {names[0]},",
@@ -232,7 +232,7 @@ def _names(apps: Sequence[AppChanges]) -> str:
 
 
 def distinct(apps: Sequence[AppChanges]) -> list[Change]:
-    """Return the changes of all Applications, each once, because several may have the same."""
+    """Return the changes of all Applications, without duplicates."""
     changes: dict[tuple[str, str, str], Change] = {}
     for app in apps:
         for change in app.changes:
@@ -245,7 +245,7 @@ def _words(change: Change) -> tuple[str, str, str]:
 
 
 def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
-    """Return AIU's data for a template, and our own `.Applications`."""
+    """Return AIU's template data, and our own `.Applications`."""
 
     def fields(change: Change) -> dict[str, Any]:
         return {
@@ -277,7 +277,7 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 
 def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
-    """Return the labels of all images. Of two labels with the same name, the later one wins."""
+    """Return the labels of all images. If two have the same name, the later label wins."""
     return GoMap(
         {one_line(key): one_line(text) for change in changes for key, text in change.labels.items()}
     )
@@ -286,7 +286,7 @@ def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
 def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
     """Return a trailer for each distinct value.
 
-    If they are more than `MOST_TRAILERS`, add their number.
+    If there are more than `MOST_TRAILERS`, add their number.
     """
     values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
@@ -302,10 +302,10 @@ VERBS = {
 
 
 def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str = "") -> str:
-    """Return the subject line: what the command does with these Applications, to which version,
-    or why.
+    """Return the subject line: the command's action on these Applications, and the version
+    or reason.
 
-    A run that only keeps `build` back says so.
+    A run that only holds `build` back says so.
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
@@ -334,10 +334,10 @@ def hold_message(
     lines: Sequence[str],
     trailers: Sequence[Trailer] = (),
 ) -> Message:
-    """Return the message: subject, one line for each image, trailers.
+    """Return the message: the subject, one line per image, and trailers.
 
-    If an image changes and the user has a template, the template makes subject and text, as for any
-    update.
+    If an image changes and the user has a template, the template renders the subject and text, as
+    for any update.
     """
     changing = [app for app in apps if app.changes]
     if template is not None and changing:
@@ -353,13 +353,13 @@ def hold_message(
 
 
 def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
-    """Return the text on one line, without control characters, cut to `longest` characters."""
+    """Return the text on one line, without control characters, in at most `longest` characters."""
     line = (text if text.isprintable() else _UNSAFE_IN_LINE.sub(" ", text)).strip()
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
 def trailer_lines(trailers: Iterable[Trailer]) -> str:
-    """Return the trailers as `Key: value` lines, in order, each once.
+    """Return the trailers as `Key: value` lines, in order, without duplicates.
 
     Raises Malformed for an invalid key.
     """
@@ -368,7 +368,7 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
         if not KEY.fullmatch(key):
             raise Malformed(
                 f"{key!r} is not a trailer key",
-                "write letters, digits and dashes: --trailer Ticket=ABC-1",
+                "use letters, digits, and dashes: --trailer Ticket=ABC-1",
             )
         if line := one_line(value):
             lines[f"{key}: {line}\n"] = None
@@ -385,7 +385,7 @@ def commit_references(
     """Return Argo CD's commit references to the image's source code, or [] without a commit.
 
     Argo CD shows them next to the synced revision. `author` is `Name <address>`, and `date` is RFC
-    3339. The body becomes a JSON string, because Argo CD expects one.
+    3339. The body is encoded as a JSON string, because Argo CD expects one.
     """
     if not sha:
         return []
@@ -399,8 +399,8 @@ def commit_references(
         "repourl": repository,
     }
     if body:
-        # Cut the body before it becomes a JSON string, because nobody could read a cut JSON string.
-        # An escape needs up to six characters.
+        # Truncate the body before encoding it, because a truncated JSON string cannot be read. An
+        # escape needs up to six characters.
         values["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
     return [(REFERENCE + variable, value) for variable, value in values.items() if value.strip()]
 
@@ -408,7 +408,7 @@ def commit_references(
 def trailer_of(message: str, key: str, about: str = "") -> str:
     """Return the value of the first trailer with this key at the end of a commit message, or "".
 
-    With `about`, of those whose value begins with that word, and without it.
+    With `about`, consider only values that begin with that word, and return the rest.
     """
     last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
     values = (
@@ -435,7 +435,7 @@ def build_trailers(
     more: Sequence[Trailer] = (),
     references: Sequence[Trailer] = (),
 ) -> tuple[Trailer, ...]:
-    """Return the trailers of the build, then the user's own, then Argo CD's references,
+    """Return the build's trailers, the user's own, and Argo CD's references,
     without empty ones.
     """
     known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))

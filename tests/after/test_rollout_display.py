@@ -13,7 +13,7 @@ from task.argocd.rollouts import RolloutState, Sight
 from task.output.log import Log
 
 OK = RolloutState("argocd/api", "synced-and-healthy", "synced and healthy", seconds=42)
-WAITS = RolloutState("argocd/web", "waiting", "Argo CD has not compared yet", seconds=3)
+WAITS = RolloutState("argocd/web", "waiting", "Argo CD has not compared it yet", seconds=3)
 GOES = RolloutState(
     "argocd/worker",
     "progressing",
@@ -34,7 +34,7 @@ MANUAL = RolloutState(
 
 LINES = [
     (OK, "argocd/api: synced-and-healthy after 42 s: synced and healthy"),
-    (WAITS, "argocd/web: waiting after 3 s: Argo CD has not compared yet"),
+    (WAITS, "argocd/web: waiting after 3 s: Argo CD has not compared it yet"),
     (
         GOES,
         "argocd/worker: progressing after 1:01 min: synced, progressing: Deployment worker: 1 of 3 updated",
@@ -73,7 +73,7 @@ def test_the_display_has_a_progress_bar_and_a_line_for_each_application() -> Non
     assert drawn((OK, WAITS), 61, 600, terminal(100)) == [
         "━━━━━━━━━━           1 of 2 rolled out, 1:01 min of 10:00 min",
         "ok argocd/api synced and healthy",
-        ".. argocd/web Argo CD has not compared yet",
+        ".. argocd/web Argo CD has not compared it yet",
     ]
 
 

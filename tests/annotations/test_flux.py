@@ -419,7 +419,7 @@ def test_a_filter_for_an_unknown_image_is_reported() -> None:
     assert (flaw.key, flaw.severity, flaw.hint) == (
         "fluxcd.io/tag.web",
         "warning",
-        "name one of the images there: chart-image",
+        "available images: chart-image",
     )
 
 

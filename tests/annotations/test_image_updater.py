@@ -345,11 +345,11 @@ def test_misspelled_annotations_of_ours_are_kept() -> None:
 @pytest.mark.parametrize(
     ("reference", "hint"),
     [
-        (ref("api"), "correct namePattern: 'api', or put"),
-        (ref("api-*"), "correct namePattern: 'api-*', or put"),
+        (ref("api"), "fix namePattern 'api', or move"),
+        (ref("api-*"), "fix namePattern 'api-*', or move"),
         (
             ref("*", labelSelectors={"matchLabels": {"tier": "db"}}),
-            "correct namePattern: '*', or its labelSelectors",
+            "fix namePattern '*' or labelSelectors",
         ),
     ],
 )
@@ -381,13 +381,13 @@ def test_a_reference_overridden_by_a_better_match_is_not_reported() -> None:
 @pytest.mark.parametrize(
     ("spec", "reference", "image", "told"),
     [
-        ({"updateStrategy": "digest"}, {"allowTags": "any"}, None, "of the reference"),
-        ({"updateStrategy": "digest"}, None, {}, "of the image"),
+        ({"updateStrategy": "digest"}, {"allowTags": "any"}, None, "in the reference"),
+        ({"updateStrategy": "digest"}, None, {}, "in the image"),
         (
             {"updateStrategy": "digest"},
             {"updateStrategy": "latest"},
             {},
-            "of the image has no updateStrategy: here the outer latest",
+            "in the image has no updateStrategy: here, the outer latest",
         ),
         ({"updateStrategy": "digest"}, None, None, ""),
         ({"updateStrategy": "semver"}, {}, {}, ""),
@@ -420,7 +420,7 @@ def test_the_first_of_several_resources_for_one_application_wins() -> None:
     found, (problem,) = annotated(second, first)
     assert found == {"image-list": "web=ghcr.io/acme/web"}
     assert (problem.application, problem.severity) == ("argocd/web", "warning")
-    assert "argocd/a counts, not argocd/b" in problem.message
+    assert "argocd/a applies, not argocd/b" in problem.message
 
 
 def test_a_resource_read_twice_counts_once() -> None:
@@ -542,7 +542,7 @@ def test_an_invalid_image_is_left_out_with_a_warning(broken: dict[str, Any]) -> 
     )
     assert found == {"image-list": "ok=nginx"}
     assert "images[1]" in problem.message
-    assert problem.message.endswith("left out") or "images[1] is left out" in problem.message
+    assert problem.message.endswith("skipped") or "images[1] is skipped" in problem.message
 
 
 @pytest.mark.parametrize(

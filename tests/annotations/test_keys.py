@@ -86,28 +86,28 @@ def test_a_misspelled_key_is_reported_with_the_intended_key(
 @pytest.mark.parametrize(
     ("key", "kind", "words"),
     [
-        ("git-credentials", "former", "write write-back-method: git:secret:<namespace>/<name>"),
+        ("git-credentials", "former", "use write-back-method: git:secret:<namespace>/<name>"),
         ("git-commit-message", "former", "--commit-message-template"),
         ("git.commit-message-template", "former", "--commit-message-template"),
         ("git-commit-template", "former", "--commit-message-template"),
         ("git-user", "former", "--git-author-name"),
         ("git-commit-email", "former", "--git-author-email"),
-        ("web.credentials", "former", "write web.pull-secret"),
-        ("old.credentials", "former", "write old.pull-secret"),
-        ("credentials", "former", "write pull-secret"),
+        ("web.credentials", "former", "use web.pull-secret"),
+        ("old.credentials", "former", "use old.pull-secret"),
+        ("credentials", "former", "use pull-secret"),
         ("chart-version", "former", "targetRevision"),
         ("web.git-credentials", "former", "write-back-method"),
-        ("web.write-back-target", "level", "write write-back-target, for the whole Application"),
-        ("old.git-branch", "level", "write git-branch, for the whole Application"),
+        ("web.write-back-target", "level", "use write-back-target for the whole Application"),
+        ("old.git-branch", "level", "use git-branch for the whole Application"),
         (
             "a.git-branch",
             "level",
-            "write git-branch",
+            "use git-branch",
         ),  # two letters from git-branch, and still no misspelling
         ("old.allow-tags", "orphan", "the aliases are web, team_api, cron"),
-        ("a.allow-tags", "orphan", "write a=<image> in image-list"),
+        ("a.allow-tags", "orphan", "add a=<image> to image-list"),
         ("wep.allow-tags", "orphan", "did you mean web.allow-tags?"),
-        ("old.helm.image-tg", "orphan", "write old=<image> in image-list"),
+        ("old.helm.image-tg", "orphan", "add old=<image> to image-list"),
         ("colour", "unknown", "See the list of annotations"),
         ("web.colour", "unknown", "See the list of annotations"),
         (
@@ -157,7 +157,7 @@ def test_doubtful_keys_are_reported_in_the_order_of_the_annotations() -> None:
 def test_a_per_image_key_without_any_alias_is_reported() -> None:
     ((_, found),) = doubts({"web.allow-tags": "any"})
     assert (found.kind, found.hint) == (
-        "orphan", "write web=<image> in image-list, or remove it; no entry has an alias"
+        "orphan", "add web=<image> to image-list, or remove the annotation; no entry has an alias"
     )  # fmt: skip
 
 

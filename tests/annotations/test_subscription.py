@@ -196,13 +196,13 @@ def test_each_invalid_glob_is_reported() -> None:
     subscribed = only({"web.ignore-tags": "[, ok-*, regexp:^dev-, [, \\"})
     assert [one.message for one in subscribed.flaws] == [
         "web.ignore-tags: '[' is not a glob: a [class] is not closed",
-        "web.ignore-tags: 'regexp:^dev-' ignores nothing: no tag has ':'",
-        r"web.ignore-tags: '\\' is not a glob: there is a backslash at the end",
+        "web.ignore-tags: 'regexp:^dev-' does not match any tag: tags cannot contain ':'",
+        r"web.ignore-tags: '\\' is not a glob: it ends with a backslash",
     ]
     assert subscribed.subscriptions == ()
     many = only({"web.ignore-tags": ",".join(f"{number}[" for number in range(10_000))})
     assert len(many.flaws) == 11
-    assert many.flaws[-1].message == "web.ignore-tags: there may be more wrong globs"
+    assert many.flaws[-1].message == "web.ignore-tags: there may be more invalid globs"
 
 
 def test_all_problems_of_an_image_are_reported_together() -> None:
@@ -248,7 +248,7 @@ def test_a_comma_continues_an_entry_only_within_a_version_range() -> None:
     (flaw,) = one.flaws
     assert (flaw.text, flaw.hint) == (
         "a=acme/a:>=1.0",
-        "join constraints with a space: a=acme/a:>=1.0 <2",
+        "separate constraints with a space: a=acme/a:>=1.0 <2",
     )
 
 
@@ -280,7 +280,7 @@ def test_deprecated_and_unusual_values_work_with_a_warning(
     [
         # AIU v1 leaves the whole Application out for each of these.
         ({"image-list": "web="}, ["error"]),
-        ({"image-list": " , "}, []),  # no image: nothing is updated, and only lint says so
+        ({"image-list": " , "}, []),  # no image, so nothing is updated, and only lint says so
         (
             {"image-list": "web=acme/web", "web.force-update": "yes"},
             ["warning"],

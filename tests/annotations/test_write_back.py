@@ -109,8 +109,8 @@ def test_write_back_targets_are_parsed(target: str, kind: str, path: str) -> Non
 def test_a_method_is_not_a_target(method: str) -> None:
     with pytest.raises(Faulty) as caught:
         web({"write-back-target": method})
-    assert f"unknown target '{method}': that is a method" in str(caught.value)
-    assert f"write write-back-method: {method}, and " in caught.value.hint
+    assert f"unknown target '{method}': it is a write-back-method" in str(caught.value)
+    assert f"set write-back-method: {method}, and " in caught.value.hint
 
 
 @pytest.mark.parametrize(

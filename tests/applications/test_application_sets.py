@@ -179,7 +179,7 @@ def test_a_revision_that_is_not_a_branch_is_an_error_with_a_hint(tmp_path: Path)
     for revision in ("a" * 40, "v1.0"):
         with pytest.raises(SourceError) as raised:
             repositories.paths(str(repo), revision)
-        assert raised.value.hint.startswith("name a branch in the generator's revision")
+        assert raised.value.hint.startswith("set the generator's revision to a branch")
     assert repositories.paths(str(repo), "HEAD") == ["a/x.yaml"]
     repositories.close()
 
@@ -290,7 +290,7 @@ def test_all_sets_of_a_run_share_one_budget() -> None:
         application_set(LIST) + "---" + application_set(LIST), budget=Budget(made=3)
     ).problems
     assert [one.message.partition("fleet: ")[2] for one in problems] == [
-        "the ApplicationSets make more than 3 Applications"
+        "the ApplicationSets generate more than 3 Applications"
     ]
 
 

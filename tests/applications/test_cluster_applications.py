@@ -196,7 +196,7 @@ def test_the_argo_cd_namespace_is_read_if_listing_all_is_forbidden(reader: Kuber
     found = keys(source(reader, "reader", log=lambda level, line: lines.append((level, line))))
     assert found == ["argocd/web"]
     (told,) = (line for level, line in lines if level == "info" and "only those" in line)
-    assert told.endswith("only those of namespace 'argocd' count")
+    assert told.endswith("only those in namespace 'argocd' are used")
     assert len(told) < 120, "a run in one namespace begins with this line"
     assert any(level == "debug" and "a ClusterRole needs" in line for level, line in lines)
 
@@ -204,7 +204,7 @@ def test_the_argo_cd_namespace_is_read_if_listing_all_is_forbidden(reader: Kuber
 def test_a_forbidden_namespace_given_by_option_is_an_error(reader: KubernetesApi) -> None:
     with pytest.raises(ForbiddenError, match="in namespace 'team'") as caught:
         keys(source(reader, "reader", narrow=Narrow(namespaces=("argocd", "team"))))
-    assert "a Role of namespace 'team' needs" in caught.value.hint
+    assert "a Role in namespace 'team' needs" in caught.value.hint
 
 
 def test_a_namespace_pattern_needs_permission_in_all_namespaces(

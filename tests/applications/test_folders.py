@@ -96,14 +96,14 @@ def test_a_folder_is_read_without_its_chart_templates(
     for source, where in ((".", "chart"), ("./", "chart"), (str(tmp_path), f"{tmp_path}/chart")):
         found = here(source)
         assert names(found) == ["web", "plain"]
-        message = f"{where}: this Helm chart makes Applications, and it is not rendered"
+        message = f"{where}: this Helm chart generates Applications, but it is not rendered"
         assert told(found) == [(message, True)]
     assert [one.origin for one in here(".") if one.item] == [
         "web.yaml:1",
         "chart/templates/plain.yaml:1",
     ]
     inside = [trouble_of(one).message for one in here("chart") if one.trouble]
-    assert inside == ["chart: this Helm chart makes Applications, and it is not rendered"]
+    assert inside == ["chart: this Helm chart generates Applications, but it is not rendered"]
 
 
 def test_a_repository_is_read_without_its_chart_templates(tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_patches_are_not_read_and_their_kustomization_is_reported(
         (advice,) = [one for one in found if one.trouble]
         assert advice.advice
         assert trouble_of(advice).message.endswith(
-            "fleet/overlays/prod: this kustomization makes Applications, and it is not rendered"
+            "fleet/overlays/prod: this kustomization generates Applications, but it is not rendered"
         )
-        assert "name it as a source of its own, with --render kustomize" in trouble_of(advice).hint
+        assert "pass it as a separate source with --render kustomize" in trouble_of(advice).hint
 
 
 def test_an_unrendered_kustomization_of_a_source_is_reported(
@@ -165,7 +165,7 @@ def test_an_unrendered_kustomization_of_a_source_is_reported(
     for found in read(tmp_path, files, "fleet"):
         (advice,) = [one for one in found if one.trouble]
         assert trouble_of(advice).message.endswith(
-            "fleet: this kustomization makes Applications, and it is not rendered"
+            "fleet: this kustomization generates Applications, but it is not rendered"
         )
         assert trouble_of(advice).hint.startswith("render it with --render kustomize")
 
@@ -185,7 +185,7 @@ def test_a_kustomization_given_as_a_source_is_reported_once(
     monkeypatch.chdir(tmp_path)
     read(tmp_path, KUSTOMIZATIONS, "")
     result = image_update("lint", "fleet", "fleet/overlays/prod")
-    assert result.stdout.count("this kustomization makes Applications") == 1
+    assert result.stdout.count("this kustomization generates Applications") == 1
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_applications_are_followed_across_repositories_to_the_wanted_depth(
     found = below.of(root)
     assert names(found) == ["a", "b", "d", "e"]
     assert problems(found) == [
-        f"what argocd/e deploys is not followed: main of {one} has no files in 'gone'"
+        f"Applications from argocd/e are not followed: there are no files in 'gone' on main of {one}"
     ]
     assert below.opened == [str(one), f"{two}/"]
     assert below.git.calls.count("fetch") == 2  # small repositories come with their files
@@ -134,7 +134,7 @@ def test_the_number_of_followed_applications_is_limited(tmp_path: Path, below: B
     found = below.of(manifest_text("root", repo, "apps"), most=3)
     assert len(names(found)) == 3
     assert (trouble_of(found[-1]).message, trouble_of(found[-1]).severity) == (
-        "--follow-apps: there are more than 3 Applications to follow to",
+        "--follow-apps: there are more than 3 Applications to follow",
         "error",
     )
 
@@ -245,7 +245,7 @@ def test_a_chart_is_rendered_with_the_options_of_its_application(
 @pytest.mark.parametrize(
     ("files", "source", "expected", "told"),
     [
-        (CHART, {}, [], "chart: this Helm chart makes Applications, and it is not rendered"),
+        (CHART, {}, [], "chart: this Helm chart generates Applications, but it is not rendered"),
         ({**CHART, "chart/templates/apps.yaml": "kind: Deployment"}, {}, [], ""),
         ({"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "APP"}, {}, ["a"], ""),
         (
@@ -266,7 +266,7 @@ def test_a_chart_is_rendered_with_the_options_of_its_application(
             },
             {},
             [],
-            "chart: this kustomization makes Applications, and it is not rendered",
+            "chart: this kustomization generates Applications, but it is not rendered",
         ),
         (
             {
@@ -281,7 +281,7 @@ def test_a_chart_is_rendered_with_the_options_of_its_application(
             {"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "APP"},
             {"kustomize": {"namePrefix": "b-"}},
             [],
-            "chart: this kustomization makes Applications, and it is not rendered",
+            "chart: this kustomization generates Applications, but it is not rendered",
         ),
         (
             {"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "kind: Pod"},
@@ -311,7 +311,7 @@ def test_a_chart_is_rendered_with_the_options_of_its_application(
             {"chart/a.yaml": "APP"},
             {"plugin": {"name": "x"}},
             [],
-            "--follow-apps does not follow what plugins generate; Applications with such a source: 1 (argocd/root)",
+            "--follow-apps does not follow plugin output; Applications with such a source: 1 (argocd/root)",
         ),
     ],
 )
@@ -360,11 +360,11 @@ def test_kustomize_options_of_an_application_prevent_rendering(
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("gone", "main of REPO has no files in 'gone'"),
+        ("gone", "there are no files in 'gone' on main of REPO"),
         ("apps/a.yaml", "'apps/a.yaml' is not a folder on main of REPO"),
         ("apps/a.yaml/deep", "'apps/a.yaml/deep' is not a folder on main of REPO"),
         ("link", "'link' is not a folder on main of REPO"),
-        ("../x", "the path '../x' leads out of the repository"),
+        ("../x", "the path '../x' points outside the repository"),
     ],
 )
 def test_a_path_that_is_not_a_folder_is_reported(
@@ -376,7 +376,7 @@ def test_a_path_that_is_not_a_folder_is_reported(
     (found,) = below.of(manifest_text("root", repo, path))
     assert (
         trouble_of(found).message
-        == f"what argocd/root deploys is not followed: {told.replace('REPO', str(repo))}"
+        == f"Applications from argocd/root are not followed: {told.replace('REPO', str(repo))}"
     )
     assert (trouble_of(found).severity, found.advice, bool(trouble_of(found).hint)) == (
         "warning",
@@ -389,12 +389,12 @@ def test_a_source_without_a_repository_is_reported(below: Below) -> None:
     (found,) = below.of(manifest_text("root", "", "apps"))
     assert (
         trouble_of(found).message
-        == "what argocd/root deploys is not followed: its source has no repoURL"
+        == "Applications from argocd/root are not followed: its source has no repoURL"
     )
     assert (trouble_of(found).severity, found.advice, trouble_of(found).hint.partition(",")[0]) == (
         "warning",
         True,
-        "write repoURL into its source",
+        "set repoURL in its source",
     )
 
 
@@ -424,7 +424,7 @@ def test_a_repository_that_cannot_be_read_is_reported_once(tmp_path: Path, below
     )
     (told,) = [one for one in below.of(manifest_text("root", repo, "apps")) if one.trouble]
     assert trouble_of(told).message.startswith(
-        f"what argocd/a and 1 more deploys is not followed: {tmp_path}/none.git"
+        f"Applications from argocd/a and 1 more are not followed: {tmp_path}/none.git"
     )
     assert (trouble_of(told).severity, told.advice, bool(trouble_of(told).hint)) == (
         "warning",
@@ -443,7 +443,7 @@ def test_a_forbidden_url_does_not_affect_other_applications(tmp_path: Path, belo
     assert names(found) == ["a", "b", "c"]
     (told,) = [one for one in found if one.trouble]
     assert trouble_of(told).message.startswith(
-        "what argocd/a deploys is not followed: telnet://h/x: telnet:// is not allowed"
+        "Applications from argocd/a are not followed: telnet://h/x: telnet:// is not allowed"
     )
     assert (
         trouble_of(told).severity,
@@ -457,9 +457,10 @@ def test_a_revision_that_is_not_a_branch_is_reported(tmp_path: Path, below: Belo
     git(repo, "tag", "v1")
     (told,) = below.of(manifest_text("root", repo, "x", targetRevision="v1"))
     assert (
-        "the revision 'v1' is a tag, which no update can be written to" in trouble_of(told).message
+        "the revision 'v1' is a tag, but updates can only be written to a branch"
+        in trouble_of(told).message
     )
-    assert trouble_of(told).hint.startswith("name a branch in targetRevision")
+    assert trouble_of(told).hint.startswith("set targetRevision to a branch")
 
 
 def test_the_number_of_repositories_named_by_manifests_is_limited(
@@ -476,7 +477,7 @@ def test_the_number_of_repositories_named_by_manifests_is_limited(
     found = below.of(manifest_text("root", repo, "apps"))
     assert names(found) == ["a", "b"]
     assert problems(found) == [
-        f"--follow-apps: the manifests name more than {MOST_REPOSITORIES} repositories"
+        f"--follow-apps: the manifests refer to more than {MOST_REPOSITORIES} repositories"
     ]
 
 

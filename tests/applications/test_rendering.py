@@ -156,7 +156,7 @@ def test_all_rendering_in_a_run_shares_a_time_limit(tmp_path: Path, stand_in: Pa
     write(stand_in, "while :; do :; done")
     rendering = Rendering(["helm"], {"PATH": str(stand_in.parent)}, seconds=0.5)
     written(tmp_path, CHART)
-    for why in ("helm was ended", "the rendering of this run has taken 0 seconds already"):
+    for why in ("helm was stopped", "rendering in this run has already taken 0 seconds"):
         with pytest.raises(SourceError, match=why):
             list(local_manifests(str(tmp_path / "platform"), rendering))
 
@@ -230,13 +230,13 @@ def test_a_rendering_program_has_no_secrets_home_or_other_programs(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("echo 'Error: x' >&2; echo made; exit 1", "helm ended with 1: Error: x"),
+        ("echo 'Error: x' >&2; echo made; exit 1", "helm exited with 1: Error: x"),
         (
             "printf 'Error: x\\n\\nUse --debug flag to render out invalid YAML\\n' >&2; exit 1",
-            r"helm ended with 1: Error: x$",
+            r"helm exited with 1: Error: x$",
         ),
         ("echo 'not: [yaml'", ""),
-        ("kill -9 $$", "helm ended with"),
+        ("kill -9 $$", "helm exited with"),
     ],
 )
 def test_the_error_message_of_a_rendering_program_is_reported(
@@ -285,7 +285,7 @@ def test_the_output_of_a_rendering_program_is_limited(stand_in: Path) -> None:
         ({"a\0b": ""}, "is not a valid file path"),
         ({"a": "", "a/b": ""}, "cannot copy 'a/b'"),
         ({"a" * 300: ""}, "cannot copy"),
-        ({"a": "x" * (LARGEST + 1)}, "more than 64 MB"),
+        ({"a": "x" * (LARGEST + 1)}, "larger than 64 MB"),
     ],
 )
 def test_files_outside_of_the_rendering_folder_are_refused(
@@ -318,7 +318,7 @@ def test_a_skipped_binary_file_is_mentioned_if_rendering_fails(
     rendering = write(stand_in, "exit 1")
     with pytest.raises(SourceError) as raised:
         from_git(tmp_path, {**CHART, "platform/charts/sub.tgz": b"\xff\0"}, "platform", rendering)
-    assert "platform/charts/sub.tgz was left out" in raised.value.hint
+    assert "platform/charts/sub.tgz was skipped" in raised.value.hint
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_skipped_binary_file_is_mentioned_if_rendering_fails(
     [
         ((), ["helm", "kubectl"], "render it with --render helm"),
         (("kustomize",), ["helm", "kubectl"], "render it with --render helm"),
-        (("helm",), ["kubectl"], "install helm beside this step"),
+        (("helm",), ["kubectl"], "install helm for this step"),
     ],
 )
 def test_an_unrendered_chart_is_reported_with_a_way_to_render_it(
@@ -366,7 +366,9 @@ def test_an_unrendered_kustomization_is_reported_if_it_changes_applications(
     ):
         said = [trouble_of(one).message for one in found if one.trouble]
         made = [message for message in said if "no Application was found in " not in message]
-        assert ["this kustomization makes Applications" in one for one in made] == [True] * warned
+        assert ["this kustomization generates Applications" in one for one in made] == [
+            True
+        ] * warned
 
 
 def test_kubectl_is_used_if_kustomize_is_missing(tmp_path: Path, stand_in: Path) -> None:

@@ -186,7 +186,7 @@ ANSWERS = [
     ("token expired", Fault(401, '{"error":"invalid session: token is expired","code":16,"message":'
      '"invalid session: token is expired"}'), SourceAccessError, "token is expired", "generate-token"),
     ("not there, or not allowed", Fault(403, '{"error":"permission denied","code":7,"message":"permission denied"}'),
-     SourceAccessError, "does not exist, or the token may not", "applications, get, <project>/web, allow"),
+     SourceAccessError, "does not exist, or the token lacks the permission", "applications, get, <project>/web, allow"),
     ("not there", Fault(404, '{"error":"no","code":5,"message":"applications.argoproj.io web not found"}'),
      AbsentError, "argocd/web: does not exist", "check the name"),
     ("what is wrong is the patch", Fault(500, '{"error":"x","code":2,"message":"error unmarshaling patched app: json: '
@@ -213,9 +213,9 @@ ANSWERS = [
     ("a wrong path", Fault(404, "<html>no</html>", {"Content-Type": "text/html"}), SourceAccessError,
      "a web page", "--argocd-root-path"),
     ("another service", Fault(200, "[1]", {"Content-Type": "application/json"}), SourceAccessError,
-     "not with Argo CD's API", "path"),
-    ("not JSON", Fault(200, "{", {"Content-Type": "application/json"}), SourceAccessError, "not with", "path"),
-    ("too much", Fault(200, "x" * 200_000), SourceError, "more than", "narrow"),
+     "not an Argo CD API response", "path"),
+    ("not JSON", Fault(200, "{", {"Content-Type": "application/json"}), SourceAccessError, "not an Argo CD", "path"),
+    ("too much", Fault(200, "x" * 200_000), SourceError, "more than", "select fewer"),
     ("an unencrypted redirect", Fault(307, "", {"Location": "ftp://x.example/"}), SourceAccessError,
      "not encrypted", "--argocd-server"),
 ]  # fmt: skip
@@ -247,7 +247,7 @@ def test_a_token_repeated_by_the_server_is_masked(server: ArgoCDServer) -> None:
 
 
 def test_a_missing_token_is_reported(server: ArgoCDServer) -> None:
-    with pytest.raises(SourceAccessError, match="requires a token, and none was given"):
+    with pytest.raises(SourceAccessError, match="requires a token, and none is set"):
         api_of(server, token=Secret("")).get_application("argocd", "web")
 
 
@@ -342,7 +342,7 @@ def test_invalid_connection_options_are_usage_errors(given: Connection, message:
 
 
 def test_an_application_name_cannot_change_the_request_path(server: ArgoCDServer) -> None:
-    with pytest.raises(SourceError, match="not a valid name of an Application"):
+    with pytest.raises(SourceError, match="not a valid Application name"):
         api_of(server).get_application("argocd", "..")
     with pytest.raises(SourceAccessError):
         api_of(server).get_application("argocd", "../../settings?x=")

@@ -116,17 +116,17 @@ def test_a_secret_in_another_namespace_is_refused_without_reading_it(
     api: KubernetesApi, text: str
 ) -> None:
     api.add(SECRETS, secret("git", namespace="other", username="u", password="s3cret"))
-    with pytest.raises(AnnotationError, match="in another namespace than the Application"):
+    with pytest.raises(AnnotationError, match="not in the Application's namespace"):
         reach(api).named(text, URL, "team")
     assert api.asked == []
 
 
 NAMED = [
-    ("secret:argocd/plain", "for Applications of the namespace argocd"),
+    ("secret:argocd/plain", "for Applications in namespace argocd"),
     ("secret:argocd/cluster-prod", "belongs to Argo CD itself"),
     ("secret:argocd/argocd-secret", "belongs to Argo CD itself"),
     ("secret:argocd/elsewhere", "login for another repository"),
-    ("secret:argocd/theirs", "another project than 'shop'"),
+    ("secret:argocd/theirs", "a project other than 'shop'"),
     ("secret:argocd/ours", ""),
     ("secret:argocd/template", ""),
 ]
@@ -159,7 +159,7 @@ def test_secrets_of_argo_cd_are_used_only_for_their_purpose(
 
 @pytest.mark.parametrize("text", ["secret:a/b/c", "secret:", "secret:../argocd"])
 def test_an_invalid_secret_name_is_an_annotation_error(api: KubernetesApi, text: str) -> None:
-    with pytest.raises(AnnotationError, match="names no secret"):
+    with pytest.raises(AnnotationError, match="does not name a secret"):
         reach(api).named(text, URL, "team")
 
 
@@ -167,7 +167,7 @@ def test_a_missing_or_unsuitable_named_secret_is_a_credentials_error(api: Kubern
     with pytest.raises(CredentialsError, match="there is no secret team/git"):
         reach(api).named("secret:git", URL, "team")
     api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))
-    with pytest.raises(CredentialsError, match="neither username and password"):
+    with pytest.raises(CredentialsError, match="does not have a username and password"):
         reach(api).named("secret:git", URL, "team")
 
 
@@ -197,7 +197,7 @@ def test_secrets_of_argo_cd_are_refused_as_registry_logins(
     api: KubernetesApi, name: str, kind: str
 ) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
-    with pytest.raises(Malformed, match="is not a login for a registry"):
+    with pytest.raises(Malformed, match="is not a registry login"):
         reach(api).of_registry("argocd", name)
 
 

@@ -46,14 +46,14 @@ def test_options_in_argocd_opts_are_parsed(words: str, expected: dict[str, objec
 
 
 WRONG = [
-    ("word --server x", "belongs to no option"),
-    ("--server x hunter2", "belongs to no option"),
+    ("word --server x", "does not belong to an option"),
+    ("--server x hunter2", "does not belong to an option"),
     ("--auth-token 'hunter2", "quote"),
     ("--auth-token", "--auth-token in ARGOCD_OPTS has no value"),
     ("--server --insecure", "--server in ARGOCD_OPTS has no value"),
     ("--header hunter2", "Name: value"),
     ("--header 'A b: hunter2'", "Name: value"),
-    ("--header 'A: hunter2\x07'", "no header can have"),
+    ("--header 'A: hunter2\x07'", "has an invalid value"),
 ]
 
 
@@ -105,11 +105,11 @@ def test_the_token_of_the_most_specific_source_is_used() -> None:
 
 
 NOWHERE = [
-    (Connection(), {}, "no Argo CD server is given"),
+    (Connection(), {}, "no Argo CD server is set"),
     (Connection(), {"ARGOCD_OPTS": "--core"}, "--core of ARGOCD_OPTS"),
     (Connection("http://a.example"), {}, "unencrypted"),
     (Connection("ftp://a.example"), {}, "cannot be used to reach"),
-    (Connection("me:hunter2@a.example"), {}, "is not a host"),
+    (Connection("me:hunter2@a.example"), {}, "is not a valid host"),
     (Connection("a.example", certificate="c.pem"), {}, "needs its key"),
 ]
 

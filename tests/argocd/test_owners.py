@@ -123,7 +123,7 @@ STATES = [
     {"application": "api", "step": "1"},
     {"application": "web", "step": "2", "status": "Waiting", "message": "no"},
 ]
-WAITS = "it waits for its step in the RollingSync of ApplicationSet gen: "
+WAITS = "it is waiting for its step in the RollingSync of ApplicationSet gen: "
 
 
 @pytest.mark.parametrize(

@@ -161,4 +161,7 @@ def test_pods_that_cannot_be_listed_are_requested_only_once(api: KubernetesApi) 
         Wanted(lambda found: found == NEW),
         {"tree": trees[-1]},
     )
-    assert found.hint == "the step may not list pods, which say more: apply rbac/pods.yaml"
+    assert (
+        found.hint
+        == "the step is not allowed to list pods, which would give more details: apply rbac/pods.yaml"
+    )

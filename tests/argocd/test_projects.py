@@ -35,15 +35,15 @@ BERLIN = {**WEEKEND, "timeZone": "Europe/Berlin", "description": "no deployments
 WINDOWS = [
     ("none", (), FRIDAY, ""),
     ("a deny window is open", (WEEKEND,), FRIDAY,
-     "a deny window of AppProject shop (0 18 * * 5, 62h) keeps Argo CD from syncing until 2026-11-23 08:00 UTC"),
+     "a deny window of AppProject shop (0 18 * * 5, 62h) prevents Argo CD from syncing until 2026-11-23 08:00 UTC"),
     ("in its own time zone, with its description", (BERLIN,), FRIDAY,
-     "a deny window of AppProject shop (no deployments at weekends) keeps Argo CD from syncing until 2026-11-23 07:00"),
+     "a deny window of AppProject shop (no deployments at weekends) prevents Argo CD from syncing until 2026-11-23 07:00"),
     ("it is over", (WEEKEND,), MONDAY, ""),
     ("an allow window is open", (OFFICE,), MONDAY, ""),
     ("an allow window is not open", (OFFICE,), FRIDAY,
      "an allow window of AppProject shop (0 8 * * 1-5, 9h) is not open before 2026-11-23 08:00 UTC, and"),
     ("a deny wins", (OFFICE, {**WEEKEND, "schedule": "0 10 * * *", "duration": "3h"}), MONDAY,
-     "a deny window of AppProject shop (0 10 * * *, 3h) keeps Argo CD from syncing until 2026-11-23 13:00 UTC"),
+     "a deny window of AppProject shop (0 10 * * *, 3h) prevents Argo CD from syncing until 2026-11-23 13:00 UTC"),
     ("of another Application", ({**WEEKEND, "applications": ["api-*"]},), FRIDAY, ""),
     ("by cluster", ({**WEEKEND, "applications": [], "clusters": ["in-cluster"]},), FRIDAY, "a deny window"),
     ("any of its lists fits", ({**WEEKEND, "applications": ["api"], "namespaces": ["w*"]},), FRIDAY, "a deny"),
@@ -135,7 +135,7 @@ def test_no_further_projects_are_requested_after_a_timeout() -> None:
     class Slow:
         def project(self, _namespace: str, name: str) -> dict[str, Any]:
             asked.append(name)
-            raise SourceDownError("Argo CD took more than 30 seconds to answer")
+            raise SourceDownError("Argo CD took more than 30 seconds to respond")
 
     with ExitStack() as opened:
         argo = Argo(Settings(command="run"), {}, Log("error", "text"), opened)

@@ -166,7 +166,7 @@ def test_all_fields_of_a_repository_secret_are_read() -> None:
         ({"githubAppID": "1"}, "has no field githubAppInstallationID and githubAppPrivateKey"),
         (APP | {"githubAppInstallationID": "s3cret!"}, "githubAppInstallationID is not a number"),
         (APP | {"githubAppEnterpriseBaseUrl": "http://x"}, "not an https URL"),
-        ({"tlsClientCertKey": "s3cret"}, "only one of tlsClientCertData"),
+        ({"tlsClientCertKey": "s3cret"}, "tlsClientCertData or tlsClientCertKey, but not both"),
         ({"insecure": "s3cret"}, "insecure is neither true nor false"),
     ],
 )
@@ -187,12 +187,12 @@ def test_invalid_secrets_are_reported_without_their_values(
         ("https://github.com/a/b", APP, ""),
         ("https://github.com/a/b", {"bearerToken": "t"}, ""),
         ("git@github.com:a/b", {"username": "u", "password": "p"}, "no field sshPrivateKey"),
-        ("https://github.com/a/b", {"sshPrivateKey": "k"}, "neither username and password nor"),
-        ("https://github.com/a/b", {"username": "u"}, "neither username and password nor"),
+        ("https://github.com/a/b", {"sshPrivateKey": "k"}, "does not have a username and password"),
+        ("https://github.com/a/b", {"username": "u"}, "does not have a username and password"),
         (
             "http://github.com/a/b",
             {"username": "u", "password": "p"},
-            "serves https and SSH URLs only",
+            "works only with https and SSH URLs",
         ),
     ],
 )
@@ -250,13 +250,13 @@ NOT_ITS = "login for another repository"
             "repository",
             {"url": f"{ACME}/gitops", "project": "bank"},
             f"{ACME}/gitops",
-            "another project than 'shop'",
+            "a project other than 'shop'",
         ),
         (
             "repository",
             {"url": f"{ACME}/gitops", "type": "helm"},
             f"{ACME}/gitops",
-            "not a login for Git",
+            "not a Git login",
         ),
         ("repo-creds", {"url": ACME}, f"{ACME}/gitops.git", ""),
         ("repo-creds", {"url": f"{ACME}/"}, f"{ACME}/gitops", ""),
@@ -292,12 +292,12 @@ NOT_ITS = "login for another repository"
             "repo-creds",
             {"url": ACME, "project": "bank"},
             f"{ACME}/gitops",
-            "another project than 'shop'",
+            "a project other than 'shop'",
         ),
-        ("cluster", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops", "not a login for Git"),
-        ("scm-creds", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
-        ("argocd-secret", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
-        ("unknown", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
+        ("cluster", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops", "not a Git login"),
+        ("scm-creds", {"url": ACME}, f"{ACME}/gitops", "not a Git login"),
+        ("argocd-secret", {"url": ACME}, f"{ACME}/gitops", "not a Git login"),
+        ("unknown", {"url": ACME}, f"{ACME}/gitops", "not a Git login"),
     ],
 )
 def test_annotations_may_name_only_matching_repository_secrets(
@@ -328,5 +328,5 @@ def test_secret_references_are_parsed(text: str, expected: tuple[str, str]) -> N
     ["secret:", "secret:/x", "secret:a/", "secret:a/b/c", "secret:../x", "secret:A b", "secret"],
 )
 def test_invalid_secret_references_are_rejected(text: str) -> None:
-    with pytest.raises(AnnotationError, match="names no secret"):
+    with pytest.raises(AnnotationError, match="does not name a secret"):
         secret_place(text, "own")

@@ -195,7 +195,7 @@ BAD = [
     ("a wave waits for a pod whose image cannot be pulled",
      at(APP, "OutOfSync", "Progressing", operation=RUNNING, pending=True), {"nodes": [{**POD, **NODE}]}, False,
      BACK_OFF),
-    ("manifests cannot be made",
+    ("manifests cannot be generated",
      at(APP, "Unknown", "Healthy", revision="", conditions=[{"type": "ComparisonError", "message": NO_CHART}]),
      {}, False, "no chart"),
     ("a webhook refuses what a server-side diff sends",
@@ -236,7 +236,7 @@ PASSING = (
 def test_a_webhook_refusal_is_distinguished_from_invalid_manifests() -> None:
     refusal = [{"type": "ComparisonError", "message": DENIED}]
     found = look(at(APP, "Unknown", "Healthy", conditions=refusal))
-    assert "admission webhook of the cluster" in found.hint
+    assert "admission webhook in the cluster" in found.hint
 
 
 # What is older than the wanted revision does not count, be it good or bad.
@@ -323,7 +323,7 @@ def test_an_unfinished_refresh_is_reported() -> None:
         "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
     }
     found = look(at(refreshing, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE))
-    assert (found.state, "not finished looking" in found.because) == ("waiting", True)
+    assert (found.state, "not finished the requested refresh" in found.because) == ("waiting", True)
 
 
 def test_a_manual_sync_counts_as_a_rollout() -> None:

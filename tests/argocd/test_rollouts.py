@@ -135,7 +135,7 @@ PLAYS = [
     ("degraded",
      [*ROLLOUT, *(at(APP, "Synced", "Degraded", compared=second, operation=DONE, resources=SICK)
                   for second in range(14, 40))], "failed", "progress deadline"),
-    ("manifests cannot be made",
+    ("manifests cannot be generated",
      [OLD_STATE, *(at(APP, "Unknown", "Healthy", revision="", compared=second, conditions=NO_CHART)
                    for second in range(14, 40))], "failed", "helm template failed"),
     ("the spec is refused",
@@ -251,7 +251,7 @@ def test_an_application_of_a_rolling_sync_waits_for_its_step(
         cluster.add(APPLICATION_SETS, {"metadata": {"name": "gen"}, **owner})
         seen = ends(rollouts(cluster_of(cluster), pace=Pace(limit=30)))
         assert seen[-1][0] == "timed-out"
-    waits = "it waits for its step in the RollingSync of ApplicationSet gen: step 2, status Waiting, it is not its turn"
+    waits = "it is waiting for its step in the RollingSync of ApplicationSet gen: step 2, status Waiting, it is not its turn"
     assert any(because == waits for _, because in seen)
 
 
@@ -259,7 +259,7 @@ def test_a_missing_permission_to_read_the_application_set_is_named(argo_cd: Argo
     argo_cd.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
     waiting = rollouts(argo_cd)
     assert ends(waiting)[-1] == ("needs-sync", "auto-sync is off: someone must sync it")
-    assert "let the step get applicationsets.argoproj.io" in waiting.rows[0].hint
+    assert "allow the step to get applicationsets.argoproj.io" in waiting.rows[0].hint
 
 
 def test_a_sync_with_nothing_to_apply_is_a_success_after_a_second_check(
@@ -372,7 +372,7 @@ def test_temporary_server_faults_do_not_end_the_wait(argo_cd: ArgoCDServer) -> N
     waiting = rollouts(argo_cd)
     seen = ends(waiting)
     assert seen[0][0] == "waiting"
-    assert "no answer at the moment" in seen[0][1]
+    assert "no response at the moment" in seen[0][1]
     assert seen[-1][0] == "synced-and-healthy"
     assert waiting.errors == {}
 

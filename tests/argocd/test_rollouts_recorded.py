@@ -20,12 +20,12 @@ IMMUTABLE = (
 )
 # (Application, resource tree, wanted revision, state, sure, because)
 SEEN = [
-    ("application-helm-new", "", FIRST, "waiting", True, "Argo CD has not compared yet"),
+    ("application-helm-new", "", FIRST, "waiting", True, "Argo CD has not compared it yet"),
     ("application-helm-out-of-sync", "", SECOND, "needs-sync", True, "auto-sync is off: someone must sync it"),
     ("application-helm-syncing", "", SECOND, "progressing", True, "the sync is running"),
     ("application-helm-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-helm-healthy", "", SECOND, "waiting", True,
-     "Argo CD compares with a3eaab78ad30, which is not known to contain the revision"),
+     "Argo CD is comparing with a3eaab78ad30, which is not known to contain the revision"),
     ("application-multi-source-syncing", "", THIRD, "progressing", True, "the sync is running"),
     ("application-multi-source-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-other-namespace", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
@@ -42,7 +42,7 @@ SEEN = [
     ("sync-retrying", "", SECOND, "progressing", True,
      f"the sync failed and is being retried (1 of 1): {IMMUTABLE}. Retrying attempt #1 at 6:19AM"),
     ("sync-failed", "", SECOND, "failed", True, f"the sync failed: {IMMUTABLE} (retried 1 times)"),
-    ("window-blocks-operation", "", SECOND, "needs-sync", True, "a sync window keeps Argo CD from syncing"),
+    ("window-blocks-operation", "", SECOND, "needs-sync", True, "a sync window prevents Argo CD from syncing"),
     ("pruning-left", "", THIRD, "needs-sync", False,
      "only resources to prune are left, and auto-prune is off: ConfigMap noprune-b"),
     ("application-deletion", "", SECOND, "failed", True, "the Application is being deleted"),
@@ -50,7 +50,7 @@ SEEN = [
      "degraded: caused by Deployment apps/kust1"),
     ("kubernetes-1.36/application-helm", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("kubernetes-1.36/application-invalid-spec", "", FIRST, "failed", True,
-     "the Application's spec is refused: Application referencing project no-such which does not exist"),
+     "the Application's spec is invalid: Application referencing project no-such which does not exist"),
 ]  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_the_end_of_a_long_error_is_kept() -> None:
     found = judge(item, Wanted(lambda found: found == SECOND, BEFORE))
     assert (found.state, found.sure) == ("failed", False)
     assert found.because.startswith(
-        "Argo CD cannot compare: Failed to load target state: failed to generate manifest"
+        "Argo CD cannot compare it: Failed to load target state: failed to generate manifest"
     )
     assert found.because.endswith(
         "at <.Values.image.registry.host>: nil pointer evaluating interface {}.host"

@@ -235,7 +235,7 @@ def test_an_unreachable_base_never_passes(tmp_path: Path) -> None:
     ("more", "ends"),
     [
         ({"base": "nobody"}, (3, "nobody: the branch does not exist")),
-        ({"head": "nobody"}, (2, "--head: 'nobody' names no commit")),
+        ({"head": "nobody"}, (2, "--head: 'nobody' is not a commit")),
     ],
 )
 def test_a_missing_branch_or_commit_is_named(

@@ -168,7 +168,7 @@ def test_a_rolled_back_version_is_a_warning_or_refused_by_the_config() -> None:
     gone = state(memory='replaced: ["1.1.0"]')
     report = said(tagged("1.1.0"), base=tree(START, gone))
     assert (report.exit, told(report)) == (0, PASSES)
-    assert "has been replaced since" in warnings(report)
+    assert "has since been replaced" in warnings(report)
     strict = tree(START, gone, config("check: {refuse: [superseded]}"))
     assert told(said(tagged("1.1.0"), base=strict)) == [("web", "refuse", "superseded")]
 

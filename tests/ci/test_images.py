@@ -246,7 +246,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "an image id": ("c" * 64, "line 1"),
     "a digest beside a reference": (f"{A}\nghcr.io/a/b:1", "it is not clear which belong together"),
     "several digests": (f"{A}\n{B}", "several digests"),
-    "upper case": (f"ghcr.io/Acme/web@{A}", "upper-case"),
+    "upper case": (f"ghcr.io/Acme/web@{A}", "uppercase"),
     "neither a tag nor a digest": ("ghcr.io/acme/web", "neither a tag nor a digest"),
     "two digests": (
         {"image.name": f"a/b@{A}", "containerimage.digest": B},

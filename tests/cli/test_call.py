@@ -162,7 +162,7 @@ def test_every_option_of_a_command_has_a_unique_parameter_name() -> None:
         (
             "status",
             {"NAMES": "web", "APPLICATIONS": "/nowhere"},
-            "applications: '/nowhere' does not exist here",
+            "applications: '/nowhere' does not exist",
         ),
     ],
 )

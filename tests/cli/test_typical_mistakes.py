@@ -23,8 +23,8 @@ run --image ghcr.io/acme/web
     --image: 'ghcr.io/acme/web' has neither a tag nor a digest
     use ghcr.io/acme/web:<tag>, as the build pushed it
 run --image https://ghcr.io/acme/web:1
-    --image: 'https://ghcr.io/acme/web:1': an image reference does not begin with 'https://'
-    write ghcr.io/acme/web:1
+    --image: 'https://ghcr.io/acme/web:1': an image reference cannot begin with 'https://'
+    use ghcr.io/acme/web:1
 run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     --image-digest: 'abc' is not a digest
     use sha256: and 64 hexadecimal digits, or sha512: and 128
@@ -41,14 +41,14 @@ run --image ghcr.io/acme/web:1.5.0
     cannot tell where to read Applications from: --applications is missing or empty
     set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
-    --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
-    write // and the path of the manifests after it: https://git.example.com/acme/deploy//apps?ref=main
+    --applications: 'https://git.example.com/acme/deploy?ref=main' is a Git repository without a folder or file
+    append // and the path of the manifests: https://git.example.com/acme/deploy//apps?ref=main
 run --image ghcr.io/acme/web:1.5.0 --applications /no/such/folder
-    --applications: '/no/such/folder' does not exist here
-    name a file or folder of manifests that this step can see, or - for stdin
+    --applications: '/no/such/folder' does not exist
+    pass a file or folder of manifests that this step can see, or - for stdin
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --selector 'a b'
-    --selector: cannot read 'a b'
-    write a=b, a!=b, a in (b,c), a or !a, with commas between them
+    --selector: cannot parse 'a b'
+    use a=b, a!=b, a in (b,c), a, or !a, separated by commas
 plan --dry-run
     plan has no --dry-run: it never writes to Git
     remove it
@@ -104,17 +104,17 @@ wait web --applications argocd --revision main
     --revision: 'main' is not a commit ID
     use the ID of the pushed commit, 40 hexadecimal digits
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
-    a user name for Git is given, but no password or token
-    set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file
+    a Git username is set, but no password or token
+    set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file
 IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications /tmp
-    a password or token is given, but not the server it is for
-    name the server it is for: --git-credentials-url https://git.example.com/
+    a password or token is set, but not the server it is for
+    specify the server: --git-credentials-url https://git.example.com/
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge svn
     --forge: 'svn' is not a known kind of Git host
-    write --forge NAME or --forge NAME=https://HOST; NAME is gitea, gitlab, github, bitbucket, bitbucket-server or azure
+    use --forge NAME or --forge NAME=https://HOST; NAME is gitea, gitlab, github, bitbucket, bitbucket-server or azure
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/such/file
     --forge-token-file: cannot read '/no/such/file': No such file or directory
-    name a readable file
+    specify a readable file
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --report /no/such/report.json
     --report: cannot write '/no/such/report.json': there is no folder '/no/such'
     use a path that this user can write to
@@ -125,8 +125,8 @@ IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key 
     --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github cannot be combined
     remove --commit-through, or the others: GitHub signs the commit, and the token's owner is its author
 IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
-    '/no/such/folder' does not exist here
-    name a file or folder of manifests that this step can see, or - for stdin
+    '/no/such/folder' does not exist
+    pass a file or folder of manifests that this step can see, or - for stdin
 rollback web --to 0-back --applications /tmp
     --to: '0-back' is not a version to roll back to
     use a tag, tag@sha256:…, previous, or 3-back
@@ -163,12 +163,12 @@ def test_each_typical_mistake_gets_the_right_hint(
     ("stderr", "logins", "hint"),
     [
         ("fatal: unable to access 'https://nowhere.invalid/a/': Could not resolve host: nowhere.invalid", (),
-         "check the host name in the URL; if it is right, run it again"),
+         "check the hostname in the URL; if it is correct, run it again"),
         ("fatal: could not read Username for 'https://git.b.example'", ("https://git.a.example",),
-         ("if this server may have it, give --git-credentials-url https://git.b.example as well; if not, give another "
+         ("if this server is allowed to receive it, also pass --git-credentials-url https://git.b.example; if not, use another "
          f"login: {DOCS}/credentials.md")),
         ("fatal: unable to access 'https://h/a/': Could not resolve proxy: nope.invalid", (),
-         "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
+         "check HTTPS_PROXY, or git's http.proxy; if this server does not need a proxy, add it to NO_PROXY"),
     ],
 )  # fmt: skip
 def test_git_errors_that_name_a_server_get_a_hint(

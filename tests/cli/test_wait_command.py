@@ -87,7 +87,7 @@ def test_a_timeout_exits_6_and_names_the_application(argo_cd: ArgoCDServer) -> N
     argo_cd.add(BEFORE)
     with pytest.raises(
         RolloutError,
-        match=r"argocd/web: not synced and healthy after .*Argo CD compares with aaaaaaaaaaaa",
+        match=r"argocd/web: not synced and healthy after .*Argo CD is comparing with aaaaaaaaaaaa",
     ):
         waited(argo_cd, limit=0.1)
 

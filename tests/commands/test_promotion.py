@@ -648,8 +648,8 @@ def test_the_commit_names_the_source_commit_of_the_promoted_build() -> None:
             Promotion(("a",), ("b/{{name}}",)),
             "--to: unbalanced braces in 'b/{{name}}'",
         ),
-        (Promotion(source_selector="a in b"), "--from-selector: cannot read 'a in b'"),
-        (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),
+        (Promotion(source_selector="a in b"), "--from-selector: cannot parse 'a in b'"),
+        (Promotion(target_selector="a in b"), "--to-selector: cannot parse 'a in b'"),
     ],
 )
 def test_invalid_promotion_arguments_are_usage_errors(promotion: Promotion, message: str) -> None:

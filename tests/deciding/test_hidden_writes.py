@@ -517,10 +517,13 @@ def test_a_tag_rendered_by_kustomize_counts_as_the_current_version(where: str, t
 @pytest.mark.parametrize(
     ("lines", "key"),
     [
-        (f"images:\n- name: {IMAGE}\n  newtag: 1.0.0\n", "line 3: 'newtag'"),
-        (f"Images:\n- name: {IMAGE}\n  newTag: 1.0.0\n", "line 1: 'Images'"),
-        (f"images:\n- Name: {IMAGE}\n  newTag: 1.0.0\n", "line 2: 'Name'"),
-        (f"images:\n- name: {IMAGE}\n  newTag: 1.0.0\n  Digest: ''\n", "line 4: 'Digest'"),
+        (f"images:\n- name: {IMAGE}\n  newtag: 1.0.0\n", "line 3: Kustomize reads 'newtag'"),
+        (f"Images:\n- name: {IMAGE}\n  newTag: 1.0.0\n", "line 1: Kustomize reads 'Images'"),
+        (f"images:\n- Name: {IMAGE}\n  newTag: 1.0.0\n", "line 2: Kustomize reads 'Name'"),
+        (
+            f"images:\n- name: {IMAGE}\n  newTag: 1.0.0\n  Digest: ''\n",
+            "line 4: Kustomize reads 'Digest'",
+        ),
     ],
 )
 def test_a_misspelt_kustomize_key_is_an_error(lines: str, key: str) -> None:

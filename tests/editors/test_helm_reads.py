@@ -125,11 +125,11 @@ def test_helm_reads_the_same_values_before_and_after_our_edit(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image:\n  tag: v1\nimage:\n  name: x\n", "line 1 has image, and in line 3, it is there again"),
-        ("b: &b {tag: v0}\nimage:\n  tag: v1\n  <<: *b\n", "line 3 has tag, and in line 4, the merge key << brings it"),
-        ("b: &b {image: {tag: v0}}\nimage:\n  tag: v1\n<<: *b\n", "line 2 has image, and in line 4, the merge key"),
-        ("image:\n  <<: {tag: v1}\n  <<: {tag: v2}\n", "line 2 has tag, and in line 3, the merge key"),
-        ("c: &c {tag: v0}\nb: &b\n  tag: v1\n  <<: *c\nimage: *b\n", "line 3 has tag, and in line 4, the merge key"),
+        ("image:\n  tag: v1\nimage:\n  name: x\n", "line 1 has image, and on line 3, it appears again"),
+        ("b: &b {tag: v0}\nimage:\n  tag: v1\n  <<: *b\n", "line 3 has tag, and on line 4, the merge key << adds it"),
+        ("b: &b {image: {tag: v0}}\nimage:\n  tag: v1\n<<: *b\n", "line 2 has image, and on line 4, the merge key"),
+        ("image:\n  <<: {tag: v1}\n  <<: {tag: v2}\n", "line 2 has tag, and on line 3, the merge key"),
+        ("c: &c {tag: v0}\nb: &b\n  tag: v1\n  <<: *c\nimage: *b\n", "line 3 has tag, and on line 4, the merge key"),
         ("image: {tag: &v v1}\nworker: {tag: *v}\n", "image.tag and worker.tag share this value through an anchor"),
         ("image: &i {tag: v1}\nworker: *i\n", "image.tag and worker.tag share this value through an anchor"),
         ("image: {repository: ghcr.io/acme/api, tag: &v v1}\nworker: {repository: ghcr.io/acme/x, tag: *v}\n",

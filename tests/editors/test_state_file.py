@@ -31,7 +31,7 @@ API = Memory(WRITTEN, ("1.9", "1.8"))
 FULL = State(None, {"api": API, "web": Memory(hold=HELD, deferred=Written("v3", build=Build(7)))})
 FILE = "apps/web/kustomization.yaml"
 TEXT = """\
-# What Image Update remembers of this Application: builds written, holds, what waits. People may edit this.
+# Image Update's state for this Application: written builds, holds, and waiting builds. You can edit this file.
 files:
   apps/web/kustomization.yaml:
     images:
@@ -256,22 +256,22 @@ def test_files_in_every_yaml_style_can_be_updated(text: str) -> None:
         (IN + "    hold: {}\n", "line 3: hold is empty", "reason"),
         (IN + "    images:\n      api:\n        hold:\n", "line 5: hold is empty", "reason"),
         (IN + "    hold:\n      by: jane\n", "line 4: hold has no reason", "reason"),
-        (IN + "    hold: {reason: [x]}\n", "line 3: reason is a list, not a text", "reason:"),
+        (IN + "    hold: {reason: [x]}\n", "line 3: reason is a list, not a string", "reason:"),
         (IN + "    hold: {reason: x, until: Monday}\n", "line 3: until: 'Monday' is not a time",
          "2026-11-21T06:00:00Z"),
-        (IN + "    hold: {reason: x, Until: Monday}\n", "line 3: hold has a key 'Until'", "reason, by, at, until"),
-        (IN + "    holds:\n      reason: x\n", f"line 3: {FILE} has a key 'holds'", "hold, images"),
+        (IN + "    hold: {reason: x, Until: Monday}\n", "line 3: hold has the key 'Until'", "reason, by, at, until"),
+        (IN + "    holds:\n      reason: x\n", f"line 3: {FILE} has the key 'holds'", "hold, images"),
         (IN + "    images:\n      \u2028api: {hold: {reason: x}}\n", "line 4: has U.2028", "remove it"),
         (IN + "    images:\n      api\x85:\n        hold: {reason: x}\n", "line 4: has U.0085", "remove it"),
         ("# a comment\u2029files: {}\n", "line 1: has U.2029", "remove it"),
-        (IN + "    \ufeffhold:\n      reason: x\n", "line 3: .* has a key '.ufeffhold'", "hold, images"),
+        (IN + "    \ufeffhold:\n      reason: x\n", "line 3: .* has the key '.ufeffhold'", "hold, images"),
         (IN + "    'hold\u2028': {reason: x}\n", "line 3: has U.2028", "remove it"),
-        (IN + '    "\\N hold": {reason: x}\n', "line 3: .* has a key '.x85 hold'", "hold, images"),
-        (API_IN + "{hold\u200b: {reason: x}}\n", "line 4: api has a key 'hold.u200b'", "images: <alias>"),
-        (IN + "    written: {tag: v1}\n", f"line 3: {FILE} has a key 'written'", "images: <alias>"),
-        ("hold:\n  reason: x\n", "line 1: the file has a key 'hold'", "files: <file>"),
-        ("images: {api: {replaced: [v1]}}\n", "line 1: the file has a key 'images'", "files: <file>"),
-        ("File: {}\n", "line 1: the file has a key 'File'", "files"),
+        (IN + '    "\\N hold": {reason: x}\n', "line 3: .* has the key '.x85 hold'", "hold, images"),
+        (API_IN + "{hold\u200b: {reason: x}}\n", "line 4: api has the key 'hold.u200b'", "images: <alias>"),
+        (IN + "    written: {tag: v1}\n", f"line 3: {FILE} has the key 'written'", "images: <alias>"),
+        ("hold:\n  reason: x\n", "line 1: the file has the key 'hold'", "files: <file>"),
+        ("images: {api: {replaced: [v1]}}\n", "line 1: the file has the key 'images'", "files: <file>"),
+        ("File: {}\n", "line 1: the file has the key 'File'", "files"),
         ("- a\n", "line 1: the file is a list, not a mapping", "key: value"),
         ("just text\n", "line 1: the file is a single value", "key: value"),
         ("files: [api]\n", "line 1: files is a list", "key: value"),
@@ -285,10 +285,10 @@ def test_files_in_every_yaml_style_can_be_updated(text: str) -> None:
         (API_IN + "{replaced: 1.2}\n", "line 4: replaced is a single value, not a list", "own line below"),
         (API_IN + "\n        replaced:\n        -\n", "line 6: replaced has an empty item", "- "),
         (API_IN + "{}\n      api: {}\n", "line 5: 'api' appears twice in images", "keep one"),
-        (IN + "    hold: &a {reason: x}\n", "line 3: the anchor &a", "write the value"),
+        (IN + "    hold: &a {reason: x}\n", "line 3: the anchor &a", "use the value"),
         (IN + "    images:\n      a: {hold: {reason: &r x}}\n      b: {hold: {reason: *r}}\n", "line 4: the anchor &r",
-         "write"),
-        ("? [a]\n: b\n", "line 1: a key of the file is a list", "plain word"),
+         "use the value"),
+        ("? [a]\n: b\n", "line 1: a key in the file is a list", "plain word"),
         ("files: {}\n---\nfiles: {}\n", "line 3: a second YAML document", "---"),
         ("hold: [\n", "not valid YAML: .*line", "delete it"),
         ("hold:\n\treason: x\n", "not valid YAML: .*line 2", "delete it"),

@@ -95,11 +95,11 @@ def test_a_refused_deployment_names_the_missing_permission(deployed: Deployed) -
     with pytest.raises(RepositoryError) as caught:
         deployed.forge().begin(WEB)
     assert deployed.forge().needs in caught.value.hint
-    assert "what was written to Git stays" in caught.value.hint
+    assert "the changes in Git are kept" in caught.value.hint
 
 
 def test_a_deployment_of_a_missing_commit_is_an_error(deployed: Deployed) -> None:
-    with pytest.raises(ForgeError, match=r"show the deployment of argocd/web"):
+    with pytest.raises(ForgeError, match=r"show the deployment to argocd/web"):
         deployed.forge().begin(replace(WEB, commit="e" * 40))
 
 

@@ -137,7 +137,7 @@ def test_an_oversized_answer_is_rejected(forge: str, body: bytes) -> None:
         opened = Forges((Known(forge, server.url),), lambda: Tokens(TOKEN, scope=(server.url,)))
         with (
             costs_at_most(),
-            pytest.raises(UnreachableError, match="answers with more than") as refused,
+            pytest.raises(UnreachableError, match="returned more than") as refused,
         ):
             opened.of(f"{server.url}/{path}").find("main", HEAD)
         opened.close()
@@ -146,9 +146,13 @@ def test_an_oversized_answer_is_rejected(forge: str, body: bytes) -> None:
 
 def test_a_forge_without_deployments_is_reported(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
-    with pytest.raises(ForgeError, match=r"no deployments are shown on 127\.0\.0\.1") as caught:
+    with pytest.raises(
+        ForgeError, match=r"deployments are not supported on 127\.0\.0\.1"
+    ) as caught:
         opened.deployments(f"{server.url}/acme/deploy")
-    assert caught.value.hint == "leave out --deployments; these show them: gitlab, github"
+    assert (
+        caught.value.hint == "omit --deployments; only these hosts show deployments: gitlab, github"
+    )
 
 
 def test_a_comment_with_an_invalid_page_links_to_the_repository(server: Version) -> None:

@@ -170,5 +170,5 @@ def test_answers_of_an_unexpected_shape_are_reported_as_errors(
         lambda: forge.withdraw(Proposed("", "1", "open"), "because"),
     ]
     for call in calls:
-        with pytest.raises(UnreachableError, match="unexpected answer"):
+        with pytest.raises(UnreachableError, match="unexpected response"):
             call()

@@ -78,7 +78,7 @@ def test_the_repository_of_the_job_is_accessed_with_the_job_token() -> None:
     assert tokens.of_the_job(GITHUB, "a comment").secret.reveal() == "actions-token"
     assert Tokens(OURS | CI_SERVER).of_the_job(GITLAB, "a comment").secret.reveal() == "forge-token"
     with pytest.raises(
-        CredentialsError, match=r"no API token for github\.com, which a comment needs"
+        CredentialsError, match=r"no API token for github\.com, which a comment requires"
     ):
         Tokens({}).of_the_job(GITHUB, "a comment")
 
@@ -170,7 +170,7 @@ def test_the_token_is_read_from_a_file(tmp_path: Path) -> None:
 def test_a_token_in_both_file_and_variable_is_a_usage_error(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("from-file")
-    with pytest.raises(UsageError, match="both given"):
+    with pytest.raises(UsageError, match="both set"):
         Tokens(OURS, file=str(file), scope=("https://github.com",))
 
 

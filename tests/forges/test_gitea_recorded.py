@@ -336,7 +336,7 @@ PUSHES: dict[str, tuple[type[TaskError] | type[Outpaced] | None, str]] = {
     "push-archived": (RepositoryError, "read and write"),
     "push-token-wrong": (CredentialsError, "token"),
     "push-token-read-only": (RepositoryError, "read and write"),
-    "push-no-permission": (RepositoryError, "do what the server's message says"),
+    "push-no-permission": (RepositoryError, "follow the server's message"),
     "push-no-permission-private": (RepositoryError, "read and write"),
     "push-renamed": (None, ""),
     "push-moved": (Outpaced, ""),

@@ -164,7 +164,7 @@ def test_a_shallow_server_may_leave_the_order_unknown(repo: Path, tmp_path: Path
     [
         (NOWHERE, "main", "there is no commit 012345678901"),
         ("main", NOWHERE, "there is no commit 012345678901"),
-        ("main", "0123456", "there is no commit 0123456"),
+        ("main", "0123456", "commit 0123456 is not on any branch or tag"),
         ("main", "--upload-pack=evil", "is not a commit id"),
         ("main", "refs/heads/main", "is not a commit id"),
         ("main", "abc", "is not a commit id"),
@@ -187,18 +187,18 @@ def test_the_order_of_an_ambiguous_short_id_is_unknown(
     ids = chain(repo, 40)
     monkeypatch.setattr(lineage, "_COMMIT", re.compile("[0-9a-f]{1,64}"))
     first = next(one for one in ids if sum(other[0] == one[0] for other in ids) > 1)[0]
-    assert "the beginning of several commit ids" in order(repo, first, ids[0]).why
+    assert "more than one commit id starts with it" in order(repo, first, ids[0]).why
 
 
 @pytest.mark.parametrize(
     ("repository", "why"),
     [
-        ("", "give --source-repository"),
+        ("", "pass --source-repository"),
         ("/nowhere/at/all", "was not found"),
         ("https://user:secret@127.0.0.1:1/a.git", "could not be reached"),
-        ("ext::sh -c evil", "starts a program"),
+        ("ext::sh -c evil", "runs a program"),
         ("--upload-pack=evil", "is not a repository URL"),
-        ("ssh://-oProxyCommand=evil/a", "does not name a host"),
+        ("ssh://-oProxyCommand=evil/a", "has no host"),
     ],
 )
 def test_the_order_is_unknown_if_the_repository_cannot_be_read(repository: str, why: str) -> None:

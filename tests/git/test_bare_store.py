@@ -89,7 +89,7 @@ def test_files_are_read_byte_for_byte(store: BareRepository, path: str) -> None:
         ("latin1.yaml", "not UTF-8 text"),
         ("utf16.yaml", "not UTF-8 text"),
         ("large.yaml", "larger than 10 MB"),
-        ("lfs.yaml", "kept in Git LFS"),
+        ("lfs.yaml", "stored in Git LFS"),
     ],
 )
 def test_an_unreadable_file_states_its_problem(
@@ -342,7 +342,7 @@ def test_a_missing_branch_is_a_source_error(store: BareRepository, repo: Path) -
     with pytest.raises(SourceError) as caught:
         store.snapshot("none", [])
     assert caught.value.subject == f"{repo}@none"
-    assert "spelling" in caught.value.hint
+    assert "check the branch name" in caught.value.hint
 
 
 def test_a_tag_is_not_a_branch(store: BareRepository) -> None:
@@ -382,7 +382,7 @@ def test_a_detached_head_is_a_source_error(tmp_path: Path) -> None:
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
     with (
         BareRepository(door(), str(repo)) as store,
-        pytest.raises(SourceError, match="does not name a branch"),
+        pytest.raises(SourceError, match="does not point to a branch"),
     ):
         store.default_branch()
 
@@ -391,7 +391,7 @@ def test_a_detached_head_is_a_source_error(tmp_path: Path) -> None:
 def test_a_missing_repository_is_a_repository_error(tmp_path: Path, url: str) -> None:
     with (
         BareRepository(door(), url.format(tmp_path)) as store,
-        pytest.raises(RepositoryError, match="not found, or there is no"),
+        pytest.raises(RepositoryError, match="not found, or access to it was denied"),
     ):
         store.snapshot("main", [])
 
@@ -475,7 +475,5 @@ def test_a_folder_with_too_many_names_is_an_error_instead_of_empty(
     )
     with BareRepository(door(), str(repo)) as store:
         assert store.snapshot("main", [Place("c/d")]).files == {"c/d": File("2")}
-        with pytest.raises(
-            SourceError, match="the list of names of one folder is larger than 10 MB"
-        ):
+        with pytest.raises(SourceError, match="a folder's listing is larger than 10 MB"):
             store.snapshot("main", [Place("a/b")])

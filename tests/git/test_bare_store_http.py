@@ -53,7 +53,7 @@ def test_a_web_page_is_not_an_empty_repository(server: GitServer, page: bytes, b
     server.page = page
     with (
         BareRepository(Git(os.environ), server.url + "repo.git") as store,
-        pytest.raises(RepositoryError, match="shows a web page here") as caught,
+        pytest.raises(RepositoryError, match="returned a web page") as caught,
     ):
         store.snapshot(branch, [Place(VALUES)])
     assert caught.value.subject.startswith(server.url)
@@ -113,9 +113,9 @@ def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, re
 @pytest.mark.parametrize(
     ("login", "error", "words"),
     [
-        ("", CredentialsError, "asks for a login and none was given"),
+        ("", CredentialsError, "requires a login and none is set"),
         ("bot:wrong", CredentialsError, "did not accept the login"),
-        ("reader:read", RepositoryError, "does not permit this"),
+        ("reader:read", RepositoryError, "does not allow this"),
     ],
 )
 def test_missing_wrong_and_read_only_logins_are_reported_without_the_secret(
@@ -192,7 +192,7 @@ def test_server_faults_leave_the_branch_unchanged(
 
 
 def test_a_missing_repository_is_a_repository_error(server: GitServer) -> None:
-    with pytest.raises(RepositoryError, match="not found, or there is no access"):
+    with pytest.raises(RepositoryError, match="not found, or access to it was denied"):
         land(server.url + "none.git")
 
 

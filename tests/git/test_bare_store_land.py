@@ -462,7 +462,7 @@ def test_a_server_that_denies_force_pushes_is_reported(repo: Path) -> None:
         git(repo, "config", "receive.denyNonFastForwards", "true")
         with pytest.raises(RepositoryError) as caught:
             store.land(change(read(store), {VALUES: "tag: v3\n"}, head="bot"))
-    assert "force push" in caught.value.hint
+    assert "force-push" in caught.value.hint
 
 
 def test_a_change_without_a_difference_creates_no_head_branch(repo: Path) -> None:
@@ -615,4 +615,4 @@ def test_a_hook_that_refuses_the_memory_branch_is_reported_for_that_branch(repo:
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
         store.land(change(read(store), head="bot"), remembered("first\n"))
     assert caught.value.subject.endswith("@image-update-memory/1")
-    assert "let this user create, replace and delete the branch" in caught.value.hint
+    assert "allow this user to create, force-push, and delete the branch" in caught.value.hint

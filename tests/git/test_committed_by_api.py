@@ -258,9 +258,9 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
      NotDoneError, "in 60 seconds"),
     (Reply(403, {"message": "Limited"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "\u00b2"))),
      NotDoneError, "in 60 seconds"),
-    (Reply(200, {"errors": "no list"}), UnreachableError, "unexpected answer"),
+    (Reply(200, {"errors": "no list"}), UnreachableError, "unexpected response"),
     (Reply(200, {"data": {"createCommitOnBranch": {"commit": {"oid": "\x1b[2J"}}}}),
-     UnreachableError, "unexpected answer"),
+     UnreachableError, "unexpected response"),
     (Reply(200, {"errors": [{"message": "Something went wrong while executing your query."}]}),
      UnreachableError, "failed"),
 ]  # fmt: skip
@@ -296,7 +296,7 @@ def test_any_refusal_is_a_lost_race_if_the_branch_has_moved(
     [
         ("a.yaml", "100755", "new\n", "executable bit"),
         ("\udcff.yaml", "100644", "new\n", "not UTF-8"),
-        ("a.yaml", "100644", "x" * 31_000_000, "MB at most"),
+        ("a.yaml", "100644", "x" * 31_000_000, "accepts at most"),
     ],
 )
 def test_files_that_the_api_cannot_write_are_target_errors(
@@ -386,6 +386,6 @@ def test_a_head_branch_that_cannot_be_created_is_a_repository_error(
     server: CommittingGitHub, repo: Path
 ) -> None:
     server.fail(Reply(422, {"message": "Reference update failed"}), end="/git/refs")
-    with opened(server) as store, pytest.raises(RepositoryError, match="make the branch"):
+    with opened(server) as store, pytest.raises(RepositoryError, match="create the branch"):
         store.land(replace(change(read(store), HEAD), head_commit=""))
     assert branches(repo) == ["main"]

@@ -160,7 +160,7 @@ def test_refused_token_requests_are_reported(
 
 
 def test_an_invalid_app_key_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="not an RSA private key"):
+    with pytest.raises(UsageError, match="not an unencrypted RSA private key"):
         signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), 0)
 
 
@@ -191,9 +191,9 @@ def test_the_token_is_fetched_once_and_used_only_for_its_server(
     [
         (b" " * 5_000_000, "more than 1048576 bytes"),
         (b'{"token": [%s1]}' % (b"1," * 200_000), "more than 100,000 values"),
-        (b"<html>", "gives no token"),
-        (b'{"token": 1}', "gives no token"),
-        (b"[1]", "gives no token"),
+        (b"<html>", "did not issue a token"),
+        (b'{"token": 1}', "did not issue a token"),
+        (b"[1]", "did not issue a token"),
     ],
     ids=["size", "values", "a page", "no text", "a list"],
 )

@@ -72,7 +72,7 @@ def test_the_number_and_length_of_logged_warnings_are_limited() -> None:
         ),
         (
             "fatal: write error: File too large\nfatal: index-pack failed",
-            "it sent more than 2 GiB of packs",
+            "it sent more than 2 GiB of pack data",
         ),
         ("remote: fatal: Out of memory, malloc failed\nfatal: early EOF", ""),
         ("remote: error: File too large", ""),
@@ -166,7 +166,7 @@ def test_all_commands_for_one_repository_share_a_time_limit(tmp_path: Path, cloc
             lambda: list(store.earlier("main", "a")),
         ):
             with pytest.raises(
-                UnreachableError, match="one repository may take 1 seconds in all"
+                UnreachableError, match="the limit for one repository is 1 seconds"
             ) as caught:
                 act()
             assert caught.value.subject == str(repo)
@@ -242,6 +242,6 @@ def test_the_total_size_of_files_in_a_snapshot_is_limited(
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
-        with pytest.raises(SourceError, match="larger than 5 MB together"):
+        with pytest.raises(SourceError, match="larger than 5 MB in total"):
             store.snapshot("main", [Place("apps", "folder")])
         assert len(store.snapshot("main", [Place("apps/1.yaml")]).files) == 1

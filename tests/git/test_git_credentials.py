@@ -164,7 +164,7 @@ def test_a_broken_git_configuration_is_an_error_with_a_hint(tmp_path: Path) -> N
         (TOKEN, {"git_credentials_url": ("https://u:p@git.example.com",)}, "https://host/"),
         (TOKEN, {"git_credentials_url": ("https://*.example.com",)}, "https://host/"),
         (TOKEN, {"git_credentials_url": ("git.example.com",)}, "https://host/"),
-        ({"IMAGE_UPDATE_GIT_TOKEN": "a\nb"} | GITHUB, {}, "several lines"),
+        ({"IMAGE_UPDATE_GIT_TOKEN": "a\nb"} | GITHUB, {}, "more than one line"),
         ({}, {"git_password_file": "/nonexistent"}, "/nonexistent"),
         ({}, {"basic_auth_directory": "/nonexistent"}, "/nonexistent"),
         ({}, {"ssh_directory": "/nonexistent"}, "/nonexistent"),

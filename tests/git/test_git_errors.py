@@ -223,7 +223,7 @@ SAID = [
     ),
     (UnreachableError, "error: git-remote-https died of signal 9\n"),
     (RepositoryError, "fatal: https://h/x/info/refs not valid: is this a git repository?\n"),
-    (UnreachableError, "remote: please wait\none repository may take 720 seconds in all"),
+    (UnreachableError, "remote: please wait\nthe limit for one repository is 720 seconds"),
 ]
 # Beginnings of patterns: Python's own would look for the rest from each of them to the end of the line.
 ENDLESS = (
@@ -352,11 +352,11 @@ def test_the_login_in_an_invalid_proxy_is_not_shown(proxy: str) -> None:
     [
         (
             "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n",
-            "rate limit is exceeded",
+            "rate limit was exceeded",
         ),
         (
             "remote: Too Many Requests\nfatal: the remote end hung up unexpectedly\n",
-            "rate limit is exceeded",
+            "rate limit was exceeded",
         ),
         (
             "error: RPC failed; HTTP 503 curl 22 The requested URL returned error: 503\n",
@@ -379,7 +379,8 @@ def test_a_server_that_answered_is_not_reported_as_unreachable(said: str, words:
 
 def test_a_repository_not_found_error_mentions_missing_access() -> None:
     assert (
-        "not found, or there is no access" in failure("ERROR: Repository not found.\n", "x").message
+        "not found, or access to it was denied"
+        in failure("ERROR: Repository not found.\n", "x").message
     )
 
 
@@ -407,7 +408,7 @@ def test_a_refused_force_push_of_a_head_branch_has_a_hint() -> None:
         denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True
     )
     assert isinstance(error, RepositoryError)
-    assert "force push" in error.hint
+    assert "force-push" in error.hint
 
 
 def test_a_push_without_a_status_line_is_a_failure() -> None:
@@ -490,9 +491,9 @@ def test_a_failed_connection_to_another_host_is_reported_for_the_proxy(
 def test_the_hint_for_a_silent_server_behind_a_proxy_names_the_proxy_variables() -> None:
     said = "stalled: no data was sent or received for 60 seconds"
     assert failure(said, "r").hint == "run it again"
-    assert "see HTTPS_PROXY and NO_PROXY" in failure(said, "r", proxied=True).hint
+    assert "check HTTPS_PROXY and NO_PROXY" in failure(said, "r", proxied=True).hint
 
 
 def test_a_failed_authentication_hints_at_expired_tokens() -> None:
     said = "fatal: Authentication failed for 'https://host/x/'\n"
-    assert "renew a token that has expired" in failure(said, "r").hint
+    assert "renew an expired token" in failure(said, "r").hint

@@ -115,7 +115,7 @@ def test_the_representation_of_an_address_omits_its_password() -> None:
 
 def test_a_slash_in_a_password_is_refused_and_not_shown() -> None:
     """Where such a URL leads, programs disagree."""
-    with pytest.raises(SourceError, match="has a slash") as caught:
+    with pytest.raises(SourceError, match="contains an unescaped slash") as caught:
         address_of("https://bot:se/cret@host/x.git")
     assert (caught.value.subject, "%2F" in caught.value.hint) == ("https://host/x.git", True)
 

@@ -76,9 +76,7 @@ def test_hooks_of_another_user_are_not_run(tmp_path: Path) -> None:
     done = image_update(*arguments(apps))
     (error,) = json.loads(done.stdout)["errors"]
     assert (done.code, error["rule"], ran.exists()) == (4, "repository", False)
-    assert (
-        "git does not trust this local repository: it belongs to another user" in error["message"]
-    )
+    assert "git does not trust this local repository: another user owns it" in error["message"]
     assert f"safe.directory {repo}" in error["hint"]
     (tmp_path / ".gitconfig").write_text(f"[safe]\n\tdirectory = {repo}\n")
     done = image_update(*arguments(apps), env={"HOME": str(tmp_path)})

@@ -227,7 +227,7 @@ def problem(result: Result) -> tuple[int, str, str]:
     [
         (USER, "wrong", "{}", 4, "credentials", "did not accept the login"),
         (READER, PASSWORD, "{}", 4, "repository", "403"),
-        (USER, PASSWORD, "nothing-{}", 4, "repository", "not found, or there is no access"),
+        (USER, PASSWORD, "nothing-{}", 4, "repository", "not found, or access to it was denied"),
         (USER, PASSWORD, "broken/{}", 75, "repository", "503"),
     ],
 )
@@ -371,7 +371,7 @@ def test_a_key_with_a_passphrase_is_refused_without_contacting_the_server(
 def test_a_missing_repository_over_ssh_is_a_repository_error(scene: Scene, ssh: Sshd) -> None:
     code, rule, told = problem(scene.run(ssh.url(scene.repo.with_name("nothing.git")), *key(ssh)))
     assert (code, rule) == (4, "repository")
-    assert "not found, or there is no access" in told
+    assert "not found, or access to it was denied" in told
 
 
 # everything

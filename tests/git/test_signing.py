@@ -231,17 +231,17 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
         (
             "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----",
             "openpgp",
-            "this is a key of the format ssh, not openpgp; leave out --signing-format",
+            "the key's format is ssh, not openpgp; omit --signing-format",
         ),
         (
             "-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n",
             "ssh",
-            "this is a key of the format openpgp, not ssh",
+            "the key's format is openpgp, not ssh",
         ),
         (
             "-----BEGIN CERTIFICATE-----\nx\n",
             "",
-            "this is not a private key; give a private key without a passphrase",
+            "not a private key; pass a private key without a passphrase",
         ),
         ("ssh-ed25519 AAAA\n", "ssh", "without a passphrase"),
     ],
@@ -276,10 +276,10 @@ def test_the_error_for_an_unknown_key_id_mentions_a_missing_file(
     (failure,) = [one for one in done.json["decisions"] if one["verdict"] == "error"]
     assert done.code == 4
     assert failure["because"].startswith(
-        "the commit cannot be signed with the key 'signing_ed25519' of the GnuPG keyring ("
+        "the commit cannot be signed with the key 'signing_ed25519' from the GnuPG keyring ("
     )
     assert (
-        "there is no file 'signing_ed25519' here; give a private key without a passphrase"
+        "'signing_ed25519' is not a file either; pass a private key without a passphrase"
         in done.stderr
     )
 

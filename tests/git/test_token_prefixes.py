@@ -17,26 +17,26 @@ REST = "0123456789abcdefSECRET"
         (
             "ghp_",
             "GitLab",
-            "this token begins with ghp_, as GitHub's tokens do, but git.example.com runs GitLab",
+            "this token starts with ghp_, like tokens from GitHub, but git.example.com runs GitLab",
         ),
         (
             "github_pat_",
             "Gitea",
-            "begins with github_pat_, as GitHub's tokens do, but git.example.com runs Gitea",
+            "starts with github_pat_, like tokens from GitHub, but git.example.com runs Gitea",
         ),
-        ("ghs_", "Azure DevOps", "begins with ghs_, as GitHub's tokens do"),
+        ("ghs_", "Azure DevOps", "starts with ghs_, like tokens from GitHub"),
         (
             "glpat-",
             "GitHub",
-            "begins with glpat-, as GitLab's tokens do, but git.example.com runs GitHub",
+            "starts with glpat-, like tokens from GitLab, but git.example.com runs GitHub",
         ),
-        ("gldt-", "Bitbucket Cloud", "begins with gldt-, as GitLab's tokens do"),
-        ("ATATT", "GitHub", "begins with ATATT, as Bitbucket Cloud's tokens do"),
+        ("gldt-", "Bitbucket Cloud", "starts with gldt-, like tokens from GitLab"),
+        ("ATATT", "GitHub", "starts with ATATT, like tokens from Bitbucket Cloud"),
         ("ATATT", "Bitbucket Cloud", ""),
-        ("ATBB", "Bitbucket Cloud", "app passwords ended in June 2026"),
-        ("ATBB", "GitHub", "begins with ATBB, as Bitbucket Cloud's tokens do"),
+        ("ATBB", "Bitbucket Cloud", "Bitbucket removed app passwords in June 2026"),
+        ("ATBB", "GitHub", "starts with ATBB, like tokens from Bitbucket Cloud"),
         ("ATCTT3", "Bitbucket Data Center", "but git.example.com runs Bitbucket Data Center"),
-        ("BBDC-", "Bitbucket Cloud", "begins with BBDC-, as Bitbucket Data Center's tokens do"),
+        ("BBDC-", "Bitbucket Cloud", "starts with BBDC-, like tokens from Bitbucket Data Center"),
         ("ghp_", "GitHub", ""),
         ("glpat-", "GitLab", ""),
         ("ghp_", "", ""),  # nobody knows what the server runs
@@ -73,13 +73,13 @@ def test_the_software_of_a_server_is_recognized(host: str, said: str, runs: str)
 
 
 REFUSED = "fatal: Authentication failed for 'https://gitlab.example.com/acme/deploy/'"
-USUAL = "check the user name and the password or token given for this server"
+USUAL = "check the username and the password or token for this server"
 
 
 @pytest.mark.parametrize(
     ("stderr", "token", "hint"),
     [
-        (REFUSED, "ghp_", "but gitlab.example.com runs GitLab: give one for GitLab"),
+        (REFUSED, "ghp_", "but gitlab.example.com runs GitLab: use a token from GitLab"),
         (REFUSED, "glpat-", USUAL),
         (REFUSED, "", USUAL),
         (

@@ -125,28 +125,28 @@ ITEMS = [
             lambda number: f"t{number % 3}",
             ResourceListLimits(),
             SourceDownError,
-            "pages do not end",
+            "keeps returning more pages",
         ),
         (
             [],
             lambda number: f"t{number}",
             ResourceListLimits(pages=50),
             SourceDownError,
-            "pages do not end",
+            "keeps returning more pages",
         ),
         (
             ITEMS,
             lambda number: f"t{number}",
             ResourceListLimits(size=20_000_000),
             SourceError,
-            "more than 20,000,000 bytes",
+            "larger than 20,000,000 bytes",
         ),
         (
             [],
             lambda number: f"t{number}",
             ResourceListLimits(seconds=1),
             SourceDownError,
-            "takes more than 1 seconds",
+            "took more than 1 seconds",
         ),
     ],
     ids=["a token again", "pages", "size", "time"],
@@ -344,7 +344,7 @@ def test_a_missing_permission_is_reported_with_the_needed_rule(api: KubernetesAp
         list(kubernetes.list(client.APPLICATIONS, "team"))
     assert "list applications.argoproj.io in namespace 'team'" in str(caught.value)
     assert caught.value.hint == (
-        "a Role of namespace 'team' needs {apiGroups: [\"argoproj.io\"], resources: [applications], verbs: [list]}"
+        "a Role in namespace 'team' needs {apiGroups: [\"argoproj.io\"], resources: [applications], verbs: [list]}"
     )
     with pytest.raises(ForbiddenError, match="system:serviceaccount:ci:weak") as caught:
         list(kubernetes.list(client.APPLICATIONS))

@@ -15,7 +15,7 @@ def test_a_head_branch_that_the_server_refuses_to_delete_is_reported_once(
     scene.write("web", "1.1.0")
 
     def drop(head: str, was: str) -> None:
-        raise RepositoryError(f"the server refused the push: {head} at {was} is protected")
+        raise RepositoryError(f"the server rejected the push: {head} at {was} is protected")
 
     monkeypatch.setattr(scene.branch, "drop", drop)
     scene.story.log.clear()

@@ -307,7 +307,7 @@ def test_an_unusable_template_is_an_error_in_the_config(files: dict[str, str], w
         worded("commit: {template: .image-update/message}", Wording(Person("", "")), files)
     assert caught.value.subject == PATH
     assert caught.value.message.startswith("line 2: commit.template: ")
-    assert "the owners of the repository" in caught.value.hint
+    assert "the repository's owners" in caught.value.hint
 
 
 def test_the_author_in_a_rule_applies_only_to_commits_of_its_applications() -> None:

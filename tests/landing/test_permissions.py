@@ -135,9 +135,9 @@ def test_the_error_names_the_rule_and_who_can_change_it() -> None:
     assert (found.rule, report_of(one).exit) == ("not-permitted", 3)
     assert (
         found.because
-        == "by .image-update/config, line 4, argocd/a may not write 'apps/b/values.yaml'"
+        == ".image-update/config, line 4, does not allow argocd/a to write 'apps/b/values.yaml'"
     )
-    assert found.hint == "let the repository's owner add it to `writes` in .image-update/config"
+    assert found.hint == "ask the repository's owner to add it to `writes` in .image-update/config"
 
 
 def test_the_last_rule_applies_to_all_other_applications() -> None:
@@ -329,7 +329,7 @@ def test_a_waiting_update_is_dropped_once_it_is_no_longer_permitted() -> None:
     one.branch.commit({PATH: "version: 1\nwrites: {paths: []}\n"})
     report = one.run(Job("run", (parse_image(f"{api}:1.1.0"),), SCOPE, Terms(now=NOW), WORDING))
     assert {found.rule for found in report.decisions} == {"not-permitted"}
-    assert [(waits.outcome, "may not write" in waits.because) for waits in report.waiting] == [
+    assert [(waits.outcome, "does not allow" in waits.because) for waits in report.waiting] == [
         ("dropped", True)
     ]
     assert not one.branch.proposals
@@ -404,7 +404,7 @@ def test_a_run_on_another_branch_follows_the_rules_of_the_default_branch(
     assert "newTag: 1.0.0" in show(repo, "team", target("b"))
     assert result.stderr.count(": fetch ") == 1, result.stderr
     listed = image_update("lint", "--applications", apps, "--allow-protocol", "file")
-    assert "argocd/b may not write" in listed.stdout
+    assert "does not allow argocd/b to write" in listed.stdout
     asked = (
         "status",
         "--image",
@@ -474,7 +474,7 @@ def test_an_application_on_two_branches_is_not_written_if_either_branch_refuses(
     of_a = [one for one in decisions if one["application"] == "argocd/a"]
     assert [(one["verdict"], one["rule"]) for one in of_a] == [("error", "not-permitted")] * 2
     refused = "team" if allowed == "main" else "main"
-    assert all(f"may not write the branch '{refused}'" in one["because"] for one in of_a)
+    assert all(f"to write to the branch '{refused}'" in one["because"] for one in of_a)
     assert [one["verdict"] for one in decisions if one["application"] == "argocd/b"] == ["update"]
     assert result.code == 3
     for branch in ("main", "team"):

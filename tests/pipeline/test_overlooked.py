@@ -33,8 +33,8 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
     ("apps", "told"),
     [
         ([annotated("a", colour="blue")], [("argocd/a", "unknown annotation 'colour'")]),
-        ([annotated("a", old__allow_tags="any")], [("argocd/a", "no entry of image-list has the alias 'old'")]),
-        ([annotated("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
+        ([annotated("a", old__allow_tags="any")], [("argocd/a", "no image-list entry has the alias 'old'")]),
+        ([annotated("a", git_credentials="x")], [("argocd/a", "another version of Image Updater, a fork, or a guide")]),
         ([annotated("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
         ([annotated("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         # an error of the run, reported by the decision

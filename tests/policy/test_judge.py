@@ -213,4 +213,4 @@ def test_the_refusal_of_a_young_build_states_when_it_can_be_written() -> None:
         "1.2.0 is younger than 3 days; it can be written from 2026-11-23 12:00 UTC (minimumAge)"
     )
     undated = too_young("1.2.0", 5400, "").because
-    assert undated == "1.2.0 has no date, but must be 90 minutes old (minimumAge)"
+    assert undated == "1.2.0 has no date, but must be at least 90 minutes old (minimumAge)"

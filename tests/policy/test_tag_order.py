@@ -137,10 +137,10 @@ def test_invalid_tag_orders_are_rejected_with_a_hint(text: str, words: str) -> N
             (),
             "release-a.b",
             "tag-order",
-            "'a.b' of release-a.b, which is not a version",
+            "'a.b' in release-a.b, which is not a version",
         ),
         (RELEASE, "alphabetical", (), "release-a.b", "tag-order", "not a version"),
-        (r"regexp:^r(?P<semver>\d.*)?$", "semver", (), "r", "tag-order", "has no part in r"),
+        (r"regexp:^r(?P<semver>\d.*)?$", "semver", (), "r", "tag-order", "matches nothing in r"),
         (
             RELEASE,
             "semver",
@@ -164,7 +164,7 @@ def test_invalid_tag_orders_are_rejected_with_a_hint(text: str, words: str) -> N
             (),
             "v2026-10-03",
             "constraint",
-            "if it is not a version, write a tag-order",
+            "if it is not a version, set a tag-order",
         ),
         ("numeric", "semver", (), "1.2.3", "annotation", "has no group for the version"),
         (BUILD, "semver", (), "1.2.3", "annotation", "has no group for the version"),
@@ -362,7 +362,7 @@ def test_version_groups_accept_the_same_versions_as_semver() -> None:
 )
 def test_duplicate_group_names_are_rejected(pattern: str, twice: bool) -> None:
     if twice:
-        with pytest.raises(Malformed, match="two groups of the pattern are called 'a'"):
+        with pytest.raises(Malformed, match="the pattern has two groups named 'a'"):
             parse_tag_order(f"regexp:{pattern}")
     else:
         assert parse_tag_order(f"regexp:{pattern}").groups[0] == ("a", 1)

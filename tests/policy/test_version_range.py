@@ -283,7 +283,7 @@ def test_malformed_constraints_are_rejected_and_quoted(constraint: str) -> None:
 
 
 def test_the_unreadable_part_of_a_constraint_is_shown() -> None:
-    with pytest.raises(Malformed, match="'latest' cannot be read"):
+    with pytest.raises(Malformed, match="'latest' cannot be parsed"):
         parse_range("^1 || latest")
 
 

@@ -55,7 +55,7 @@ def test_a_hold_removes_the_waiting_update_from_its_pull_request(
         [],
         [name for name in server.branches if "memory" in name],
     )
-    assert "Nothing waits here" in server.pulls[0].body
+    assert "Nothing is waiting here" in server.pulls[0].body
     scene.call("release", "a", "--image", "web")
     (pull,) = server.open
     assert "newTag: 1.1.0" in scene.text()
@@ -246,7 +246,7 @@ def test_plan_and_run_report_the_same_error_for_a_repository_without_a_forge(
         image_update(name, "--image", f"{WEB}:1.1.0", *given) for name in ("plan", "run")
     )
     assert (planned.code, done.code) == (3, 3)
-    assert "no pull request is possible" in done.json["errors"][0]["message"]
+    assert "cannot open a pull request" in done.json["errors"][0]["message"]
     assert planned.json["errors"] == done.json["errors"]
 
 

@@ -332,7 +332,7 @@ def test_certificate_claims_are_accepted_as_provenance(
         RELEASE,
     )
     wrong = Asking(server, tmp_path, sigstore)(replace(demand, ref="refs/heads/release"))
-    assert "its ref is 'refs/heads/main', and 'refs/heads/release' is required" in str(wrong)
+    assert "its ref is 'refs/heads/main', but 'refs/heads/release' is required" in str(wrong)
 
 
 @pytest.mark.parametrize("kept", ["slsa-v1", "slsa-v0.2"])
@@ -376,14 +376,14 @@ LAW: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("another repository", github_v1(repository=ELSE), "its source repository is 'https://github.com/evil/web'", {}),
     ("a longer repository", github_v1(repository=f"{WEB}-fork"), "its source repository is", {}),
     ("a login like a host", github_v1(repository="https://github.com@evil.example/acme/web"), "its source repo", {}),
-    ("a way out of the owner", github_v1(repository="https://github.com/acme/../evil/web"), "is not named", {}),
+    ("a way out of the owner", github_v1(repository="https://github.com/acme/../evil/web"), "is not specified", {}),
     ("another ref", github_v1(ref="refs/heads/dev"), "its ref is 'refs/heads/dev'", {}),
     ("a tag of that name", github_v1(ref="refs/tags/main"), "its ref is", {}),
     ("another workflow", github_v1(path=".github/workflows/pr.yml"), "its workflow is '.github/workflows/pr.yml'", {}),
     ("another builder", github_v1(builder="https://github.com/actions/runner/self-hosted"), "its builder is", {}),
-    ("no builder", github_v1(builder=""), "its builder is not named", {}),
-    ("v0.2 with the words of v1", github_v1(), "its source repository is not named", {"kind": V02}),
-    ("v1 with the words of v0.2", generator_v02(), "its source repository is not named", {"kind": V1}),
+    ("no builder", github_v1(builder=""), "its builder is not specified", {}),
+    ("v0.2 with the words of v1", github_v1(), "its source repository is not specified", {"kind": V02}),
+    ("v1 with the words of v0.2", generator_v02(), "its source repository is not specified", {"kind": V1}),
     ("another predicate", github_v1(), "it is not SLSA provenance", {"kind": "https://slsa.dev/verification_summary/v1"}),
     ("an older version", github_v1(), "it is not SLSA provenance", {"kind": "https://slsa.dev/provenance/v0.1"}),
     ("a version with a suffix", github_v1(), "it is not SLSA provenance", {"kind": f"{V1}/"}),
@@ -393,13 +393,13 @@ LAW: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("the digest as a name", github_v1(), "for another image", {"subject": [{"name": IMAGE.digest, "digest": {}}]}),
     ("a statement of another type", github_v1(), "statement of an unknown type", {"_type": "https://in-toto.io/Link/v1"}),
     ("no statement type", github_v1(), "statement of an unknown type", {"_type": None}),
-    ("a predicate that is a list", [github_v1()], "is not named", {}),
-    ("no predicate", None, "is not named", {}),
-    ("numbers for texts", github_v1(repository=1, ref=2), "is not named", {}),  # type: ignore[arg-type]
-    ("lists for mappings", {"buildDefinition": [], "runDetails": []}, "is not named", {}),
+    ("a predicate that is a list", [github_v1()], "is not specified", {}),
+    ("no predicate", None, "is not specified", {}),
+    ("numbers for texts", github_v1(repository=1, ref=2), "is not specified", {}),  # type: ignore[arg-type]
+    ("lists for mappings", {"buildDefinition": [], "runDetails": []}, "is not specified", {}),
     ("several sources", chains_v02(WEB, ELSE), "and 'https://github.com/evil/web'", {"kind": V02}),
     ("Chains of another source", chains_v1(repository=ELSE), "its source repository is 'https://github.com/evil", {}),
-    ("what only a task's own code names", OF_A_TASK, "its source repository is not named", {}),
+    ("what only a task's own code names", OF_A_TASK, "its source repository is not specified", {}),
 ]  # fmt: skip
 
 
@@ -437,7 +437,7 @@ def test_wrong_statements_are_rejected_with_a_reason(
 WHO: list[tuple[str, dict[str, str], Identity, str]] = [
     ("another workflow signs", workflow(path=".github/workflows/pr.yml"), CI, "it is by"),
     ("another ref signs", workflow(ref="refs/pull/1/merge"), CI, "it is by"),
-    ("another issuer", workflow(issuer="https://evil.example"), CI, "as https://evil.example says"),
+    ("another issuer", workflow(issuer="https://evil.example"), CI, "according to https://evil.example"),
     ("an issuer with more behind it", workflow(issuer=f"{GITHUB}.evil.example"), CI, "it is by"),
     ("an older field with another issuer", {**workflow(issuer="https://evil.example"), "1": GITHUB}, CI, "it is by"),
     ("a person", {"subject": "me@acme.example", "8": GITHUB}, CI, "it is by me@acme.example"),
@@ -563,7 +563,9 @@ def test_a_signature_of_an_unknown_key_is_rejected(
     demand = by_key(pair, source_repository=WEB) if form == "key" else ASKED
     answer = str(Asking(server, tmp_path, sigstore)(demand))
     assert (
-        "not by the key" in answer if form == "key" else "with a key, not by an identity" in answer
+        "not made with the required key" in answer
+        if form == "key"
+        else "with a key, not by an identity" in answer
     )
 
 
@@ -636,7 +638,7 @@ def test_one_statement_must_meet_all_required_values(
         Asking(server, tmp_path, sigstore),
         by_key(pair, ref="refs/heads/main", workflow=RELEASE),
     )
-    assert "(of 2 statements none is valid)" in str(asking(demand))
+    assert "(none of the 2 statements is valid)" in str(asking(demand))
     put(
         server,
         cosign.attestations(*parts, (cosign.envelope(pair, statement(github_v1())), {})),
@@ -770,7 +772,9 @@ def test_an_invalid_key_in_the_repository_is_an_error(
     demand = Demand("signature", ("ci.pub",), texts=(("ci.pub", "hello"),), line=4)
     answer = Asking(server, tmp_path, sigstore)(demand)
     assert isinstance(answer, TaskError)
-    assert ".image-update/config, line 4: ci.pub: it holds no public key" in answer.message
+    assert (
+        ".image-update/config, line 4: ci.pub: it does not contain a public key" in answer.message
+    )
 
 
 def test_the_old_issuer_field_is_used_if_the_new_field_is_missing(

@@ -131,8 +131,8 @@ def megabyte(*, each: int) -> bytes:
 @pytest.mark.parametrize(
     ("body", "wait", "limit", "most", "says"),
     [
-        (b'{"tags": []}', 0, "_MOST_PAGES", 20, "pages that never end"),
-        (b'{"tags": []}', 0.2, "_LONGEST", 1.0, "takes more than 1 seconds for one list"),
+        (b'{"tags": []}', 0, "_MOST_PAGES", 20, "keeps returning more pages"),
+        (b'{"tags": []}', 0.2, "_LONGEST", 1.0, "took more than 1 seconds to return one list"),
         (megabyte(each=100), 0, "_MOST_BYTES", 16_000_000, "a list of more than 16,000,000 bytes"),
     ],
     ids=["pages", "time", "size"],
@@ -301,5 +301,5 @@ def test_manifests_and_blobs_are_read_for_signature_checks(server: RegistryApi) 
     assert asking.blob(found.data["config"]["digest"]) in API.blobs.values()
     with pytest.raises(RegistryError, match="not a digest"):
         asking.blob("../../secret")
-    with pytest.raises(RegistryError, match="has no blob"):
+    with pytest.raises(RegistryError, match="does not have the blob"):
         asking.blob("sha256:" + "0" * 64)

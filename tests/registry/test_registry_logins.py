@@ -168,11 +168,15 @@ def test_a_helper_can_supply_a_docker_hub_token(tmp_path: Path) -> None:
     ("text", "host", "words"),
     [
         ('{"credHelpers": {"ghcr.io": "missing"}}', "ghcr.io", "not installed"),
-        ('{"credHelpers": {"ghcr.io": "../../bin/sh"}}', "ghcr.io", "cannot be the name"),
-        ('{"credHelpers": {"ghcr.io": "-x"}}', "ghcr.io", "cannot be the name"),
-        ('{"credHelpers": {"ghcr.io": "a b; c"}}', "ghcr.io", "cannot be the name"),
+        (
+            '{"credHelpers": {"ghcr.io": "../../bin/sh"}}',
+            "ghcr.io",
+            "not a valid credential helper name",
+        ),
+        ('{"credHelpers": {"ghcr.io": "-x"}}', "ghcr.io", "not a valid credential helper name"),
+        ('{"credHelpers": {"ghcr.io": "a b; c"}}', "ghcr.io", "not a valid credential helper name"),
         ('{"credsStore": "ours"}', "failing.example", "exit code 2"),
-        ('{"credsStore": "ours"}', "odd.example", "returned no login"),
+        ('{"credsStore": "ours"}', "odd.example", "did not return a login"),
     ],
 )
 def test_a_failing_helper_is_an_access_error(
@@ -212,7 +216,7 @@ def test_a_login_from_options_is_used_only_for_its_registries() -> None:
         ("ci", None, "", "the registry's login is incomplete"),
         ("", "pass", "", "the registry's login is incomplete"),
         ("", None, "token", "the registry's login is incomplete"),
-        ("ci", "pass", "token", "both given"),
+        ("ci", "pass", "token", "both set"),
         ("ci", "", "", "empty"),
     ],
 )
@@ -221,7 +225,7 @@ def test_login_options_must_be_complete_and_unambiguous(
 ) -> None:
     path = str(wrote(tmp_path / "password", file)) if file is not None else ""
     environ = {"IMAGE_UPDATE_REGISTRY_PASSWORD": variable}
-    if expected in ("the registry's login is incomplete", "both given", "empty"):
+    if expected in ("the registry's login is incomplete", "both set", "empty"):
         with pytest.raises(UsageError, match=expected):
             password_of(username, path, environ)
         return
@@ -292,35 +296,35 @@ def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) ->
         (
             "secret:argocd/shared#creds",
             AnnotationError,
-            "namespace argocd, the Application is in web",
+            "namespace argocd, but the Application is in web",
         ),
         (
             "ghcr.io=SECRET:argocd/shared#creds",
             AnnotationError,
-            "namespace argocd, the Application is in web",
+            "namespace argocd, but the Application is in web",
         ),
         (
             "secret: argocd/shared#creds",
             AnnotationError,
-            "namespace  argocd, the Application is in web",
+            "namespace  argocd, but the Application is in web",
         ),
         (
             "secret:argocd/cluster-prod#config",
             AnnotationError,
-            "namespace argocd, the Application is in web",
+            "namespace argocd, but the Application is in web",
         ),
         ("secret:web/cluster-prod#config", AnnotationError, "it is Argo CD's"),
-        ("pullsecret:argocd/quay", RegistryAccessError, "holds no login for ghcr.io"),
+        ("pullsecret:argocd/quay", RegistryAccessError, "has no login for ghcr.io"),
         ("pullsecret:argocd/cluster-prod", AnnotationError, "it is Argo CD's"),
-        ("secret:web/shared#bad", RegistryAccessError, "no user:password"),
-        ("secret:web/shared#json", RegistryAccessError, "no user:password"),
-        ("secret:web/shared#pem", RegistryAccessError, "no user:password"),
-        ("secret:web/shared#empty", RegistryAccessError, "no user:password"),
+        ("secret:web/shared#bad", RegistryAccessError, "does not contain user:password"),
+        ("secret:web/shared#json", RegistryAccessError, "does not contain user:password"),
+        ("secret:web/shared#pem", RegistryAccessError, "does not contain user:password"),
+        ("secret:web/shared#empty", RegistryAccessError, "does not contain user:password"),
         ("secret:web/shared#none", RegistryAccessError, "has no field none"),
         ("pullsecret:web/none", RegistryAccessError, "there is no secret web/none"),
         ("pullsecret:web/other", RegistryAccessError, "has no field .dockerconfigjson"),
         ("pullsecret:web/broken", RegistryAccessError, "is not JSON"),
-        ("env:HOME", RegistryError, "not one that annotations may name"),
+        ("env:HOME", RegistryError, "annotations are not allowed to use"),
         ("ext:/bin/true", RegistryError, "--allow-exec"),
         ("vault:x", RegistryError, "unknown kind"),
         ("x", RegistryError, "not a credential source"),
@@ -364,8 +368,8 @@ def test_an_allowed_script_supplies_a_login(tmp_path: Path) -> None:
     ("text", "mode", "words"),
     [
         ("echo s3cret; exit 3", 0o755, "exit code 3"),
-        ("echo s3cret", 0o755, "no user:password"),
-        ("echo a:b", 0o644, "is not a program"),
+        ("echo s3cret", 0o755, "does not contain user:password"),
+        ("echo a:b", 0o644, "is not an executable file"),
     ],
 )
 def test_a_failing_script_is_an_access_error(
@@ -386,7 +390,7 @@ def test_a_slow_script_is_a_temporary_error(
 
 @pytest.mark.parametrize("path", ["login.sh", "./login.sh", "/bin/../bin/true", "/nonexistent"])
 def test_a_script_must_be_an_absolute_path(path: str) -> None:
-    with pytest.raises(RegistryError, match=r"absolute|not a program"):
+    with pytest.raises(RegistryError, match=r"absolute|not an executable file"):
         of_annotation(f"ext:{path}", allow_exec=True)
 
 

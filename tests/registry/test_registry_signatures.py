@@ -147,11 +147,11 @@ def a_bundle_of_another_type(pair: cosign.Keys) -> Content:
     [
         (None, "the registry has no signature"),
         (empty, "the registry has no signature"),
-        (tampered, "not by the key"),
+        (tampered, "not made with the required key"),
         (of_another_image, "for another image"),
-        (of_something_else, "not a signature of an image"),
+        (of_something_else, "not an image signature"),
         (no_json, "not JSON"),
-        (no_signature, "not by the key"),
+        (no_signature, "not made with the required key"),
         (not_base64, "cannot be read"),
         (an_attestation, "attestation"),
         (a_bundle_of_another_image, "for another image"),
@@ -172,7 +172,7 @@ def test_a_signature_by_one_of_several_keys_is_enough(
     server: RegistryApi, pair: cosign.Keys, other: cosign.Keys, tmp_path: Path
 ) -> None:
     put(server, cosign.signed(other, IMAGE.digest))
-    assert "not by the key" in str(asked(server, by(pair)))
+    assert "not made with the required key" in str(asked(server, by(pair)))
     put(server, cosign.signed(pair, IMAGE.digest, subject=IMAGE), "referring")
     assert asked(server, by(pair)) == ""
     both = tmp_path / "both.pub"
@@ -238,7 +238,7 @@ def test_the_signature_of_an_image_is_waited_for_only_once(
     [
         (None, "cannot read"),
         (b"\xff\xfe", "not text"),
-        (b"", "no public key"),
+        (b"", "not contain a public key"),
         (b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n", "private key"),
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
     ],

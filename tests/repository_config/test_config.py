@@ -62,7 +62,7 @@ def subscription(
         ("a/**/**/b", "a/b", True),
     ],
 )
-def test_a_path_glob(glob: str, path: str, fits: bool) -> None:
+def test_path_globs_match_paths(glob: str, path: str, fits: bool) -> None:
     assert path_glob(glob).fits(path) is fits
 
 
@@ -84,12 +84,12 @@ def test_a_path_glob(glob: str, path: str, fits: bool) -> None:
         (Match(projects=(name_glob("shop"),), paths=(path_glob("staging"),)), False),
     ],
 )
-def test_all_lists_that_are_given_must_match(match: Match, takes: bool) -> None:
+def test_all_given_match_lists_must_match(match: Match, takes: bool) -> None:
     assert match.takes(subscription()) is takes
 
 
 @pytest.mark.parametrize("glob", ["nginx", "docker.io/library/*", "docker.io/library/nginx"])
-def test_an_image_is_known_by_both_its_names(glob: str) -> None:
+def test_an_image_matches_by_its_short_or_full_name(glob: str) -> None:
     assert Match(images=(name_glob(glob),)).takes(subscription(image="nginx"))
 
 
@@ -118,14 +118,18 @@ PRECEDENCE = [
 
 
 @pytest.mark.parametrize(("asked", "text", "expected"), PRECEDENCE)
-def test_any_rule_that_asks_for_a_pull_request_wins(asked: bool, text: str, expected: bool) -> None:
+def test_pull_requests_are_enabled_by_annotation_or_config(
+    asked: bool, text: str, expected: bool
+) -> None:
     sub = replace(subscription(), pull_request=asked)
     (found,) = governed([sub], read_config(f"version: 1\n{text}\n"), NOW)
     assert found.pull_request is expected
 
 
 @pytest.mark.parametrize(("asked", "text", "expected"), PRECEDENCE)
-def test_any_rule_that_asks_for_a_digest_wins(asked: bool, text: str, expected: bool) -> None:
+def test_digest_pinning_is_enabled_by_annotation_or_config(
+    asked: bool, text: str, expected: bool
+) -> None:
     text = text.replace("pinDigest: true", "commit: {signOff: true}")
     for value in ("true", "false"):
         text = text.replace(f"pullRequests: {{enabled: {value}}}", f"pinDigest: {value}")
@@ -174,16 +178,16 @@ TOP = Wishes(
 )
 
 
-def test_one_wish_alone_counts() -> None:
+def test_a_single_wish_is_adopted() -> None:
     assert agreed([A], TOP) == replace(A, reviewers=(), assignees=(), draft=False)
     assert agreed([A, A], TOP) == agreed([A], TOP)
 
 
-def test_where_there_is_nothing_nothing_merges_itself() -> None:
+def test_auto_merge_is_off_without_any_wishes() -> None:
     assert agreed([], replace(TOP, auto_merge=True)).auto_merge is False
 
 
-def test_where_wishes_differ_the_top_level_counts() -> None:
+def test_differing_wishes_fall_back_to_the_top_level() -> None:
     found = agreed([A, B], TOP)
     assert (found.author_name, found.template, found.trailers, found.sign_off) == (
         "top",
@@ -209,14 +213,14 @@ wishes = st.builds(
 
 
 @given(st.lists(wishes, max_size=4))
-def test_a_layer_decides_only_what_no_layer_before_it_has_decided(layers: list[Wishes]) -> None:
+def test_the_first_layer_with_a_value_decides(layers: list[Wishes]) -> None:
     found = decided(layers)
     for name in ("author_name", "labels", "sign_off", "pull_request"):
         said = [value for one in layers if (value := getattr(one, name)) is not None]
         assert getattr(found, name) == (said[0] if said else None)
 
 
-def test_hostile_globs_and_many_applications_stay_bounded() -> None:
+def test_hostile_globs_are_matched_quickly() -> None:
     """A thousand globs of a file, each as slow as a glob can be, on names and paths as long as they can be."""
     slow = "*a" * 200 + "b"
     rules = tuple(

@@ -46,7 +46,7 @@ def test_every_key_is_documented(key: str) -> None:
     assert re.search(rf"^\|[^|]*`{re.escape(key)}[`.[]", table, re.MULTILINE)
 
 
-def test_the_limits_are_those_of_the_code() -> None:
+def test_the_documented_limits_match_the_code() -> None:
     limits = (
         f"{LARGEST // 1024} KiB, {MOST['rules']} rules, {MOST['freezes']} freezes, "
         f"and {MOST['globs']:,} globs"
@@ -55,7 +55,7 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("text", CONFIGS)
-def test_an_example_is_a_config(text: str) -> None:
+def test_each_documented_example_is_a_valid_config(text: str) -> None:
     jsonschema.validate(yaml.safe_load(text), SCHEMA)
     assert read_config(text) != NO_CONFIG
 
@@ -70,7 +70,9 @@ def test_an_example_is_a_config(text: str) -> None:
         ("2026-12-21T12:00:00Z", "update"),  # a Monday; the second freeze is about the project shop
     ],
 )
-def test_the_freeze_of_the_guide_holds_when_the_guide_says(now: str, verdict: str) -> None:
+def test_the_freeze_in_the_guide_is_in_force_at_the_documented_times(
+    now: str, verdict: str
+) -> None:
     one = story("newest-build")
     one.branch.commit(
         {PATH: next(block.code for block in blocks(GUIDE) if block.language == "yaml")}
@@ -79,6 +81,6 @@ def test_the_freeze_of_the_guide_holds_when_the_guide_says(now: str, verdict: st
     assert one.event("b", 1)[0] == verdict
 
 
-def test_every_freeze_of_the_guide_can_be_met() -> None:
+def test_the_guide_contains_valid_freezes() -> None:
     assert len(CONFIGS) >= 2
     assert len(read_config(CONFIGS[0]).freezes) == 2

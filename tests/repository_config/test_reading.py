@@ -54,7 +54,7 @@ freezes:
 """
 
 
-def test_everything_is_read() -> None:
+def test_every_key_of_the_config_is_read() -> None:
     found = read_config(WHOLE)
     assert found.wishes == Wishes(
         "Deploy Bot", "deploy@example.com", ".image-update/message.tmpl", (("Team", "platform"),), True, False,
@@ -73,12 +73,12 @@ def test_everything_is_read() -> None:
     assert (freeze.reason, freeze.line) == ("no deployments at weekends", 28)
 
 
-def test_a_list_that_is_empty_says_nobody() -> None:
+def test_an_empty_list_of_reviewers_means_no_reviewers() -> None:
     """A rule takes the reviewers of the top level away."""
     assert read_config("version: 1\npullRequests: {reviewers: []}\n").wishes.reviewers == ()
 
 
-def test_an_alias_stands_for_what_it_names() -> None:
+def test_yaml_aliases_are_resolved() -> None:
     rules = "- match: &prod {paths: [a]}\n  pinDigest: true\n- match: *prod\n  commit: {signOff: true}\n"
     first, second = read_config(f"version: 1\nrules:\n{rules}").rules
     assert first.match == second.match
@@ -96,7 +96,7 @@ MISTAKES = [
     ),
     ("version: 1\nversion: 1\n", 2, "'version' appears twice"),
     ("pinDigest: true\n", 1, "version is missing"),
-    ("version: 2\n", 1, "version '2' is not known"),
+    ("version: 2\n", 1, "version '2' is not supported"),
     ("- 1\n", 1, "is not a mapping"),
     ("version: 1\ncommit:\n", 2, "commit is not a mapping"),
     ('version: 1\npinDigest: "true"\n', 2, "pinDigest is neither true nor false"),
@@ -125,17 +125,17 @@ MISTAKES = [
     (
         "version: 1\ncommit:\n  authorEmail: jane\n",
         3,
-        "commit.authorEmail is not an e-mail address",
+        "commit.authorEmail is not an email address",
     ),
     (
         "version: 1\ncommit:\n  authorEmail: Jane <a@b>\n",
         3,
-        "commit.authorEmail is not an e-mail address",
+        "commit.authorEmail is not an email address",
     ),
     (
         'version: 1\ncommit:\n  authorEmail: "a@b\\nc"\n',
         3,
-        "commit.authorEmail is not an e-mail address",
+        "commit.authorEmail is not an email address",
     ),
     ('version: 1\ncommit:\n  authorEmail: " "\n', 3, "commit.authorEmail is empty"),
     ("version: 1\ncommit:\n  template: ../secret\n", 3, "is not a path within the repository"),
@@ -144,20 +144,20 @@ MISTAKES = [
     (
         "version: 1\ncommit:\n  trailers:\n    Team: x\n    application: c\n",
         5,
-        "has a trailer application of its own",
+        "already has the trailer application",
     ),
     ("version: '1'\n", 1, "version is a string"),
     ('version: 1\ncommit:\n  template: ""\n', 3, "commit.template is empty"),
-    ("version: 1\ncommit:\n\tsignOff: true\n", 3, "a tab indents the line"),
+    ("version: 1\ncommit:\n\tsignOff: true\n", 3, "is indented with a tab"),
     (
         "version: 1 # reviewed\u2028pinDigest: true\n",
         1,
-        "has U+2028, which some readers take for the end of the line",
+        "has U+2028, which some parsers treat as the end of the line",
     ),
     (
         "version: 1\npinDigest\x85: true\n",
         2,
-        "has U+0085, which some readers take for the end of the line",
+        "has U+0085, which some parsers treat as the end of the line",
     ),
     ("version: 1\n\ufeffpinDigest: true\n", 2, "unknown key"),
     ("version: 1\nrules: 1\n", 2, "rules is not a list"),
@@ -170,8 +170,8 @@ MISTAKES = [
         "signatures has no keys and no identities",
     ),
     ("version: 1\nsignatures: {keys: [../ci.pub]}\n", 2, "is not a path within the repository"),
-    ("version: 1\nbranchPrefix: /bots\n", 2, "branchPrefix cannot begin the name of a branch"),
-    ("version: 1\nbranchPrefix: bots..iu\n", 2, "cannot begin the name of a branch"),
+    ("version: 1\nbranchPrefix: /bots\n", 2, "branchPrefix cannot be the start of a branch name"),
+    ("version: 1\nbranchPrefix: bots..iu\n", 2, "cannot be the start of a branch name"),
     ("version: 1\nmemorySigners: ci.pub\n", 2, "memorySigners is not a list"),
     ("version: 1\nmemorySigners: [../ci.pub]\n", 2, "is not a path within the repository"),
     ("version: 1\nsignatures: {keys: ci.pub}\n", 2, "signatures.keys is not a list"),
@@ -208,7 +208,7 @@ MISTAKES = [
     (
         "version: 1\nrules:\n- match: {projects: []}\n  pinDigest: true\n",
         3,
-        "is empty, and matches nothing",
+        "is empty, so it matches nothing",
     ),
     (
         "version: 1\nrules:\n- match: {project: [a]}\n  pinDigest: true\n",
@@ -235,7 +235,7 @@ MISTAKES = [
     (
         "version: 1\nfreezes:\n- schedule: '@daily'\n  duration: 1h\n  reason: x\n",
         3,
-        "not a schedule of five fields",
+        "not a schedule with five fields",
     ),
     ("version: 1\nfreezes:\n- schedule: 0 25 * * *\n  duration: 1h\n  reason: x\n", 3, "Bad hour"),
     (
@@ -275,14 +275,14 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("text", "line", "words"), MISTAKES, ids=[words for _, _, words in MISTAKES]
 )
-def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> None:
+def test_each_mistake_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(TargetError) as caught:
         config_in({PATH: File(text)})
     error = caught.value
     assert error.subject == PATH
     assert words in f"{error.message} {error.hint}"
     assert f"line {line}" in error.message
-    assert "the owners of the repository" in error.hint
+    assert "the repository's owners" in error.hint
 
 
 SEVERAL = """\
@@ -305,7 +305,7 @@ freezes:
 """
 
 
-def test_one_mistake_hides_no_other() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     """What only follows from a mistake is not reported: a misspelt key is not missing, too."""
     _, mistakes = check_config(SEVERAL)
     told = sorted(
@@ -320,7 +320,7 @@ def test_one_mistake_hides_no_other() -> None:
         (5, "an entry of pullRequests.labels is not a string"),
         (6, "pullRequests.group: 'each' is not a group"),
         (8, "unknown key 'applicatons' in rules[1].match"),
-        (9, "rules[2].match.applications is empty, and matches nothing"),
+        (9, "rules[2].match.applications is empty, so it matches nothing"),
         (9, "rules[2].pinDigest is neither true nor false"),
         (9, "unknown key 'pinDigets' in rules[2]"),
         (10, "rules[3] has no rules"),
@@ -337,7 +337,7 @@ def test_one_mistake_hides_no_other() -> None:
     ]
 
 
-def test_only_so_many_mistakes_are_reported_as_anybody_reads() -> None:
+def test_the_number_of_reported_mistakes_is_limited() -> None:
     began = time.process_time()
     _, mistakes = check_config("version: 1\n" + "".join(f"versio{n}: 1\n" for n in range(15_000)))
     assert len(mistakes) == MOST_MISTAKES
@@ -373,19 +373,19 @@ BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(
         "trailers",
     ],
 )
-def test_a_hostile_file_is_refused_at_once(text: str) -> None:
+def test_a_hostile_file_is_rejected_quickly(text: str) -> None:
     began = time.process_time()
     with pytest.raises(TargetError):
         read_config(text)
     assert time.process_time() - began < 10
 
 
-def test_no_file_and_a_folder_say_nothing() -> None:
+def test_a_missing_file_or_a_folder_counts_as_no_config() -> None:
     assert config_in({}) is config_in({PATH: File("", "040000")}) is NO_CONFIG
 
 
 @pytest.mark.parametrize("mode", ["120000", "160000"])
-def test_a_link_is_not_a_config(mode: str) -> None:
+def test_a_link_or_submodule_is_rejected(mode: str) -> None:
     with pytest.raises(TargetError, match="not a file"):
         config_in({PATH: File("", mode)})
 
@@ -441,7 +441,7 @@ configs = st.fixed_dictionaries(
 
 
 @given(configs)
-def test_what_the_schema_takes_is_read(config: dict[str, Any]) -> None:
+def test_every_config_that_fits_the_schema_is_read(config: dict[str, Any]) -> None:
     SCHEMA.validate(config)
     for text in (yaml.safe_dump(config), json.dumps(config)):
         found = read_config(text)
@@ -450,7 +450,9 @@ def test_what_the_schema_takes_is_read(config: dict[str, Any]) -> None:
 
 
 @given(configs, st.data())
-def test_an_unknown_key_is_refused_by_both(config: dict[str, Any], data: st.DataObject) -> None:
+def test_an_unknown_key_is_rejected_by_schema_and_reader(
+    config: dict[str, Any], data: st.DataObject
+) -> None:
     places = [config, *(config[key] for key in ("commit", "pullRequests") if key in config)]
     places += [part for rule in config.get("rules", []) for part in (rule, rule["match"])]
     places += config.get("freezes", [])
@@ -461,11 +463,11 @@ def test_an_unknown_key_is_refused_by_both(config: dict[str, Any], data: st.Data
 
 
 @pytest.mark.parametrize("text", [WHOLE])
-def test_the_examples_match_the_schema(text: str) -> None:
+def test_the_complete_example_matches_the_schema(text: str) -> None:
     SCHEMA.validate(yaml.safe_load(text))
 
 
 @given(st.text(max_size=200) | st.text(alphabet="version: 1\n-{}[]*&<|>'\"#%@`?", max_size=200))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_either_read_or_rejected(text: str) -> None:
     with suppress(TargetError):
         assert isinstance(read_config(text), RepositoryConfig)

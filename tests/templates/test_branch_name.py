@@ -49,7 +49,7 @@ def change(name: str = "acme/api", old: str = "1.0", new: str = "1.1", alias: st
 
 
 @pytest.mark.parametrize("case", cases("write-branch-template"))
-def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
+def test_templates_give_the_same_branch_names_as_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     app = AppFields(given.get("app_name", "web"), given.get("app_namespace", "argocd"))
     # v1 knows .AppName; ours are filled in every mode. A character is never cut in two.
@@ -65,7 +65,7 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "case", [case for case in cases("pull-request") if "target" in case.values[0]["input"]]
 )
-def test_target_key_is_aius(case: dict[str, Any]) -> None:
+def test_the_target_key_is_the_same_as_in_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     target = given["target"] or given["kustomize_base"]
     assert (
@@ -85,7 +85,7 @@ def test_target_key_is_aius(case: dict[str, Any]) -> None:
         ("plain", "plain"),
     ],
 )
-def test_fields_are_filled_in_every_mode(template: str, pattern: str) -> None:
+def test_template_fields_are_filled_in(template: str, pattern: str) -> None:
     assert re.fullmatch(
         pattern, branch_name(template, [change(alias="api"), change("acme/ui")], APP)
     )
@@ -94,13 +94,13 @@ def test_fields_are_filled_in_every_mode(template: str, pattern: str) -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("", "makes an empty branch name"),
-        ("{{if false}}x{{end}}", "makes an empty branch name"),
+        ("", "produces an empty branch name"),
+        ("{{if false}}x{{end}}", "produces an empty branch name"),
         (
             "u-{{(index .Images 0).NewTag}}:x",
-            "'u-1.1:x', which is not a branch name: it contains ':'",
+            "'u-1.1:x', which is not a valid branch name: it contains ':'",
         ),
-        ("u {{.AppName}}", "'u web', which is not a branch name: it contains ' '"),
+        ("u {{.AppName}}", "'u web', which is not a valid branch name: it contains ' '"),
         ("{{.AppName}}/", "it begins or ends with '/'"),
         ("{{.AppName}}\n", "contains '\\n'"),
         ("-x", "begins with '-'"),
@@ -108,13 +108,15 @@ def test_fields_are_filled_in_every_mode(template: str, pattern: str) -> None:
         ("{{.Nope}}", "can't evaluate field Nope"),
     ],
 )
-def test_a_template_that_makes_no_branch_is_malformed(template: str, message: str) -> None:
+def test_a_template_that_gives_an_invalid_branch_name_is_malformed(
+    template: str, message: str
+) -> None:
     with pytest.raises(Malformed) as raised:
         branch_name(template, [change()], APP)
     assert message in raised.value.message
 
 
-def test_the_cut_is_by_bytes_and_leaves_whole_characters() -> None:
+def test_long_branch_names_are_truncated_at_a_whole_character() -> None:
     assert branch_name("é" * 200, [], APP) == "é" * 127
     assert branch_name("{{.AppName}}" + "x" * 300, [], APP) == "web" + "x" * 252
 
@@ -133,7 +135,7 @@ def test_the_cut_is_by_bytes_and_leaves_whole_characters() -> None:
         ("acme/api", "acme/api"),
     ],
 )
-def test_the_name_is_the_repository_as_aiu_names_it(written: str, name: str) -> None:
+def test_image_names_are_shortened_as_in_image_updater(written: str, name: str) -> None:
     assert Change(Image(written, "", ""), "", "1", "2").name == name
 
 
@@ -147,7 +149,7 @@ def test_the_name_is_the_repository_as_aiu_names_it(written: str, name: str) -> 
         ("a b", "contains ' '"),
     ],
 )
-def test_a_faulty_template_is_found_before_there_is_an_event(template: str, problem: str) -> None:
+def test_an_invalid_template_is_found_in_advance(template: str, problem: str) -> None:
     with pytest.raises(Malformed, match=problem):
         check_branch_template(template)
 
@@ -155,7 +157,7 @@ def test_a_faulty_template_is_found_before_there_is_an_event(template: str, prob
 @pytest.mark.parametrize(
     "template", ["{{.SHA256}}", "{{(index .Images 3).Name}}", "main", "{{.TargetKey}}-{{.AppName}}"]
 )
-def test_what_may_work_is_not_reported(template: str) -> None:
+def test_templates_that_may_work_are_not_reported(template: str) -> None:
     check_branch_template(template)
 
 
@@ -227,10 +229,10 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_rules_are_gits(name: str) -> None:
+def test_branch_name_rules_agree_with_git(name: str) -> None:
     assert (objection_to_branch(name) == "") == git_takes(name)
 
 
 @given(st.text(st.sampled_from("ab./@{-~ lock\\^:é"), max_size=8))
-def test_the_rules_are_gits_for_any_name(name: str) -> None:
+def test_branch_name_rules_agree_with_git_for_random_names(name: str) -> None:
     assert (objection_to_branch(name) == "") == git_takes(name)

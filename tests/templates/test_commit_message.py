@@ -63,7 +63,7 @@ def parsed(message: str) -> list[tuple[str, str]]:
         for c in json.loads((CASES / "commit-template.json").read_text("utf-8"))["cases"]
     ],
 )
-def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
+def test_templates_give_the_same_messages_as_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     rows = [
         Change(
@@ -87,7 +87,7 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
         )
 
 
-def test_the_default_has_aius_words_the_version_and_the_application() -> None:
+def test_the_default_message_extends_the_message_of_image_updater() -> None:
     apps = [changes_of("web", change(), change("nginx", "1", "2", DIGEST))]
     ours = message_text(None, apps).text
     aius = ours.replace(" to 1.1 and 2", "").replace("\n    for web", "").replace(" for web", "")
@@ -99,7 +99,7 @@ def test_the_default_has_aius_words_the_version_and_the_application() -> None:
     )
 
 
-def test_several_applications_with_one_change_say_it_once() -> None:
+def test_a_change_shared_by_several_applications_is_listed_once() -> None:
     assert commit_message(None, [changes_of("web"), changes_of("api")]).text == (
         "build: automatic update of acme/api to 1.1 for web, api\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web, api\n\n"
@@ -114,7 +114,9 @@ def test_several_applications_with_one_change_say_it_once() -> None:
         (("web", "api"), "build: promote acme/api to 1.1 for web, api"),
     ],
 )
-def test_a_promotion_is_called_one(names: tuple[str, ...], subject: str) -> None:
+def test_the_subject_of_a_promotion_names_it_as_a_promotion(
+    names: tuple[str, ...], subject: str
+) -> None:
     promoted = replace(change(), promoted_from="argocd/staging")
     text = message_text(None, [changes_of(name, promoted) for name in names]).text
     assert text.split("\n")[0] == subject
@@ -131,7 +133,7 @@ def test_different_changes_name_their_applications() -> None:
     )
 
 
-def test_five_hundred_applications_fit_on_a_screen() -> None:
+def test_a_message_for_five_hundred_applications_is_shortened() -> None:
     text = commit_message(None, [changes_of(f"application-{n:03}") for n in range(500)]).text
     subject, blank, *rest = text.split("\n")
     assert (subject, blank) == (
@@ -145,13 +147,13 @@ def test_five_hundred_applications_fit_on_a_screen() -> None:
     assert sum(key == "Application" for key, _ in parsed(text)) == 50
 
 
-def test_a_thousand_different_changes_are_cut() -> None:
+def test_a_message_with_a_thousand_changes_is_shortened() -> None:
     text = commit_message(None, [changes_of(f"a{n}", change(old=str(n))) for n in range(1000)]).text
     assert "and 800 more changes" in text
     assert len(text) < 30_000
 
 
-def test_a_template_sees_all_applications() -> None:
+def test_a_template_can_use_all_applications() -> None:
     template = (
         "{{.AppName}}: {{len .AppChanges}} {{range .Applications}}"
         "{{.Namespace}}/{{.Name}}={{range .Changes}}{{.Image}}:{{.NewTag}}{{end}};{{end}}{{.Labels.team}}"
@@ -161,31 +163,31 @@ def test_a_template_sees_all_applications() -> None:
     )
 
 
-def test_a_change_has_labels_which_are_empty_here() -> None:
+def test_the_labels_of_a_change_are_empty() -> None:
     template = '{{range .AppChanges}}{{.NewTag}}{{if index .Labels "a.b/c"}} of {{index .Labels "a.b/c"}}{{end}}{{end}}'
     message = message_text(template, [changes_of("web")])
     assert (message.text, message.warning) == ("1.1", "")
 
 
-def test_a_template_that_fails_while_running_gives_way_with_a_warning() -> None:
+def test_a_failing_template_is_replaced_with_the_default_and_a_warning() -> None:
     message = commit_message("{{.Nope}}", [changes_of("web")])
     assert message.text == commit_message(None, [changes_of("web")]).text
     assert "can't evaluate field Nope" in message.warning
 
 
-def test_a_template_that_does_not_parse_is_found_before() -> None:
+def test_a_template_with_a_syntax_error_is_malformed() -> None:
     with pytest.raises(Malformed, match='function "lower" not defined'):
         check_template("{{ lower .AppName }}")
 
 
 @pytest.mark.parametrize("template", ["", "  \n\n", "{{if false}}x{{end}}", "\x00\n"])
-def test_an_empty_message_is_aius(template: str) -> None:
+def test_an_empty_message_becomes_the_fallback_of_image_updater(template: str) -> None:
     assert commit_message(template, [changes_of("web")]).text.startswith(
         "Update parameters\n\nImage: "
     )
 
 
-def test_a_template_over_many_changes_has_the_steps_it_needs() -> None:
+def test_a_template_can_loop_over_many_changes() -> None:
     apps = [
         changes_of(f"a{n}", change(old=str(n)), change("nginx", str(n), "2")) for n in range(5000)
     ]
@@ -217,12 +219,12 @@ READ_BACK = [("Image", "ghcr.io/acme/api:1.1"), ("Application", "argocd/web"), *
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_git_reads_the_trailers_back_whatever_the_body_is(body: str) -> None:
+def test_git_reads_our_trailers_after_each_kind_of_body(body: str) -> None:
     assert parsed(commit_message(body, [changes_of("web")], TRAILERS).text) == READ_BACK
 
 
 @given(st.text(st.sampled_from("a:\n\r#- >8K\t\x00\x1b;")))
-def test_git_reads_the_trailers_back_for_any_body(body: str) -> None:
+def test_git_reads_our_trailers_after_a_random_body(body: str) -> None:
     assert parsed(commit_message(body, [changes_of("web")], TRAILERS).text) == READ_BACK
 
 
@@ -246,7 +248,7 @@ def test_hostile_values_stay_on_their_line(text: str) -> None:
     assert all(letter == "\n" or letter.isprintable() for letter in message)
 
 
-def test_a_message_is_bounded() -> None:
+def test_the_length_of_a_message_is_limited() -> None:
     huge = "x" * 200_000
     message = commit_message(huge, [changes_of("web")], [("Note", huge)] * 3).text
     assert len(message) < 70_000
@@ -254,12 +256,12 @@ def test_a_message_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "A B", "A:", "é", "A\nB", "A_B", "A.B"])
-def test_a_trailer_key_that_git_would_not_read_is_malformed(key: str) -> None:
+def test_a_trailer_key_that_git_cannot_read_is_malformed(key: str) -> None:
     with pytest.raises(Malformed, match="not a trailer key"):
         commit_message(None, [changes_of("web")], [(key, "x")])
 
 
-def test_the_image_given_replaces_those_of_the_changes() -> None:
+def test_a_given_image_trailer_replaces_the_image_trailers_of_the_changes() -> None:
     text = commit_message(
         None, [changes_of("web")], [("Image", f"ghcr.io/acme/api:1.1@{DIGEST}")]
     ).text
@@ -268,7 +270,7 @@ def test_the_image_given_replaces_those_of_the_changes() -> None:
     ]
 
 
-def test_the_references_are_argo_cds() -> None:
+def test_commit_references_use_the_trailers_of_argo_cd() -> None:
     references = commit_references(
         "ABC" + "0" * 37,
         "https://git.example.com/app",
@@ -295,7 +297,7 @@ def test_a_long_source_message_is_still_json() -> None:
     assert json.loads(line.removeprefix("Body: ")).startswith("\x01é")
 
 
-def test_there_are_no_references_without_a_source_commit() -> None:
+def test_commit_references_need_a_source_commit() -> None:
     assert build_trailers(references=commit_references("", "https://git.example.com/app")) == ()
 
 
@@ -314,5 +316,5 @@ def test_there_are_no_references_without_a_source_commit() -> None:
         ("", ""),
     ],
 )
-def test_a_trailer_is_read_where_it_was_written(message: str, value: str) -> None:
+def test_a_trailer_is_read_only_from_the_trailer_block(message: str, value: str) -> None:
     assert trailer_of(message, "Pipeline-Run") == value

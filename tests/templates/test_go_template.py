@@ -26,7 +26,7 @@ def answer(template: str) -> str | None:
 
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["template"][:60])
-def test_answers_as_go_does(case: dict[str, str]) -> None:
+def test_templates_give_the_same_text_as_in_go(case: dict[str, str]) -> None:
     assert answer(case["template"]) == case.get("text")
 
 
@@ -35,7 +35,7 @@ def test_answers_as_go_does(case: dict[str, str]) -> None:
     [case for case in TABLE["cases"] if case.get("fails") == "run"],
     ids=lambda case: case["template"][:60],
 )
-def test_a_template_that_only_fails_while_running_parses(case: dict[str, str]) -> None:
+def test_a_template_with_a_runtime_error_can_be_parsed(case: dict[str, str]) -> None:
     late = {
         "{{9223372036854775808}}"
     }  # Go parses a number that no int holds; here it does not parse
@@ -68,7 +68,7 @@ def test_a_template_that_only_fails_while_running_parses(case: dict[str, str]) -
         ("{{break}}", "template, line 1: {{break}} outside {{range}}"),
     ],
 )
-def test_a_template_that_does_not_parse_says_what_and_where(template: str, message: str) -> None:
+def test_syntax_errors_are_reported_with_their_line(template: str, message: str) -> None:
     with pytest.raises(Malformed) as raised:
         parse(template)
     assert raised.value.message.replace("'}'", '"}"') == message
@@ -90,9 +90,7 @@ def test_a_template_that_does_not_parse_says_what_and_where(template: str, messa
         ("{{range .AppName}}{{end}}", "template, line 1: range can't iterate over string"),
     ],
 )
-def test_a_template_that_fails_while_running_says_what_and_where(
-    template: str, message: str
-) -> None:
+def test_runtime_errors_are_reported_with_their_line(template: str, message: str) -> None:
     with pytest.raises(FailedTemplate) as raised:
         parse(template).render(DATA)
     assert raised.value.message == message
@@ -108,7 +106,7 @@ def test_a_template_that_fails_while_running_says_what_and_where(
         ('{{define "x"}}{{if .}}{{template "x" false}}y{{end}}{{end}}{{template "x" true}}', "y"),
     ],
 )
-def test_templates_are_defined_and_called(template: str, text: str) -> None:
+def test_named_templates_can_be_defined_and_called(template: str, text: str) -> None:
     assert parse(template).render({"AppName": "app"}) == text
 
 
@@ -153,7 +151,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("template", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_template_is_an_error_in_bounded_time(template: str) -> None:
+def test_a_hostile_template_is_rejected_in_limited_time(template: str) -> None:
     seconds = 10 if sys.gettrace() is None else 60  # measuring coverage is several times slower
     began = time.process_time()
     with pytest.raises(Malformed):
@@ -161,12 +159,12 @@ def test_a_hostile_template_is_an_error_in_bounded_time(template: str) -> None:
     assert time.process_time() - began < seconds
 
 
-def test_the_deepest_template_allowed_runs() -> None:
+def test_a_template_with_the_maximum_depth_runs() -> None:
     template = "{{if true}}" * 50 + "{{print " + "(" * 50 + "1" + ")" * 50 + "}}" + "{{end}}" * 50
     assert parse(template).render({}) == "1"
 
 
-def test_more_data_may_have_more_steps() -> None:
+def test_more_steps_can_be_allowed_for_more_data() -> None:
     data = {"Images": [{"Name": "a"}] * 60_000}
     template = parse("{{range .Images}}{{.Name}}{{end}}")
     with pytest.raises(FailedTemplate):
@@ -174,5 +172,5 @@ def test_more_data_may_have_more_steps() -> None:
     assert template.render(data, steps=1_000_000) == "a" * 60_000
 
 
-def test_what_is_not_text_is_replaced() -> None:
+def test_bytes_that_are_not_text_are_replaced() -> None:
     assert parse('{{slice "é" 0 1}}|{{slice "é" 0 1}}{{slice "é" 1}}').render({}) == "\ufffd|é"

@@ -1,8 +1,8 @@
-"""Edits YAML text by splices, so that only the bytes that are meant change.
+"""Edits YAML text with splices, so that only the intended bytes change.
 
-Scalars keep their quotes and block style. New keys and items follow the style of their neighbours.
-The new text is parsed: it must differ from the old text only in the meant nodes, and each of them
-must be the new value for every YAML reader.
+Scalars keep their quotes and block style. New keys and items follow the style of their neighbors.
+The new text is parsed: it may differ from the old text only in the intended nodes, and every YAML
+reader must read the new value from each of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from task.editors.yaml.spelling import STRING, Data, Word, block, flow, reblock,
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, parse, resolved, walk
 from task.errors import TargetError
 
-_WIDEST = 9  # columns after a dash; a wider gap does not count as the file's style
+_WIDEST = 9  # columns after a dash; a wider gap is not treated as the file's style
 _BREAK = re.compile(f"[{BREAKS}]")
 _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
@@ -30,13 +30,13 @@ class Splice(NamedTuple):
 
 
 More = Mapping[str, Data] | Sequence[Data]  # new entries of a collection
-# Compares an old and a new node. Returns the pairs that must be compared next, or None if the new
-# node is not as meant.
+# Compares an old and a new node. Returns the pairs to compare next, or None if the new node is not
+# as intended.
 Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
 
 
 def apply(text: str, splices: Sequence[Splice]) -> str:
-    """Return the text with all splices. Splices at the same place stay in the given order."""
+    """Return the text with all splices applied. Splices at the same position keep their order."""
     parts = []
     at = 0
     for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):  # sorting is stable
@@ -46,9 +46,9 @@ def apply(text: str, splices: Sequence[Splice]) -> str:
 
 
 def more_than_meant() -> TargetError:
-    """Return the error for an edit that would change more than was meant."""
-    hint = "write the value on its own line, as `key: value`"
-    return TargetError("the edit would change more than was meant", hint=hint)
+    """Return the error for an edit that would change more than intended."""
+    hint = "put the value on its own line, as `key: value`"
+    return TargetError("the edit would change more than intended", hint=hint)
 
 
 def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
@@ -56,13 +56,13 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
 
     `meant` says which nodes may differ (by the old node's id), and how.
 
-    Raises TargetError if another node differs, or one of these in another way.
+    Raises TargetError if another node differs, or if one of these differs in another way.
     """
     try:
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    # a text such as `---` begins a document, and `...` ends one
+    # text such as `---` begins a document, and `...` ends it
     if len(new.roots) != len(tree.roots):
         raise more_than_meant()
     stack = list(zip(tree.roots, new.roots, strict=True))
@@ -76,7 +76,7 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
 
 
 def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
-    # The style matters as well: a quoted number that loses its quotes is another value.
+    # The style also matters: a quoted number without its quotes is another value.
     if (old.kind, old.value, old.style, old.anchor, old.tag) != (
         new.kind,
         new.value,
@@ -112,7 +112,7 @@ def grows(more: More, *, last: bool = True) -> Same:
 
 
 def shrinks(*numbers: int) -> Same:
-    """Accept a collection without the entries at these places."""
+    """Accept a collection without the entries at these positions."""
 
     def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
         width = 2 if old.kind == "mapping" else 1
@@ -128,8 +128,8 @@ def shrinks(*numbers: int) -> Same:
 
 
 def holds(node: Node, data: Data) -> bool:
-    """Tell whether a node is exactly this data,
-    and every YAML reader takes its strings for strings.
+    """Return whether a node is exactly this data,
+    and every YAML reader reads its strings as strings.
     """
     if isinstance(data, bool):
         return node.kind == "scalar" and not node.style and node.value == str(data).lower()
@@ -148,7 +148,7 @@ def holds(node: Node, data: Data) -> bool:
 
 
 def becomes(data: Word, old: Node) -> Same:
-    """Accept a node that is this value and keeps its anchor."""
+    """Accept a node that has this value and keeps its anchor."""
 
     def same(_: Node, now: Node) -> tuple[tuple[Node, Node], ...] | None:
         return (
@@ -159,9 +159,9 @@ def becomes(data: Word, old: Node) -> Same:
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """Return the tree with new contents for some scalars, aliases or nulls.
+    """Return the tree with new contents for some scalars, aliases, or nulls.
 
-    Quotes, block headers and anchors stay.
+    Quotes, block headers, and anchors are kept.
     """
     if not new:
         return tree
@@ -170,11 +170,11 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
 
 
 def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
-    # An application's own tag (`!vault`) gives the text an unknown meaning.
+    # An application-specific tag (`!vault`) gives the text an unknown meaning.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
         raise TargetError(
             f"line {tree.line(node)} has a value tagged {node.tag}",
-            hint="write it as a plain string",
+            hint="use a plain string",
         )
     text = tree.text
     start = body(text, node)
@@ -182,7 +182,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
     if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
         raise TargetError(
             f"line {tree.line(node)} does not have a single value",
-            hint="write `key: value` there",
+            hint="use `key: value` there",
         )
     if isinstance(data, bool):
         return Splice(
@@ -208,13 +208,13 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
         return Splice(node.start, end, _props(tree, node, start) + spelled)
     end = max(end, node.start)
     fresh = reblock(text[start:end], data)
-    if fresh is None:  # a block scalar without content has no indentation to follow
+    if fresh is None:  # a block scalar without content has no indentation to copy
         return Splice(node.start, end, _props(tree, node, start) + spell(data, quote=True))
     return Splice(start, end, fresh)
 
 
 def _props(tree: Tree, node: Node, start: int) -> str:
-    """Return the anchor and tag as written, but without a tag such as `!!float`.
+    """Return the anchor and tag as written, except for a tag such as `!!float`.
 
     AIU v0 wrote `!!float v2.0.0`.
     """
@@ -224,9 +224,9 @@ def _props(tree: Tree, node: Node, start: int) -> str:
 
 
 def _quotes(tree: Tree, node: Node, text: str) -> bool:
-    """Tell whether the value needs quotes at its place.
+    """Return whether the value needs quotes at its position.
 
-    It does in JSON, after `"key":`, and in flow style if it has a colon.
+    It does in JSON, after `"key":`, and in flow style if it contains a colon.
     """
     parent = tree.parent(node)
     key = tree.key_of(node)
@@ -244,9 +244,9 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
 def alone(tree: Tree, node: Node) -> Node:
     """Return the node.
 
-    Raises TargetError if an alias elsewhere shares its value, and would change with it.
+    Raises TargetError if an alias elsewhere shares its value and would change with it.
     """
-    # an alias itself may be replaced, because nothing shares it
+    # an alias itself may be replaced, because it is not shared
     for parent in tree.ancestors(node):
         if others := tree.aliases(parent):
             here = tree.line(parent)
@@ -254,16 +254,16 @@ def alone(tree: Tree, node: Node) -> Node:
             name = parent.anchor
             hint = "write the value out where it must differ, or move the anchor"
             message = (
-                f"line {here}: the value of the anchor &{name} is used by *{name} in line"
-                f" {lines} too"
+                f"line {here}: the value of the anchor &{name} is also used by *{name} on line"
+                f" {lines}"
             )
             raise TargetError(message, hint=hint)
     return node
 
 
 def says(node: Node, text: str) -> bool:
-    """Tell whether a scalar, or the one that an alias refers to, is this text,
-    and a string for every YAML reader.
+    """Return whether a scalar, or an alias's scalar, has this text
+    and is a string for every YAML reader.
     """
     scalar = resolved(node)
     return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
@@ -272,7 +272,7 @@ def says(node: Node, text: str) -> bool:
 def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     """Return the tree with new texts for some scalars.
 
-    Raises TargetError if an alias elsewhere shares a scalar that has to change.
+    Raises TargetError if an alias elsewhere shares a scalar that must change.
     """
     return splice(
         tree,
@@ -283,9 +283,9 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 def add(tree: Tree, node: Node, more: More) -> Tree:
     """Return the tree with new keys at the end of a mapping, or new items at the end of a sequence.
 
-    A null becomes one.
+        A null becomes a mapping or sequence.
 
-    If the text has no documents, a first one begins below its comments.
+    If the text has no documents, the first one begins below its comments.
     """
     text = tree.text
     if not tree.roots:
@@ -307,8 +307,8 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
     check = {id(node): grows(more)}
     parent = tree.parent(node)
     in_flow = parent is None or parent.style == "{"
-    # Brackets stay, but an empty list below a block key becomes a block list (in AIU, it stays a
-    # flow list).
+    # Brackets are kept, but an empty list below a block key becomes a block list (in AIU, it
+    # remains a flow list).
     if (
         node.kind != "scalar"
         and node.style == "{"
@@ -323,8 +323,8 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
         lines = eol(text) + _lines(tree, more, column(text, node), width)
         return checked(tree, [Splice(at, at, lines)], check)
     except TargetError:
-        # No line can follow some last entries, such as a block scalar at the end of the file.
-        # Insert before them.
+        # Some last entries cannot be followed by a line, such as a block scalar at the end of the
+        # file. Insert before them.
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
         at = line_start(text, last.start)
         lines = _lines(tree, more, column(text, node)) + eol(text)
@@ -336,7 +336,7 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
 
 
 def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
-    """Return the data as block lines, without a line ending after the last one."""
+    """Return the data as block lines, without a trailing line ending."""
     return eol(tree.text).join(" " * indent + line for line in block(data, *indents(tree), width))
 
 
@@ -354,10 +354,10 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
     if not only_blank(text, line_start(text, first), first):
         return [Splice(end, end, f", {fresh}")]
     tail = line_end(text, end)
-    if tail > close:  # the bracket closes on the last entry's line
+    if tail > close:  # the closing bracket is on the last entry's line
         return [Splice(end, end, f", {fresh}")]
-    # There is one entry on each line. If the last one has a trailing comma, the new one gets a
-    # comma as well.
+    # There is one entry per line. If the last entry has a trailing comma, the new entry also
+    # gets one.
     comma = "" if text[end:tail].lstrip().startswith(",") else ","
     margin = text[line_start(text, first) : first]
     return [
@@ -369,7 +369,7 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
 def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     """Return the splices that replace a null or empty brackets.
 
-    The new content is block lines below the key, or flow style inside flow style.
+    The new content is block lines below the key, or in flow style inside flow style.
     """
     text = tree.text
     parent = tree.parent(node)
@@ -386,7 +386,7 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
         lines = _lines(tree, more, dash + 2).lstrip(" ")
         gap = "" if text[at - 1 : at] == " " else " "
         return [Splice(at, max(at, node.end), gap + lines)]
-    # `key: ~` or `key: []` loses its value, and a comment after it stays on the key's line.
+    # `key: ~` or `key: []` loses its value, and a trailing comment stays on the key's line.
     cut = [] if empty else [Splice(_without_blanks(text, start), node.end, "")]
     step, shift = indents(tree)
     indent = column(text, parent) + (step if isinstance(more, Mapping) else shift)
@@ -416,13 +416,13 @@ def _without_blanks(text: str, end: int) -> int:
 
 
 def _append(text: str, at: int, lines: str) -> Splice:
-    """Return the splice that puts `lines` at the end of a document, on their own lines."""
+    """Return the splice that appends `lines` to a document, on separate lines."""
     before = "" if at == line_start(text, at) else eol(text)
     return Splice(at, at, before + lines + ("" if before else eol(text)))
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """Return the tree without one key of a mapping, including its line.
+    """Return the tree without a mapping key, including its line.
 
     Raises TargetError if it is the only key.
     """
@@ -446,7 +446,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     else:
         raise TargetError(
             f"line {tree.line(key)}: {key.value} is the only key",
-            hint="remove that entry by hand",
+            hint="remove the entry by hand",
         )
     return checked(
         tree,
@@ -458,17 +458,17 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     """Return the tree without some items of a block sequence, including their lines.
 
-    An item that shares its line with something else stays.
+    An item that shares its line with something else is kept.
     """
     text = tree.text
     cuts: dict[int, Splice] = {}
     for number in numbers:
         item = sequence.children[number]
-        dash = len(text[: item.start].rstrip(" \t\r\n")) - 1  # the item may begin below its dash
+        dash = len(text[: item.start].rstrip(" \t\r\n")) - 1  # the item may start below its dash
         start = line_start(text, dash)
         if text[dash] == "-" and only_blank(text, start, dash):
             cuts[number] = _without_lines(text, start, line_end(text, content_end(text, item)))
-    # Nothing depends on the removal, so if it would change more than these items, they stay.
+    # The removal is optional, so if it would change more than these items, keep them.
     try:
         return checked(
             tree,
@@ -480,30 +480,30 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
 
 
 def _without_lines(text: str, start: int, tail: int) -> Splice:
-    """Return the splice that removes whole lines, together with one line ending."""
+    """Return the splice that removes whole lines and one line ending."""
     if tail < len(text):
         return Splice(start, tail + (2 if text[tail : tail + 2] == "\r\n" else 1), "")
     return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), tail, "")
 
 
 def eol(text: str) -> str:
-    """Return the line ending of the text: that of its first line."""
+    """Return the text's line ending, which is that of its first line."""
     at = text.find("\n")
-    if at < 0 and "\r" in text:  # in YAML, a carriage return alone ends a line as well
+    if at < 0 and "\r" in text:  # in YAML, a lone carriage return also ends a line
         return "\r"
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 
 def line_end(text: str, at: int) -> int:
-    """Return where the line with `at` ends, before its line ending."""
+    """Return the end of the line that contains `at`, before its line ending."""
     match = _BREAK.search(text, at)
     return match.start() if match else len(text)
 
 
 def line_start(text: str, at: int) -> int:
-    """Return where the line with `at` begins.
+    """Return the start of the line that contains `at`.
 
-    A byte order mark before the first line does not belong to it.
+    A byte order mark before the first line is not part of it.
     """
     while at > 0 and text[at - 1] not in BREAKS and not (at == 1 and text[0] == "\ufeff"):
         at -= 1
@@ -511,12 +511,12 @@ def line_start(text: str, at: int) -> int:
 
 
 def only_blank(text: str, start: int, end: int) -> bool:
-    """Tell whether there are only spaces in `text[start:end]`."""
+    """Return whether `text[start:end]` contains only spaces."""
     return not text[start:end].strip(" \t")
 
 
 def body(text: str, node: Node) -> int:
-    """Return where the node's own text begins, after its anchor and tag."""
+    """Return the start of the node's own text, after its anchor and tag."""
     if not (node.anchor or node.tag) or node.kind == "alias":
         return node.start
     match = _PROPS.match(text, node.start, node.end)
@@ -524,12 +524,12 @@ def body(text: str, node: Node) -> int:
 
 
 def content_end(text: str, node: Node) -> int:
-    """Return where the node's content ends.
+    """Return the end of the node's content.
 
-    Trailing blank lines and comments do not belong to it.
+    Trailing blank lines and comments are not part of it.
     """
-    # For the parsers, a block collection ends where the next token begins, so its last scalar
-    # decides.
+    # For the parsers, a block collection ends at the next token, so use the end of its last
+    # scalar.
     while node.children and node.style != "{":
         key = node.children[-2] if node.kind == "mapping" else None
         node = node.children[-1]
@@ -547,7 +547,7 @@ def content_end(text: str, node: Node) -> int:
 
 
 def entry_end(text: str, key: Node, value: Node) -> int:
-    """Return where an entry of a mapping ends: after its value, or after its `:` if it has none."""
+    """Return the end of a mapping entry: after its value, or after `:` if it has no value."""
     return max(
         content_end(text, value),
         key.end,
@@ -556,7 +556,7 @@ def entry_end(text: str, key: Node, value: Node) -> int:
 
 
 def value_slot(text: str, key: Node) -> int | None:
-    """Return the place after the `:` of a key, or None if the key has no `:`."""
+    """Return the position after a key's `:`, or None if the key has no `:`."""
     at = key.end
     while at < len(text) and text[at] in " \t":
         at += 1
@@ -564,7 +564,7 @@ def value_slot(text: str, key: Node) -> int | None:
 
 
 def slot(tree: Tree, node: Node) -> int:
-    """Return where the value would begin for a key or item that has none.
+    """Return the position of the value for a key or item that has none.
 
     Raises TargetError if the key has no `:`.
     """
@@ -573,13 +573,13 @@ def slot(tree: Tree, node: Node) -> int:
     if at is None or key is node:
         raise TargetError(
             f"line {tree.line(node)} has a key without a value",
-            hint="write `key: value` there",
+            hint="use `key: value` there",
         )
     return at
 
 
 def quoted_keys(tree: Tree, node: Node) -> bool:
-    """Tell whether the keys around the node are in double quotes, as in JSON."""
+    """Return whether the keys around the node are double-quoted, as in JSON."""
     for parent in tree.ancestors(node):
         if parent.kind == "mapping" and parent.children:
             return parent.style == "{" and parent.children[0].style == '"'
@@ -587,19 +587,19 @@ def quoted_keys(tree: Tree, node: Node) -> bool:
 
 
 def column(text: str, node: Node) -> int:
-    """Return the column where the entries of a block collection begin: its keys, or its dashes."""
+    """Return the column of a block collection's entries: its keys or its dashes."""
     if node.kind == "sequence":
         at = body(text, node)
     else:
         at = node.children[0].start
-        # an explicit key begins at its question mark
+        # an explicit key starts at its question mark
         at = at - 2 if text[at - 2 : at] == "? " else at
     return at - line_start(text, at)
 
 
 @lru_cache(maxsize=2)
 def indents(tree: Tree) -> tuple[int, int]:
-    """Return by how many columns this text indents mappings in mappings (or 2),
+    """Return the text's indentation, in columns, for mappings in mappings (or 2)
     and sequences in mappings (or 0).
     """
     step = shift = -1
@@ -624,7 +624,7 @@ def indents(tree: Tree) -> tuple[int, int]:
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """Return how many columns after its dash the last item of a block sequence begins:
+    """Return the number of columns from the dash to the last item of a block sequence:
     2 for `- item`.
     """
     item = sequence.children[-1].start

@@ -1,9 +1,9 @@
 r"""Parses key paths into a values file, such as `a.b.c`, `list[0][1].tag`,
 `labels.app\.kubernetes\.io/name`.
 
-A nested path wins over a key with a dot in its name. (AIU reads in this order, but v0.18 prefers
-the key with the dot when it writes.) An index after a segment is that of an item in its list, as in
-AIU since v0.17. A backslash escapes a dot, which is not possible in AIU.
+A nested path takes precedence over a key with a dot in its name. (AIU reads in this order, but when
+writing, v0.18 prefers the key with the dot.) An index after a segment selects an item of its list,
+as in AIU since v0.17. A backslash escapes a dot, which is not possible in AIU.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from task.editors.yaml.tree import DEPTH, Node, Tree, is_merge, pairs, resolved,
 from task.errors import TargetError
 from task.text import shortened
 
-MERGES = "\0"  # marks merge keys, because a quoted key may be called `<<`, too
+MERGES = "\0"  # marks merge keys, because a quoted key may also be called `<<`
 MOST_USES = 100  # keys that share one value
-# merge keys in a row; each takes five frames of the stack, of which Python has a thousand
+# nested merge keys; each uses five stack frames, and Python has a thousand
 MOST_MERGES = 50
-MOST_STEPS = 2_000  # from a shared value up to these keys
+MOST_STEPS = 2_000  # from a shared value up to the keys that share it
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One step of a path: a key, and the list indices after it, such as `[0][1]`."""
+    """A step of a path: a key, and the list indices after it, such as `[0][1]`."""
 
     name: str
     brackets: str = ""
 
     @property
     def text(self) -> str:
-        """The whole step, unescaped. This may also be a key whose name has brackets."""
+        """The whole step, unescaped. This may also be a key with brackets in its name."""
         return self.name + self.brackets
 
     @property
     def indices(self) -> tuple[int, ...] | None:
-        """The indices, or None if one of them is not a number from 0 up."""
+        """The indices, or None if one of them is not a number from 0 upward."""
         texts = self.brackets[1:-1].split("][") if self.brackets else []
         return (
             tuple(map(int, texts))
@@ -51,13 +51,13 @@ class Segment:
 def parse_path(text: str) -> tuple[Segment, ...]:
     """Return the steps of a path.
 
-    Raises TargetError if it has more steps than a file may have levels.
+    Raises TargetError if the path has more steps than a file may have levels.
     """
     plain = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
     if len(plain) > DEPTH:
         raise TargetError(
             f"the key path has more than {DEPTH} steps",
-            hint="name a shorter key path",
+            hint="use a shorter key path",
         )
     return tuple(
         Segment(*match.groups()) if (match := _INDICES.fullmatch(step)) else Segment(step)
@@ -66,9 +66,9 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
-    """Return the node at the path, through aliases, or None.
+    """Return the node at the path, following aliases, or None.
 
-    With `merges`, a merge key (`<<`) may bring it.
+    With `merges`, the node may come from a merge key (`<<`).
 
     Raises TargetError if two keys with dots match equally well, or if a key on the path is set
     twice.
@@ -84,9 +84,9 @@ def find_all(
     *,
     merges: bool = True,
 ) -> tuple[Node, ...]:
-    """Return all nodes at the path, unresolved: a key may have brackets in its name next to a list.
+    """Return all nodes at the path, unresolved. A key with brackets may exist next to a list.
 
-    Raises as `find`.
+    Raises the same errors as `find`.
     """
     # The interpretation with the fewest dots in keys wins: the nested path.
     matches = sorted(_matches(_mappings(tree), root, path, merges), key=lambda match: match[0])
@@ -105,7 +105,7 @@ def _ambiguous(path: Sequence[Segment]) -> TargetError:
     return TargetError(f"several keys with dots match {path_text(path)}", hint=hint)
 
 
-_Match = tuple[int, Node, Node]  # how many dots were taken as part of a key; the node; its mapping
+_Match = tuple[int, Node, Node]  # the number of dots that belong to keys; the node; its mapping
 
 
 def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
@@ -124,7 +124,7 @@ def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -
 
 
 def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each key that these steps may be together, a key with dots, and its indices."""
+    """Yield each key with dots that these steps may form together, and its indices."""
     front = "".join(f"{step.text}." for step in steps[:-1])
     last = steps[-1]
     if last.indices is not None:
@@ -147,8 +147,8 @@ def item(node: Node | None, indices: Sequence[int]) -> Node | None:
 
 
 def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
-    """Return the keys of a mapping with their values, as Helm reads them: merged keys too,
-    and the last one counts.
+    """Return a mapping's keys with their values as Helm reads them: including merged keys,
+    and the last one wins.
     """
     found: dict[str, Node] = {}
     if mapping.kind == "mapping" and depth < DEPTH:
@@ -162,17 +162,17 @@ def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
-    """Return what a merge key brings, through aliases: a mapping, or the items of a list."""
+    """Return what a merge key refers to, following aliases: a mapping, or the items of a list."""
     source = resolved(node)
     return tuple(map(resolved, source.children)) if source.kind == "sequence" else (source,)
 
 
 class _Mappings:
-    """Finds the values of keys in mappings as Helm does: it takes keys and merge keys in turn,
-    and the last one counts.
+    """Finds the values of keys in mappings like Helm: keys and merge keys are read in order,
+    and the last one wins.
 
-    YAML says that a mapping's own key wins over a merge key wherever it is. Helm's reader does not
-    know that.
+    According to YAML, a mapping's own key always wins over a merge key, regardless of their order.
+    Helm's reader does not implement that.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -189,7 +189,7 @@ class _Mappings:
             return self._known[id(mapping), key]
         if depth > MOST_MERGES:
             message = f"merge keys refer to each other more than {MOST_MERGES} times"
-            raise TargetError(message, hint="write out what they mean")
+            raise TargetError(message, hint="write out the merged keys")
         found: list[tuple[Node, Node]] = []
         entries = self._entries(mapping)
         for name, node in sorted(
@@ -204,10 +204,10 @@ class _Mappings:
         if found and (own or (len(found) > 1 and is_merge(found[-1][0]))):
             first = own[0] if own else found[0][0]
             last = found[-1][0]
-            again = "the merge key << brings it again" if is_merge(last) else "it is there again"
+            again = "the merge key << adds it again" if is_merge(last) else "it appears again"
             lines = self.tree.line(first), self.tree.line(last)
             raise TargetError(
-                f"line {lines[0]} has {key}, and in line {lines[1]}, {again}: Helm takes the"
+                f"line {lines[0]} has {key}, and on line {lines[1]}, {again}: Helm uses the"
                 " later one",
                 hint=(
                     "move the merge key above it" if own and is_merge(last) else "keep one of them"
@@ -219,7 +219,7 @@ class _Mappings:
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
         """Return the keys of a mapping, each with its values.
 
-        Merge keys are told apart from keys in quotes.
+        Merge keys are distinguished from quoted keys.
         """
         if id(mapping) not in self._keys:
             known = self._keys[id(mapping)] = {}
@@ -231,14 +231,14 @@ class _Mappings:
         return self._keys[id(mapping)]
 
     def own(self, mapping: Node, key: str) -> Node | None:
-        """Return the value of a key that the mapping has itself, or None. Raises as `value`."""
+        """Return the value of the mapping's own key, or None. Raises the same errors as `value`."""
         self.value(mapping, key)
         return value(mapping, key)
 
     def _merged(self, node: Node, key: str, depth: int) -> Node | None:
-        """Return the value that a merge key brings, or None.
+        """Return a key's value from a merge key, or None.
 
-        In a list of mappings, the first one with the key wins.
+        In a list of mappings, the first mapping with the key wins.
         """
         values = (
             self.value(source, key, depth + 1)
@@ -257,10 +257,10 @@ def uses(
     node: Node,
     missing: Sequence[str] = (),
 ) -> Iterator[tuple[Segment, ...]]:
-    """Yield the paths at which a reader finds this node, through aliases and merge keys,
+    """Yield the paths at which a reader finds this node, following aliases and merge keys,
     or a key that it lacks.
 
-    Raises TargetError if there are too many of them, or if the node is a key.
+    Raises TargetError if there are too many paths, or if the node is a key.
     """
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
     number = 0
@@ -274,7 +274,7 @@ def uses(
         if key is current:
             raise TargetError(
                 f"line {tree.line(key)} has an alias as a key",
-                hint="write the key out",
+                hint="write out the key",
             )
         if parent is None:
             number += 1
@@ -282,7 +282,7 @@ def uses(
                 break
             steps = _segments(below)
             found = find_all(tree, root, steps)
-            # a mapping may have its own key, which hides the merged one
+            # a mapping may have its own key, which overrides the merged key
             if not found if missing else any(resolved(entry) is node for entry in found):
                 yield steps
         elif key is not None:
@@ -294,7 +294,7 @@ def uses(
             stack.append((parent, (place, *below)))
     raise TargetError(
         f"line {tree.line(node)} is shared by too many aliases",
-        hint="write the value out",
+        hint="write out the value",
     )
 
 
@@ -310,11 +310,11 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
 
 def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple[str, ...]]:
     """Return where to write: the node at the path,
-    or the last mapping (or null) on it and the keys that it lacks.
+    or the last mapping (or null) on the path and the keys it lacks.
 
-    Raises the errors of `find`. Raises TargetError, too, if the path runs through something that is
-    not a mapping, if a list or an index is missing, or if a new key would hide what a merge key
-    brings.
+    Raises the same errors as `find`. Also raises TargetError if the path contains something that is
+    not a mapping, if a list or an index is missing, or if a new key would hide the keys of a merge
+    key.
     """
     if found := find(tree, root, path, merges=False):
         return found, ()
@@ -331,7 +331,7 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     parent = path_text(path[: len(path) - len(rest)]) or "the file"
     wanted = path_text(path)
     if node.kind == "sequence":
-        hint = f"name one item of it, such as {parent}[0].{path_text(rest)}"
+        hint = f"use one of its items, such as {parent}[0].{path_text(rest)}"
         raise TargetError(
             f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it",
             hint=hint,
@@ -344,7 +344,7 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     raise TargetError(
         f"line {tree.line(node)}: {parent} is {what}, so it has no key {path_text(rest)}",
         hint=(
-            f"name another key; if {parent} holds the whole reference, annotate"
+            f"use another key; if {parent} holds the whole reference, set"
             f" <alias>.helm.image-spec: {parent}"
         ),
     )
@@ -355,9 +355,9 @@ def _step(
     node: Node,
     rest: tuple[Segment, ...],
 ) -> tuple[Node, tuple[Segment, ...]] | None:
-    """Return the next node down, and the rest of the path, or None.
+    """Return the next node and the rest of the path, or None.
 
-    The step is the plain key, or the only key with dots that matches.
+    The step is the plain key, or the only matching key with dots.
     """
     tree = at.tree
     first = rest[0]
@@ -366,13 +366,13 @@ def _step(
         for index in first.indices:
             items = resolved(plain)
             if items.kind != "sequence":
-                hint = f"name it without an index: {first.name}"
+                hint = f"use it without an index: {first.name}"
                 raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint=hint)
             if index >= len(items.children):
                 message = f"{first.text}: the list has {len(items.children)} items"
                 raise TargetError(
                     message,
-                    hint="name one of them, counted from 0, or add the item to the file first",
+                    hint="use one of them, counted from 0, or add the item to the file first",
                 )
             plain = items.children[index]
         return resolved(plain), rest[1:]
@@ -398,8 +398,8 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     """
     for segment in rest:
         if segment.indices is None:
-            what = f"the index in {segment.text} is not a number from 0 up"
-            raise TargetError(what, hint="write a number from 0 up between the brackets")
+            what = f"the index in {segment.text} is not a number from 0 upward"
+            raise TargetError(what, hint="use 0 or a higher number between the brackets")
         if segment.indices:
             message = f"{segment.text}: there is no list {segment.name}"
             raise TargetError(message, hint="create the list in the file first")
@@ -409,17 +409,17 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
         inner = resolved(merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
             message = f"{name} comes from a merge key (<<): {name} here would hide its other keys"
-            raise TargetError(message, hint="write it out")
+            raise TargetError(message, hint="write out the keys")
     return tuple(segment.name for segment in rest)
 
 
 def path_text(path: Sequence[Segment]) -> str:
-    """Return the path as people write it, without escapes."""
+    """Return the path in its usual notation, without escapes."""
     return ".".join(segment.text for segment in path)
 
 
 def key_path(tree: Tree, node: Node) -> str:
-    """Return the path of a node in its document: `spec.containers[0].image`."""
+    """Return a node's path in its document: `spec.containers[0].image`."""
     steps: list[str] = []
     for child in tree.ancestors(node):
         parent = tree.parent(child)

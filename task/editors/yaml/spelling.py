@@ -1,9 +1,9 @@
-"""Spells data as YAML. Every reader takes a string that is spelled here for the same string.
+"""Spells data as YAML. Every reader reads a string spelled here as the same string.
 
-YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree about a plain
-`1e3`, `0o17`, `1:30`, `yes` or `2024-01-02`. So a text is quoted if any of them does not read a
-string. The usual case is a tag that becomes a number: `tag: 1.10` is rendered as `1.1` (Helm 3.19
-and 4.1).
+YAML 1.1 readers (PyYAML, Helm, Argo CD, Kustomize) and YAML 1.2 readers disagree about a plain
+`1e3`, `0o17`, `1:30`, `yes`, or `2024-01-02`. So a text is quoted if any of them does not read it
+as a string. The usual case is a tag that becomes a number: `tag: 1.10` is rendered as `1.1` (Helm
+3.19 and 4.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from task.editors.yaml.tree import BREAKS, Node
 
-# Texts that some reader takes for a number, a date, a merge key or a default value, anchored at
+# Texts that some reader treats as a number, a date, a merge key, or a default value, anchored at
 # both ends.
 _NUMBER = re.compile(
     r"[-+]?(?:"
@@ -29,29 +29,29 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
-_NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; "" is in it, too
+_NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; "" is also in it
 _WORDS = frozenset(
     ("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "...")
 )
-# Characters without a meaning in YAML, in block and in flow style. `:` and a blank are allowed only
-# inside.
+# Characters without a special meaning in YAML, in block and flow style. `:` and spaces are allowed
+# only inside.
 _PLAIN = re.compile(
     r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])|"
     r" (?=[A-Za-z0-9_./+(]))*"
 )
-# Characters that must be escaped between double quotes, for one reader or another.
+# Characters that some reader requires to be escaped in double quotes.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 STRING = "tag:yaml.org,2002:str"
 
 
 def looks_typed(text: str) -> bool:
-    """Tell whether any YAML reader takes the plain scalar `text`
-    for something other than a string.
+    """Return whether any YAML reader reads the plain scalar `text`
+    as something other than a string.
     """
     if text[:1] in _NUMERIC:
         dated = text[4:5] == "-" and _DATE.fullmatch(text)
-        # Most versions have two points, and no number has, so the slow pattern is needed only for
-        # the others.
+        # Most versions have two dots, and numbers do not, so the slow pattern is needed only for
+        # the rest.
         return (
             not text
             or text == "..."
@@ -61,14 +61,14 @@ def looks_typed(text: str) -> bool:
 
 
 def plain_safe(text: str) -> bool:
-    """Tell whether every YAML 1.1 and 1.2 reader takes an unquoted `text` for the same string,
-    at any place.
+    """Return whether every YAML 1.1 and 1.2 reader reads an unquoted `text` as the same string,
+    in any context.
     """
     return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
 
 
 def sound(node: Node) -> bool:
-    """Tell whether every YAML reader takes this scalar for a string."""
+    """Return whether every YAML reader reads this scalar as a string."""
     if node.kind != "scalar":
         return False
     if node.tag:
@@ -78,7 +78,7 @@ def sound(node: Node) -> bool:
 
 def double_quoted(text: str) -> str:
     """Return `text` in double quotes, escaped as in JSON,
-    because JSON files are edited by the same code.
+    because the same code edits JSON files.
     """
     return _UNPRINTABLE.sub(
         lambda match: f"\\u{ord(match[0]):04x}",
@@ -87,8 +87,8 @@ def double_quoted(text: str) -> str:
 
 
 def spell(text: str, style: str = "", *, quote: bool = False) -> str:
-    """Return `text` as one line of YAML that every reader takes for this string:
-    plain if that is safe, else quoted.
+    """Return `text` as one line of YAML that every reader reads as this string:
+    plain if that is safe, otherwise quoted.
 
     `style` requests `'` or `"`. `quote` requests quotes around any text.
     """
@@ -101,7 +101,7 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 def reblock(old: str, text: str) -> str | None:
     """Return the block scalar `old` (header and lines) with the content `text`,
-    or None if that style cannot have it.
+    or None if the style cannot represent it.
 
     The header keeps its kind and comment. It gets a `-`, because a trailing line break would be
     part of the tag.
@@ -115,14 +115,14 @@ def reblock(old: str, text: str) -> str | None:
     return f"{kind}-{comment}{eol}{indent}{text}"
 
 
-Word: TypeAlias = str | bool  # the content of one scalar: a string, or a plain true or false
+Word: TypeAlias = str | bool  # a scalar's content: a string, or a plain true or false
 Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 
 
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     """Return the lines of `data` in block style, without line endings.
 
-    `width` is that of the outermost dashes.
+    `width` is the width of the outermost dashes.
     """
     if isinstance(data, Mapping):
         lines = []
@@ -145,7 +145,7 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
 
 
 def flow(data: Data, *, quote: bool = False) -> str:
-    """Return `data` on one line, in flow style, or with `quote` as JSON."""
+    """Return `data` on one line, in flow style or, with `quote`, as JSON."""
     if isinstance(data, str | bool):
         return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error for some readers
     if isinstance(data, Mapping):

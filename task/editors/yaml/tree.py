@@ -1,8 +1,8 @@
-"""Reads YAML text into small nodes that know their place in the text.
+"""Parses YAML text into small nodes that know their position in the text.
 
-The nodes are built from parser events. Aliases stay references and are never expanded, so an alias
-bomb costs no more than its text. No function here recurses, so deep nesting causes an error
-message, not a crash.
+The nodes are built from parser events. Aliases remain references and are never expanded, so an
+alias bomb costs no more than its text. No function is recursive, so deep nesting causes an error
+message rather than a crash.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, Literal
 from task.errors import Malformed, TargetError
 from task.yaml_documents import NULL, parsed
 
-DEPTH = 200  # no person nests deeper than this, and loaders in C crash on very deep nesting
-BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers take these for line endings
+DEPTH = 200  # people do not nest deeper than this, and C loaders crash on very deep nesting
+BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers treat these as line endings
 _ODD_BREAK = re.compile("[\x85\u2028\u2029]")
-_LARGE = 1_000_000  # characters; trees of larger texts are not cached
+_LARGE = 1_000_000  # characters; the trees of larger texts are not cached
 # values after aliases are expanded; a bomb also has more than ten times as many as the text
 BOMB = 1_000_000
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: `text[start:end]`, with its anchor and tag.
+    """A node: `text[start:end]`, with its anchor and tag.
 
     The `end` of a block collection is after its content.
     """
@@ -34,10 +34,10 @@ class Node:
     kind: Literal["scalar", "mapping", "sequence", "alias"]
     start: int
     end: int
-    value: str = ""  # a scalar's text, an alias's anchor
+    value: str = ""  # a scalar's text or an alias's anchor
     style: str = ""  # scalars: ' " | > or "" for plain; collections: "{" for flow, "" for block
     anchor: str = ""
-    tag: str = ""  # the explicit one
+    tag: str = ""  # the explicit tag
     children: tuple[Node, ...] = ()  # of a mapping: key, value, key, value, …
     target: Node | None = field(
         default=None,
@@ -51,13 +51,13 @@ class Node:
         return self.kind == "scalar" and not self.style and not self.tag and self.value in NULL
 
 
-NOTHING = Node("scalar", 0, 0)  # a null that is in no text
+NOTHING = Node("scalar", 0, 0)  # a null that is not part of any text
 
 
 class Tree:
     """A text, the roots of its documents, and where they end.
 
-    Parents and aliases are found when first needed.
+    Parents and aliases are computed when first needed.
     """
 
     def __init__(self, text: str, documents: Sequence[tuple[Node, int]]) -> None:
@@ -67,7 +67,7 @@ class Tree:
 
     @property
     def root(self) -> Node:
-        """The root of the first document, or a null if there is none."""
+        """The root of the first document, or a null if there are no documents."""
         return self.roots[0] if self.roots else NOTHING
 
     @cached_property
@@ -95,8 +95,8 @@ class Tree:
             current = self.parent(current)
 
     def key_of(self, node: Node) -> Node | None:
-        """Return the key that has `node` as its value,
-        or None for items of sequences and for roots.
+        """Return the key of which `node` is the value,
+        or None for sequence items and roots.
         """
         parent = self.parent(node)
         if parent is None or parent.kind != "mapping":
@@ -108,28 +108,28 @@ class Tree:
         return self._aliases.get(id(node), ())
 
     def line(self, node: Node) -> int:
-        """Return the number of the line in which `node` begins, from 1."""
+        """Return the number of the line where `node` starts, counting from 1."""
         return self.text.count("\n", 0, node.start) + 1
 
 
 def resolved(node: Node) -> Node:
-    """Return the node itself, or the node that an alias refers to."""
+    """Return the node itself, or an alias's target."""
     return node.target or node
 
 
 def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
-    """Yield the keys and values of a mapping node, in the order of the text."""
+    """Yield the keys and values of a mapping node, in text order."""
     children = iter(mapping.children)
     return zip(children, children, strict=True)
 
 
 def is_merge(key: Node) -> bool:
-    """Tell whether a key is the merge key `<<`."""
+    """Return whether a key is the merge key `<<`."""
     return key.kind == "scalar" and key.value == "<<" and not key.style
 
 
 def values(mapping: Node, key: str) -> tuple[Node, ...]:
-    """Return all values of `key` in a mapping node, because a key may be repeated."""
+    """Return all values of `key` in a mapping node, because keys may be repeated."""
     return tuple(
         value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key
     )
@@ -138,20 +138,20 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
 def value(mapping: Node | None, key: str) -> Node | None:
     """Return the value of a key, or None, also if the node is not a mapping.
 
-    If the key is repeated, return the last value, as readers that allow this do.
+    If the key is repeated, return the last value, like readers that allow repeated keys.
     """
     found = values(mapping, key) if mapping and mapping.kind == "mapping" else ()
     return found[-1] if found else None
 
 
 def resolved_value(mapping: Node | None, key: str) -> Node | None:
-    """Return the node that `value` or its alias means, or None."""
+    """Return the result of `value` with its alias resolved, or None."""
     found = value(mapping, key)
     return resolved(found) if found else None
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Yield `root` and all nodes below it, in the order of the text."""
+    """Yield `root` and all nodes below it, in text order."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -162,8 +162,8 @@ def walk(root: Node) -> Iterator[Node]:
 def parse(text: str) -> Tree:
     """Return the tree of `text`. It has no documents if the text is empty or has only comments.
 
-    Raises TargetError if the text is not YAML, nests deeper than 200 levels, or has an undefined
-    alias or an alias bomb.
+    Raises TargetError if the text is not YAML, is nested deeper than 200 levels, or has an
+    undefined alias or an alias bomb.
     """
     return _parse(text) if len(text) > _LARGE else _parse_again(text)
 
@@ -175,16 +175,16 @@ def _parse(text: str) -> Tree:
     except Malformed as problem:
         raise TargetError(
             problem.message,
-            hint="correct the file, or name another target",
+            hint="fix the file, or use another target",
         ) from problem
     return Tree(text, documents)
 
 
-_parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking parse the same text
+_parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing, and checking parse the same text
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
-    """Yield the root and the end of each document: its `...`, the next `---`,
+    """Yield the root and the end of each document. The end is its `...`, the next `---`,
     or the end of the text.
     """
     # the first event of each open collection, and the children around it
@@ -203,7 +203,7 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             if len(outer) > DEPTH:
                 raise TargetError(
                     f"nested deeper than {DEPTH} levels",
-                    hint="no values file needs that: simplify it",
+                    hint="simplify the file",
                 )
             continue
         elif name in ("MappingEndEvent", "SequenceEndEvent"):
@@ -216,7 +216,7 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
         elif name == "AliasEvent":
             if event.anchor not in anchored:
                 message = (
-                    f"the alias *{event.anchor} in line {event.start_mark.line + 1} has no anchor"
+                    f"the alias *{event.anchor} on line {event.start_mark.line + 1} has no anchor"
                 )
                 raise TargetError(message, hint="define the anchor above it")
             node = Node("alias", start, end, event.anchor, target=anchored[event.anchor])
@@ -253,7 +253,7 @@ def _collection_of(
     end: int,
     children: tuple[Node, ...],
 ) -> Node:
-    """Return a mapping or sequence. `first`: the event that began it."""
+    """Return a mapping or sequence. `first` is the event that started it."""
     style = "{" if first.flow_style else ""
     return Node(
         kind,
@@ -270,7 +270,7 @@ def _collection_of(
 def _refuse_bomb(root: Node) -> None:
     """Raise TargetError for an alias bomb.
 
-    Argo CD and Helm expand aliases when they read the file. Go's YAML refuses such a document
+    Argo CD and Helm expand aliases when they read the file. Go's YAML rejects such a document
     ("excessive aliasing").
     """
     sizes: dict[int, int] = {}
@@ -284,17 +284,17 @@ def _refuse_bomb(root: Node) -> None:
             sizes[id(stack.pop())] = 1 + sum(sizes[id(part)] for part in parts)
     if BOMB < sizes[id(root)] > 10 * len(sizes):
         raise TargetError(
-            f"its aliases stand for more than {BOMB:,} values",
-            hint="write out what they mean",
+            f"its aliases expand to more than {BOMB:,} values",
+            hint="write out the values",
         )
 
 
 def refuse_odd_breaks(tree: Tree) -> None:
-    """Raise TargetError if a U+0085, U+2028 or U+2029 is outside of values.
+    """Raise TargetError if a U+0085, U+2028, or U+2029 is outside a value.
 
-    For readers of YAML 1.1 it ends a line, but for people and for readers of YAML 1.2 it is a
-    letter. So a key below it may be in another mapping than a person sees, and a hold would have no
-    effect.
+    For YAML 1.1 readers, it ends a line, but for people and YAML 1.2 readers, it is an ordinary
+    character. So a key below it may be in another mapping than it appears to be, and a hold would
+    have no effect.
     """
     if not _ODD_BREAK.search(tree.text):
         return
@@ -308,9 +308,9 @@ def refuse_odd_breaks(tree: Tree) -> None:
     for start, end in (*places, (end_of_text, end_of_text)):
         if found := _ODD_BREAK.search(tree.text, at, max(at, start)):
             line = tree.text.count("\n", 0, found.start()) + 1
-            what = f"U+{ord(found[0]):04X}, which some readers take for the end of the line"
+            what = f"U+{ord(found[0]):04X}, which some parsers treat as the end of the line"
             raise TargetError(
                 f"line {line}: has {what}",
-                hint="remove it, or begin a new line there",
+                hint="remove it, or start a new line there",
             )
         at = end

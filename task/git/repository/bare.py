@@ -1,9 +1,9 @@
-"""Reads and changes a remote repository without a work tree.
+"""Reads and changes a remote repository without a worktree.
 
-A small repository comes with one fetch. Of a large one, the trees come first, and then the needed
-files.
+A small repository takes one fetch. For a large repository, fetch the trees first, and then the
+required files.
 
-It keeps what it has fetched, so that another attempt after a lost race costs little.
+It keeps the fetched objects, so that a retry after a lost race costs little.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from task.text import blanked, one_line
 
 T = TypeVar("T")
 _WORK = "refs/image-update/work"  # where fast-import puts the commit
-# git's own rule, which fast-import does not check
+# git's own rule, which fast-import does not enforce
 _NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a memory branch has, and where that is."""
+    """A memory branch's files, and the branch's name and tip."""
 
     files: Files
     tip: str  # "" if there is no such branch
-    inherited: tuple[str, str] | None  # the branch and tip of a base that is gone
-    renamed_from: str = ""  # that base
-    left: tuple[tuple[str, str], ...] = ()  # other such branches, each with its base
+    inherited: tuple[str, str] | None  # the memory branch and tip of a deleted base
+    renamed_from: str = ""  # the deleted base
+    left: tuple[tuple[str, str], ...] = ()  # other such branches, by base
 
     def beside(self, found: Snapshot) -> Snapshot:
-        """Return a snapshot of the base with it."""
+        """Return a snapshot of the base with the memory branch's content."""
         return replace(
             found,
             memory=self.files,
@@ -82,13 +82,13 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Orphans:
-    """Memory branches whose base is gone from the server, by that base's name."""
+    """Memory branches of bases that no longer exist on the server, by base name."""
 
     gone: Mapping[str, str] = field(default_factory=dict)
-    head: str = ""  # what HEAD names there: `ref: refs/heads/main`
+    head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
     def renamed_to(self, base: str) -> str:
-        """Return the base that has this name now: only a default branch is known to be renamed."""
+        """Return the base's current name: only the default branch is known to be renamed."""
         only = next(iter(self.gone), "") if len(self.gone) == 1 else ""
         return only if self.head == f"ref: refs/heads/{base}" else ""
 
@@ -99,7 +99,7 @@ class BareRepository:
     `land` commits and pushes, or raises `Outpaced`: compare-and-swap on the tip of a branch.
     """
 
-    through: ClassVar[Through] = "git"  # how commits are made
+    through: ClassVar[Through] = "git"  # how commits are created
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class BareRepository:
     ) -> None:
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # Nothing else uses what a history fetches.
+        # Nothing else uses the objects that a history fetches.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer
@@ -120,7 +120,7 @@ class BareRepository:
         self._texts: dict[str, File] = {}  # blob → its content
         self._fetched: Mapping[
             str, str
-        ] = {}  # branch → its tip, fetched but not read yet; "" if there is none
+        ] = {}  # branch → its tip, fetched but not read yet; "" if the branch does not exist
 
     def __enter__(self) -> Self:
         return self
@@ -142,9 +142,10 @@ class BareRepository:
         self._fetched = {}
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """Return the branch that the remote's HEAD names. Raises `SourceError` if there is none.
+        """Return the branch that the remote's HEAD points to. Raises `SourceError` if there is
+        none.
 
-        With `tip`, its tip is fetched too, because a run reads the branch next.
+        With `tip`, also fetch its tip, because a run reads the branch next.
         """
         if not tip:
             return self._remote.default_branch()[0]
@@ -159,14 +160,14 @@ class BareRepository:
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return these places at the branch's current tip, all from one commit,
-        and what its memory branch has.
+        """Return these places at the branch's current tip, all from one commit, and the content of
+        its memory branch.
 
-        `places` is evaluated while the server is asked for the tip. `heads` are head branches that
-        are read next. Their tips are fetched together with that of the base, and so are their
-        files, and those that are wanted of the default branch. `besides` returns more places, once
-        it knows the files of the memory branch. Raises `SourceError` if there is no such branch,
-        and the errors of `task.git.errors`.
+        `places` is evaluated while the request for the tip is running. `heads` are head branches
+        that are read next. Their tips and files are fetched together with the base's, and so are
+        the required files of the default branch. `besides` returns more places, given the memory
+        branch's files. Raises `SourceError` if the branch does not exist, and the errors of
+        `task.git.errors`.
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
@@ -206,7 +207,7 @@ class BareRepository:
         return tips
 
     def _remembered(self, base: str, tips: Mapping[str, str]) -> Remembered:
-        """Return what the memory branch of a base has."""
+        """Return the content of a base's memory branch."""
         own = memory_branch(self._remote.repo, base)
         orphans = Orphans() if own in tips else self._orphans(tips)
         renamed = orphans.renamed_to(base)
@@ -221,7 +222,7 @@ class BareRepository:
         )
 
     def _orphans(self, tips: Mapping[str, str]) -> Orphans:
-        """Return the memory branches whose base is gone from the server."""
+        """Return the memory branches of bases that no longer exist on the server."""
         bases: dict[str, str] = {}
         for name, tip in tips.items():
             if not name.startswith(MEMORY):
@@ -238,9 +239,9 @@ class BareRepository:
         return Orphans(gone, next((at for at, ref in refs if ref == "HEAD" and " " in at), ""))
 
     def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Return the snapshot with the memory branch whose name begins in this way.
+        """Return the snapshot with the memory branch whose name has this prefix.
 
-        If there is none yet, what it has moves there.
+        If that branch does not exist yet, the snapshot's content moves to it.
         """
         base = snapshot.branch
         name = memory_branch(self._remote.repo, base, prefix)
@@ -262,7 +263,7 @@ class BareRepository:
         """Return more places, at the commit of an earlier snapshot."""
 
         def read() -> Snapshot:
-            # False if the server gave no single objects, and everything was discarded
+            # False if the server did not send single objects, and everything was discarded
             known = snapshot.tip in self._roots
             tip = snapshot.tip if known else self._remote.fetch_tip(snapshot.branch)
             found = self._snapshot(snapshot.branch, tip, places)
@@ -275,9 +276,9 @@ class BareRepository:
         return self._with_restarts(read)
 
     def head(self, head: str) -> Head | None:
-        """Return the tip of a head branch; None if there is no such branch.
+        """Return a head branch's tip; None if the branch does not exist.
 
-        Its files are not read.
+        Do not read its files.
         """
         name = branch_name(head)
 
@@ -293,8 +294,9 @@ class BareRepository:
         return self._with_restarts(read)
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Tell whether one of these public keys has signed a commit that was read; without any,
-        the run's own. Where nobody signs, every commit counts.
+        """Return whether a commit that was read is signed by one of these public keys, or by the
+        run's own key if none are given. If the run does not sign either, every commit counts as
+        signed.
         """
         if not keys and self._signer is None:
             return True
@@ -302,7 +304,7 @@ class BareRepository:
         return is_signed(self._git, self._remote.ready(), commit, [*keys, *own])
 
     def merged(self, branch: str, commit: str) -> bool:
-        """Tell whether a commit is in the latest history of a branch."""
+        """Return whether a commit is in the recent history of a branch."""
         return self._remote.contains(branch, commit)
 
     def earlier(
@@ -327,7 +329,7 @@ class BareRepository:
         pages: Sequence[Collection[str]],
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield the versions of each page of files, newest first, from one fetch of commits.
+        """Yield the versions for each page of files, newest first, from one fetch of commits.
 
         See `versions_of`.
         """
@@ -340,15 +342,15 @@ class BareRepository:
 
     @property
     def atomic(self) -> bool:
-        """Whether two branches can be pushed together, as far as that is known."""
+        """Whether two branches can be pushed together, as far as is known."""
         return self._remote.atomic
 
     def remember(self, change: Changeset) -> LandedCommit:
-        """Replace the memory branch, `change.head`, by these files.
+        """Replace the content of the memory branch, `change.head`, with these files.
 
-        Without any, the branch goes; where it may not, it gets a commit without files.
+        Without files, delete the branch; if that is not allowed, commit an empty tree.
 
-        Raises `Outpaced` if it is not at `change.head_commit` any more.
+        Raises `Outpaced` if the branch is no longer at `change.head_commit`.
         """
         made = self._with_restarts(lambda: self._memory(change))
         was = change.head_commit or ""
@@ -357,7 +359,7 @@ class BareRepository:
         except RepositoryError:
             if made.commit:
                 raise
-            # GitLab and Gitea let nobody delete a protected branch by git.
+            # GitLab and Gitea do not allow anyone to delete a protected branch with git.
             empty = self._with_restarts(lambda: self._imported(change))
             made = replace(empty, commit=self._signed(change, empty))
             self._push(Pushed(change.head, made.commit, was, replaces=True))
@@ -377,13 +379,13 @@ class BareRepository:
         return replace(made, commit="") if made.pushed else made
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
-        """Commit on the tip that was read, and push.
+        """Commit on top of the tip that was read, and push.
 
         Raises `Outpaced` if the branch has moved since.
 
-        A head branch of ours is created, or replaced if it has not moved. No other is replaced.
-        `memory` is pushed with it, and neither lands without the other. Raises `NotAtomicError` if
-        the server cannot do that.
+        Our own head branch is created, or replaced if it has not moved. Other branches are never
+        replaced. `memory` is pushed together with it: both land, or neither does. Raises
+        `NotAtomicError` if the server cannot do that.
         """
         made, there = self._with_restarts(lambda: self._prepared(change))
         return self._send(change, made, there, memory) if made.pushed else made
@@ -405,7 +407,7 @@ class BareRepository:
         return replace(made, commit=pushed.commit, memory=beside)
 
     def _signed(self, change: Changeset, made: LandedCommit) -> str:
-        """Return the same commit, signed if that is required."""
+        """Return the same commit, signed if required."""
         if self._signer is None or not made.commit:
             return made.commit
         folder = self._remote.ready()
@@ -413,11 +415,11 @@ class BareRepository:
         return self._signer.commit(folder, made.tree, change.tip, message, change.author)
 
     def _prepared(self, change: Changeset) -> tuple[LandedCommit, str]:
-        """Make the commit. Return what `land` returns, and the head branch's tip.
+        """Create the commit. Return the result of `land`, and the head branch's tip.
 
-        The landing is not `pushed` if a branch has exactly this on the same tip. On an older tip,
-        the same files may still conflict with changes to the base. The head branch's tip is "" if
-        it is absent or the base itself.
+        The landing is not `pushed` if a branch already has the same files on the same tip. On an
+        older tip, the same files may still conflict with changes to the base. The head branch's tip
+        is "" if the branch does not exist or is the base itself.
         """
         head = change.head
         there = ""
@@ -428,7 +430,7 @@ class BareRepository:
             there = (
                 self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
             )
-        # What was read of the head branch is gone after a restart.
+        # The head branch's objects are gone after a restart.
         absent = there and there not in self._roots and not self._has(there)
         if absent and change.head_commit and self._remote.fetch_head(head) != there:
             raise Outpaced(f"{head} is no longer at {there}")
@@ -449,7 +451,7 @@ class BareRepository:
     ) -> Snapshot:
         """Return the places at a commit.
 
-        The files of other commits, `also`, are fetched together with its own.
+        The files of other commits, `also`, are fetched together with this commit's files.
         """
         roots = [self._root(commit) for commit in (tip, *also)]
         seen = [
@@ -482,24 +484,22 @@ class BareRepository:
         if oid not in self._trees:
             content = self._remote.objects.read([oid])[oid]
             if content is None:
-                message = (
-                    f"the list of names of one folder is larger than {LARGEST // 1_000_000} MB"
-                )
-                hint = "move its files into several folders"
+                message = f"a folder's listing is larger than {LARGEST // 1_000_000} MB"
+                hint = "split its files across several folders"
                 raise SourceError(message, hint=hint, subject=self._remote.repo)
             self._trees[oid] = parse_tree(content, len(oid) // 2)
         return self._trees[oid]
 
     def _with_restarts(self, work: Callable[[], T]) -> T:
-        """Do the work.
+        """Run `work`.
 
-        Do it again in an empty repository if the server cannot send single objects, or the cache is
-        broken.
+        Run it again in an empty repository if the server cannot send single objects, or the cache
+        is corrupt.
         """
         return restarted(self._remote, work, self._forget)
 
     def _make(self, change: Changeset) -> LandedCommit:
-        """Make the commit in the throw-away repository."""
+        """Create the commit in the temporary repository."""
         under = change.head if change.on_top else change.base
         if change.tip not in self._roots and self._remote.fetch_tip(under) != change.tip:
             raise Outpaced(f"{under} is no longer at {change.tip}")
@@ -511,9 +511,9 @@ class BareRepository:
             raise git_errors.failure(error.err, self._remote.subject(change.base)) from error
 
     def _imported(self, change: Changeset) -> LandedCommit:
-        """Make the commit with `git fast-import`, on `change.tip` ("" has no parent).
+        """Create the commit with `git fast-import` on top of `change.tip` ("": no parent).
 
-        It rewrites just the trees on the way to the files, without an index or work tree, for any
+        It rewrites only the trees on the paths to the files, without an index or worktree, for any
         number of files.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
@@ -523,13 +523,13 @@ class BareRepository:
         return LandedCommit(commit, tree.split()[2], through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
-        """Refuse paths with which fast-import would replace a link by a folder,
-        or write `.git/config`.
+        """Reject paths for which fast-import would replace a link with a folder, or write
+        `.git/config`.
         """
         subject = self._remote.subject(change.base)
         for path in change.files:
             if "\0" in path or not _NO_NAMES.isdisjoint(path.lower().split("/")):
-                hint = "name another path in write-back-target"
+                hint = "set another path in write-back-target"
                 raise TargetError(
                     f"{blanked(path)!r} is not a path that Git can store",
                     hint=hint,
@@ -540,7 +540,7 @@ class BareRepository:
             look(self._tree, root, Place(file, "exists")) for file in change.files
         ):
             if not (path in change.files and entry.is_file):
-                message = f"{blanked(path)!r} is in the way of a file that is to be written"
+                message = f"{blanked(path)!r} conflicts with a file to be written"
                 raise TargetError(
                     message,
                     hint="move or delete it, or write to another path",
@@ -559,8 +559,8 @@ class BareRepository:
 
 
 def _import_stream(change: Changeset) -> bytes:
-    """Return the whole input: one commit on `change.tip` ("" has no parent),
-    with message and texts byte for byte.
+    """Return the whole input: one commit on top of `change.tip` ("": no parent), with the message
+    and texts byte for byte.
     """
     name = _plain(change.author.name)
     email = _plain(change.author.email)
@@ -583,7 +583,7 @@ def _import_stream(change: Changeset) -> bytes:
 
 
 def _plain_message(change: Changeset) -> str:
-    """Return the message as bytes that a commit can have."""
+    """Return the message as bytes that are valid in a commit."""
     return change.message.replace("\0", "")
 
 

@@ -1,9 +1,9 @@
-"""The throw-away bare repository of one store, created without a process.
+"""A store's temporary bare repository, created without starting a process.
 
-It may borrow what earlier runs fetched from the same repository (`--git-cache-dir`): packs. These
-are named by what they hold and appear whole, so any number of runs may read and add at the same
-time, without a lock. Nothing in the cache is needed: what cannot be read is fetched again, and what
-is broken is removed.
+It may use packs that earlier runs fetched from the same repository (`--git-cache-dir`). Packs are
+named after their content and appear atomically, so any number of runs can read and add packs at the
+same time without a lock. The cache is optional: unreadable packs are fetched again, and broken
+packs are removed.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from task.errors import UnreachableError
 from task.files import remove_folder, temporary_folder
 from task.git.command import Git
 
-# packs, because git looks into each of them. Later packs need earlier ones, so all are removed
-# together.
+# packs, because git searches each of them. Later packs depend on earlier ones, so they are all
+# removed together.
 _MOST = 100
 _PIECE = 1 << 20  # bytes
-_LONGEST = 100  # bytes of the note about the last tip
+_LONGEST = 100  # bytes of the file that has the last tip
 _NOTES = {
     name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length)
     for name, length in (("sha1", 40), ("sha256", 64))
 }
-_KINDS = (".rev", ".promisor", ".pack", ".idx")  # git sees a pack once its .idx is there
+_KINDS = (".rev", ".promisor", ".pack", ".idx")  # git finds a pack once its .idx exists
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The last tip for which the packs have all trees, and, if `whole`, all files;
-    "" if there is none.
+    """The last tip for which the packs have all trees and, if `whole`, all files; "" if there is
+    none.
     """
 
     tip: str = ""
-    whole: bool = False  # the server supports no filters
+    whole: bool = False  # the server does not support filters
 
 
 class Cache:
-    """The cache folder of one repository."""
+    """A repository's cache folder."""
 
     def __init__(self, parent: str, url: str) -> None:
         self._folder = os.path.abspath(
@@ -57,11 +57,11 @@ class Cache:
 
     @property
     def objects(self) -> str:
-        """The folder in which git looks for objects."""
+        """The folder that git searches for objects."""
         return f"{self._folder}/{self._format}"
 
     def open(self, object_format: str) -> str:
-        """Return why it cannot be used, or ""."""
+        """Return the reason why the cache cannot be used, or ""."""
         self._format = object_format
         try:
             os.makedirs(f"{self.objects}/pack", mode=0o700, exist_ok=True)
@@ -70,11 +70,11 @@ class Cache:
         return ""
 
     def kept(self) -> Kept:
-        """Return the last tip that was kept.
+        """Return the last saved tip.
 
-        Git tells the server about it, and gets only what is new.
+        Git reports it to the server, and gets only new objects.
 
-        After a crash of the machine, anything may be in the file.
+        After a machine crash, the file may contain anything.
         """
         with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
             if note := _NOTES[self._format].fullmatch(file.read(_LONGEST)):
@@ -84,7 +84,7 @@ class Cache:
     def keep(self, objects: str, kept: Kept) -> None:
         """Add the packs of a run.
 
-        Together with earlier ones, they have everything of the tip `kept`.
+        Together with earlier packs, they contain everything for the tip `kept`.
         """
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
@@ -99,7 +99,7 @@ class Cache:
                 self.drop()
 
     def drop(self) -> None:
-        """Remove everything, because it is broken."""
+        """Remove everything, because the cache is corrupt."""
         aside = f"{self._folder}.{os.urandom(4).hex()}"
         with suppress(OSError):
             os.rename(self._folder, aside)
@@ -115,7 +115,7 @@ class Cache:
 
     @staticmethod
     def _place(path: str, content: IO[bytes]) -> None:
-        """Copy a file so that it appears whole, or not at all.
+        """Copy a file atomically.
 
         A pack may be larger than the step's memory.
         """
@@ -130,11 +130,11 @@ class Cache:
             raise
 
 
-# not "origin", because a user's git configuration may have settings for that
+# not "origin", because a user's git configuration may have settings for that name
 REMOTE = "image-update"
 
-# A user's or system's settings must not change what a run does. Of 40 processors git makes 20
-# threads, and their stacks alone may be more memory than it may use (`Bounds`).
+# The user's or the system's settings must not change the result of a run. On 40 processors, git
+# starts 20 threads, and their stacks alone may exceed the memory limit (`Bounds`).
 _CONFIG = """\
 [core]
 	repositoryformatversion = 1
@@ -182,8 +182,8 @@ _CONFIG = """\
 """
 _PARTIAL = f"\tpartialClone = {REMOTE}\n"
 _PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = blob:none\n"
-# A local repository is served by our own git: it may filter. Its configuration is its own, and not
-# ours, so that a `safe.directory` of the user has to be said once more.
+# Our own git serves a local repository, so filters are allowed. It reads the repository's
+# configuration, not ours, so the user's `safe.directory` has to be passed again.
 _LOCAL = """\
 	uploadpack = "git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true{safe} upload-pack"
 	receivepack = "git{safe} receive-pack"
@@ -193,15 +193,15 @@ _SAFE = " -c safe.directory=*"
 
 @dataclass(frozen=True)
 class Lent:
-    """The objects of a checkout on this machine. They are read, and nothing is added to them."""
+    """The objects of a checkout on this machine. They are only read."""
 
     objects: str  # the folder
-    shallow: str = ""  # the text of the checkout's file `shallow`
+    shallow: str = ""  # the text of the checkout's `shallow` file
     object_format: str = "sha1"
 
 
 class BareFolder:
-    """A bare repository in its own folder, which only this user can read. `close` removes it."""
+    """A bare repository in a private folder. `close` removes it."""
 
     def __init__(self, git: Git, url: str) -> None:
         self.path = ""
@@ -211,11 +211,13 @@ class BareFolder:
         self._stall = git.stall
         self.cache: Cache | None = None
         self.lent: Lent | None = None
-        self.kept = Kept()  # what the cache may keep of it
+        self.kept = Kept()  # what may be added to the cache
         self.object_format = "sha1"
 
     def create(self) -> None:
-        """Create it if it does not exist. Raises `UnreachableError` if there is no room."""
+        """Create the repository if it does not exist. Raises `UnreachableError` if the disk is
+        full.
+        """
         if self.path:
             return
         with shutdown.shield():
@@ -238,20 +240,20 @@ class BareFolder:
         self.partial()
 
     def restart(self, object_format: str) -> None:
-        """Start again with an empty one, for the other kind of object ids."""
+        """Start over with an empty repository for the other object format."""
         self.close()
         self.object_format = object_format
         self.create()
 
     def partial(self) -> str:
-        """Return its path, for fetching: objects may be missing, because the remote has them."""
+        """Return the path for fetching: objects may be missing, because the remote has them."""
         return self._configured(_PARTIAL, _PROMISOR)
 
     def complete(self) -> str:
-        """Return its path, for everything else: git is told that no object is missing.
+        """Return the path for everything else: git assumes that no objects are missing.
 
-        Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` those that
-        are not there.
+        Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` every
+        missing object.
         """
         return self._configured("", "")
 
@@ -274,14 +276,14 @@ class BareFolder:
         try:
             yield
         except OSError as error:
-            message = f"cannot make a temporary folder in {self._parent}: {error.strerror}"
+            message = f"cannot create a temporary folder in {self._parent}: {error.strerror}"
             raise UnreachableError(
                 message,
                 hint="free some space, or set TMPDIR to another folder",
             ) from error
 
     def close(self) -> None:
-        """Remove it, with everything in it."""
+        """Remove the repository."""
         if self.path:
             if self.cache:
                 self.cache.keep(f"{self.path}/objects", self.kept)

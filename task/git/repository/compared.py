@@ -1,7 +1,7 @@
-"""A base, and the merge of a change into it: what `check` reads. Neither is ever written.
+"""The base, and the merge of a change into it, for `check`. Neither is ever written.
 
-All that is made or fetched goes to a throw-away repository, which reads the objects of the checkout
-as well. Git makes the merge itself (`merge-tree`), unless one commit already contains the other.
+New and fetched objects go to a temporary repository, which also reads the checkout's objects. Git
+does the merge itself (`merge-tree`), unless one commit already contains the other.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from task.git.repository.objects import commit_of
 from task.model import Compared, Place, Snapshot
 from task.text import and_more, blanked
 
-_DEPTHS = (50, 1000, 2_147_483_647)  # commits to fetch until both sides have a common one
+_DEPTHS = (50, 1000, 2_147_483_647)  # commits to fetch until both sides have a common commit
 _ORIGIN = ("refs/heads/", "refs/remotes/origin/", "origin/")
 _ID_LENGTHS = (40, 64)
 _HEX = frozenset("0123456789abcdef")
 _SECONDS = 30.0
-_MOST_FILES = 100_000  # that both sides changed
+_MOST_FILES = 100_000  # files that both sides changed
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Checkout:
 
 
 def checkout_at(top: str, git: Git) -> Checkout:
-    """Return the checkout whose top folder this is. It is only read."""
+    """Return the checkout in this top-level folder. It is only read."""
     git_dir = f"{top}/.git"
 
     def asked(*argv: str) -> str:
@@ -54,20 +54,20 @@ def checkout_at(top: str, git: Git) -> Checkout:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared."""
+    """The two sides of a comparison."""
 
-    branch: str  # that the change goes into
+    branch: str  # the branch that the change is merged into
     default: str  # the default branch
     base: str  # commit ids
     head: str
-    merged: str  # the tree of the merge
+    merged: str  # the merge's tree
     paths: tuple[str, ...]  # of all files that the merge changes
-    messages: tuple[str, ...]  # of the change's last commits, as far as they are here
-    tips: Mapping[str, str] = field(default_factory=dict)  # of the memory branches, and of `HEAD`
+    messages: tuple[str, ...]  # of the change's last commits, as far as they are available
+    tips: Mapping[str, str] = field(default_factory=dict)  # of the memory branches and `HEAD`
 
 
 class ComparedRepository(BareRepository):
-    """Reads both sides of a change."""
+    """Reads the two sides of a change."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class ComparedRepository(BareRepository):
 
     @property
     def comparison(self) -> Comparison:
-        """What is compared. Raises `TargetError` if both sides conflict."""
+        """The compared sides. Raises `TargetError` if they conflict."""
         return self._known or self._with_restarts(self._compare)
 
     def at(self, tip: str, places: Collection[Place]) -> Snapshot:
-        """Return places of a side: at the commit of the base, or in the tree of the merge."""
+        """Return places from one side: at the base commit, or in the merge's tree."""
 
         def read() -> Snapshot:
             known = self._known or self._compare()
@@ -105,9 +105,9 @@ class ComparedRepository(BareRepository):
         default: Collection[Place],
         urls: Collection[str],
     ) -> Snapshot:
-        """Return places of the base, and what its memory branch has.
+        """Return places from the base, and the content of its memory branch.
 
-        `urls` are the ways in which Applications write the repository's URL.
+        `urls` are the forms in which Applications write the repository's URL.
         """
 
         def read() -> Snapshot:
@@ -127,7 +127,7 @@ class ComparedRepository(BareRepository):
         return self._with_restarts(read)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places of the same side."""
+        """Return more places from the same side."""
         return self.at(snapshot.tip, places)
 
     def _forget(self) -> None:
@@ -164,13 +164,13 @@ class ComparedRepository(BareRepository):
         return self._known
 
     def _base(self) -> tuple[str, str, Mapping[str, str]]:
-        """Return the branch, the commit that is the base, and tips by branch.
+        """Return the branch, the base commit, and tips by branch.
 
-        The name "" in the tips stands for the default branch.
+        In the tips, "" is the default branch.
         """
         given = self._compared
         default = ""
-        with suppress(SourceError):  # then only a named branch can be compared
+        with suppress(SourceError):  # then only an explicit branch can be compared
             default = self._remote.default_branch()[0]
         name = given.branch or given.base
         for start in _ORIGIN:
@@ -198,7 +198,7 @@ class ComparedRepository(BareRepository):
         )
 
     def _is_queued(self) -> bool:
-        """Whether the base is a commit of a merge queue, and not the tip of the branch."""
+        """Whether the base is a merge queue's commit, not the branch's tip."""
         return bool(self._compared.branch) and _is_id(self._compared.base)
 
     def _head(self) -> str:
@@ -206,7 +206,7 @@ class ComparedRepository(BareRepository):
         return self._found(given.head, "--head")
 
     def _found(self, text: str, option: str) -> str:
-        """Return the commit that a text names: in the checkout, else on the server."""
+        """Return the commit that a text refers to: in the checkout, else on the server."""
         commit = self._resolved(text)
         if commit and not self._remote.objects.absent([commit]):
             return commit
@@ -218,12 +218,12 @@ class ComparedRepository(BareRepository):
             if found := self._remote.fetch_commit(name):
                 return found
         raise UsageError(
-            f"{option}: {blanked(text)!r} names no commit here or in {self._remote.repo}",
-            hint="name a branch, a full ref such as refs/pull/7/head, or a full commit id",
+            f"{option}: {blanked(text)!r} is not a commit here or in {self._remote.repo}",
+            hint="use a branch, a full ref such as refs/pull/7/head, or a full commit id",
         )
 
     def _resolved(self, text: str) -> str:
-        """Return the commit that the checkout knows by this text, or ""."""
+        """Return the commit that the checkout resolves the text to, or ""."""
         if self._checkout is None or text.startswith("-"):
             return ""
         for name in (text, f"origin/{text}"):
@@ -238,7 +238,7 @@ class ComparedRepository(BareRepository):
         return ""
 
     def _merged(self, base: str, head: str) -> str:
-        """Return the tree of the merge. Raises `TargetError`, which names files in conflict."""
+        """Return the merge's tree. Raises `TargetError`, which lists the conflicting files."""
         if base in (head, *self._parents(head)):
             return self._root(head)
         made = self._compared.merge
@@ -247,7 +247,7 @@ class ComparedRepository(BareRepository):
         if not self._common(base, head):
             raise SourceError(
                 "the two sides have no common commit, so they cannot be merged",
-                hint="name commits of one history with --base and --head",
+                hint="set --base and --head to commits with a common history",
                 subject=self._remote.repo,
             )
         if self._common(base, head) == base:
@@ -256,7 +256,7 @@ class ComparedRepository(BareRepository):
         return self._merge_tree(base, head)
 
     def _of_host(self, made: str, base: str, head: str) -> str:
-        """Return the tree of the Git host's merge if it is of these two, or ""."""
+        """Return the tree of the Git host's own merge if it merges these two commits, or ""."""
         if not _is_id(made):
             return ""
         if self._remote.objects.absent([made]) and not self._remote.fetch_commit(made):
@@ -267,7 +267,7 @@ class ComparedRepository(BareRepository):
         return commit_of(self._remote.objects, commit).parents
 
     def _common(self, base: str, head: str) -> str:
-        """Return the last common commit. What a shallow checkout lacks is fetched."""
+        """Return the last common commit. Fetch history that is missing from a shallow checkout."""
         found = self._merge_base(base, head)
         for depth in _DEPTHS:
             if found or not self._remote.shallow:
@@ -283,12 +283,12 @@ class ComparedRepository(BareRepository):
             if error.code == 1:
                 return ""
             raise UnreachableError(
-                f"git cannot compare both sides: {blanked(error.err.strip()[-300:])}",
-                hint="fetch the whole history (fetch-depth: 0, GIT_DEPTH: 0), and run it again",
+                f"git cannot compare the two sides: {blanked(error.err.strip()[-300:])}",
+                hint="fetch the full history (fetch-depth: 0, GIT_DEPTH: 0), and run it again",
             ) from error
 
     def _fetch_changed(self, base: str, head: str) -> None:
-        """Fetch the files that a merge has to read: those that either side changed."""
+        """Fetch the files that a merge has to read: the files changed on either side."""
         common = self._merge_base(base, head)
         wanted: dict[str, None] = {}
         for side in (base, head):
@@ -328,16 +328,16 @@ class ComparedRepository(BareRepository):
                 ) from error
             if "usage: git merge-tree" in error.err:
                 raise UsageError(
-                    "check needs git 2.38 or newer to merge both sides",
-                    hint="install it, or give a --head that contains --base",
+                    "check needs git 2.38 or newer to merge the two sides",
+                    hint="install it, or pass a --head that contains --base",
                 ) from error
             raise UnreachableError(
-                f"git cannot merge both sides: {blanked(error.err.strip()[-300:])}",
-                hint="fetch the whole history (fetch-depth: 0, GIT_DEPTH: 0), and run it again",
+                f"git cannot merge the two sides: {blanked(error.err.strip()[-300:])}",
+                hint="fetch the full history (fetch-depth: 0, GIT_DEPTH: 0), and run it again",
             ) from error
 
     def _messages_of(self, head: str, base: str) -> tuple[str, ...]:
-        """Return the messages of the change's last commit, and of those that it merges."""
+        """Return the messages of the change's last commit, and of the commits that it merges."""
         here = [
             commit
             for commit in (head, *self._parents(head))

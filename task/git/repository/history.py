@@ -1,9 +1,9 @@
-"""Finds the earlier texts of files on a branch: of one path (`History`),
-or of many files (`versions_of`).
+"""Finds earlier versions of files on a branch: of one path (`History`), or of many files
+(`versions_of`).
 
-Commits and their trees come first; of the files only those that are asked for. `History` goes back
-as far as it takes for one file, and follows its renames. For `versions_of`, all files share what
-one fetch of commits brings.
+Commits and their trees are fetched first, then only the required files. `History` goes back as far
+as necessary for one file, and follows its renames. `versions_of` fetches the commits once for all
+files.
 """
 
 from __future__ import annotations
@@ -32,33 +32,32 @@ from task.git.repository.objects import (
 from task.git.repository.remote import Remote, restarted
 from task.model import FileVersion, Place
 
-DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, while more are wanted
+DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, until there are enough
 LARGEST = 64_000_000  # bytes of texts
-# seconds; for a file that rarely changes, a run would otherwise read all commits of a large
+# seconds; otherwise, for a file that rarely changes, a run would read all commits of a large
 # repository
 PATIENCE = 60.0
 _COMMITS_AT_ONCE = 1000  # commits whose trees are requested together
 _TEXTS_AT_ONCE = 5
-_MOST_TREES = 2000  # trees to search for the place that a file was moved from
-_MOST_ALIKE = 20  # files of the same name to compare with one that was moved and changed
+_MOST_TREES = 2000  # trees to search for the path that a file was moved from
+_MOST_ALIKE = 20  # files of the same name to compare with a file that was moved and changed
 _ALIKE = 0.5  # like `git log --follow`
 End = Literal["", "root", "server", "limit"]
 _Blobs = list[tuple[str, str]]  # (commit, blob or "" for none)
 
 
 class History:
-    """Iterates over (commit, text): the path's text at the branch's tip,
-    then each different one before it.
+    """Iterates over (commit, text): the path's text at the branch's tip, then each earlier version
+    that differs.
 
-    It goes along first parents, so a merge is one step, and a text that was reverted to comes once
-    for each time. The commit is the newest one that had the text, or one of `marked` that had it.
-    The text is None if there was no such file, or one that is not a text. `path` is what the file
-    was
-    called at the last answer: renames are followed. `end` tells, once nothing follows, whether that
-    was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
-    texts as asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for
-    a name without a branch, and what `task.git.errors` says of servers. The remote is for it alone;
-    `close` removes what was fetched.
+    It follows first parents, so a merge is one step, and a text that was restored by a revert is
+    returned again. The commit is the newest with this text, or one of `marked` that had it. The
+    text is None if the file did not exist or was not text. `path` is the file's path at the last
+    version returned: renames are followed. After the last version, `end` is the reason for the end:
+    the "root" of all history, the end of a shallow "server", or a "limit": the requested number of
+    texts, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` if the branch does
+    not exist, and the errors of `task.git.errors`. The remote must not be shared; `close` removes
+    the fetched objects.
     """
 
     def __init__(
@@ -80,8 +79,8 @@ class History:
         self._at = ""  # the next commit to read
         self._level = 0  # index into DEPTHS
         self._seen = 0  # number of commits
-        self._present = False  # whether something was fetched and is still there
-        # the root and the file, one commit later
+        self._present = False  # whether fetched objects are still present
+        # the root tree and the file, one commit later
         self._newer: tuple[str, TreeEntry | None] | None = None
         _, self._read = _readers(remote.objects)
         self._answers = self._walk()
@@ -93,7 +92,7 @@ class History:
         return next(self._answers)
 
     def close(self) -> None:
-        """Remove everything that was fetched. There are no more answers after that."""
+        """Remove everything that was fetched. Iteration ends after that."""
         self._answers.close()
         self._remote.close()
 
@@ -107,7 +106,7 @@ class History:
                     yield last
                 self.end = "limit"
                 return
-            # with an empty repository again, if the server or cache requires it
+            # again in an empty repository, if the server or the cache requires it
             blobs, texts, reached = restarted(self._remote, self._some, self._forget)
             if last:
                 yield self._mark or last[0], last[1]
@@ -118,7 +117,7 @@ class History:
                     return
                 given += 1
                 if self._marked and number == len(blobs) and not reached:
-                    last = commit, texts.get(blob)  # commits that are not read yet have it, too
+                    last = commit, texts.get(blob)  # commits that are not read yet have it too
                 else:
                     yield commit, texts.get(blob)
             self.end = reached
@@ -128,8 +127,8 @@ class History:
         self._level = max(0, self._level - 1)
 
     def _some(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
-        """Return what the next commits show: the blobs, the texts of those,
-        and whether this is the end.
+        """Return the result of the next commits: the blobs, their texts, and whether this is the
+        end.
         """
         commits = self._commits()
         self._mark = ""
@@ -151,12 +150,13 @@ class History:
         return changes, texts, "" if last.parent else "root"
 
     def _commits(self) -> list[PastCommit]:
-        """Return the next commits along first parents, and fetch more if necessary."""
+        """Return the next commits along first parents. Fetch more if necessary."""
         here = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
         found = here(self._at) if self._present else []
         while not found and self._level < len(DEPTHS):
             if self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2:
-                # far fewer commits came than requested (others may have pushed some more meanwhile)
+                # far fewer commits than requested arrived (others may have pushed a few in the
+                # meantime)
                 break
             tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
             self._at = self._at or tip
@@ -182,7 +182,7 @@ class History:
                 and entry is None
                 and (path := self._moved_from(commit.tree, newer[0], newer[1]))
             ):
-                if used:  # the rest is read under the former name
+                if used:  # the rest is read under the old name
                     return changes, used, path, newer
                 self.path = path  # all of these commits come before the rename
                 entry = _file_at(self._read, commit.tree, path)
@@ -203,8 +203,8 @@ class History:
         return texts
 
     def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
-        """Return the path that became ours between two trees: the same blob,
-        else the same name and a similar text.
+        """Return the path that was renamed to ours between two trees: the same blob, else the same
+        name and a similar text.
         """
         gone = self._gone(older, newer)
         name = basename(self.path)
@@ -220,7 +220,7 @@ class History:
         return path if best >= _ALIKE else ""
 
     def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
-        """Return the files of the older tree that the newer one does not have at their path."""
+        """Return the files of the older tree whose paths do not exist in the newer tree."""
         gone: dict[str, TreeEntry] = {}
         folders = deque([("", older, newer)])
         for _ in range(_MOST_TREES):
@@ -244,9 +244,7 @@ class History:
 
 
 def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
-    """Return the texts of these blobs, None for one that is not text,
-    and how many bytes were read.
-    """
+    """Return the texts of these blobs (None if not text) and the number of bytes read."""
     found = objects.read(blobs)
     files = {oid: file_of(content) for oid, content in found.items()}
     texts = {oid: None if file.problem else file.text for oid, file in files.items()}
@@ -270,17 +268,17 @@ def _likeness(text: str | None, other: str | None) -> float:
 
 
 COMMITS = 500  # commits to fetch
-_VERSIONS_AT_ONCE = 100  # texts that are read together
+_VERSIONS_AT_ONCE = 100  # texts read together
 _KEPT = 32  # trees
-_MOST_STEPS = 50  # commits of a merged branch that are searched for the one that wrote a file
+_MOST_STEPS = 50  # commits of a merged branch to search for the commit that wrote a file
 
 ReadRaw = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)  # there may be a hundred thousand
 class _Blob:
-    """The content of a file, and the commit on the branch that wrote it,
-    or None if that is further back.
+    """A file's content, and the commit on the branch that wrote it, or None if it is
+    further back.
     """
 
     oid: str  # "" if there was no file
@@ -293,13 +291,13 @@ def versions_of(
     pages: Sequence[Sequence[str]],
     most: int,
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
-    """Yield, for each page of paths, the files' texts at the branch's tip
-    and the different ones before it.
+    """Yield, for each page of paths, the files' texts at the branch's tip and the earlier versions
+    that differ.
 
-    They are newest first, at most `most` of each file, and only the texts of one page are in
-    memory. They come from the branch's last `COMMITS`. A version that is older than these has no
-    commit, and a file that is not there has no versions. Raises `SourceError` if there is no such
-    branch, and the errors of `task.git.errors`.
+    They are newest first, at most `most` for each file, and only one page's texts are in memory.
+    They are from the branch's last `COMMITS` commits. An older version has no commit, and a missing
+    file has no versions. Raises `SourceError` if the branch does not exist, and the errors of
+    `task.git.errors`.
     """
     found: list[tuple[Mapping[str, Sequence[_Blob]], ReadTree]] = []
 
@@ -378,9 +376,9 @@ def _blobs(
 
 
 def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
-    """Return the paths as nested folders: name → the folder, or the whole path of a file."""
+    """Return the paths as nested folders: name → the folder, or a file's full path."""
     root: dict[str, Any] = {}
-    # if one path is a file and another one needs a folder there, the file comes last
+    # if one path is a file and another path needs a folder of that name, the file comes last
     for path in sorted(paths, reverse=True):
         folder = root
         *parents, name = path.split("/")
@@ -396,7 +394,7 @@ def _changes(
     older: str,
     wanted: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, blob in the older tree, or "" for no file) of the wanted files that differ."""
+    """Yield (path, blob in the older tree, or "" for no file) for the wanted files that differ."""
     if newer == older:
         return
     new_entries, old_entries = differing(read(newer), read(older), max(len(newer), len(older)) // 2)
@@ -418,7 +416,7 @@ def _changes(
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
     """Return the commit that wrote a version.
 
-    If a merge brought it, that is a commit of the merged branch.
+    If it came with a merge, return the merged branch's commit.
     """
     at = blob.commit
     if at is None or len(at.parents) < 2:
@@ -437,7 +435,9 @@ def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCom
 
 
 def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:
-    """Return fetched trees, raw and parsed; "" is an empty one. Most are needed again soon."""
+    """Return functions for fetched trees, raw and parsed; "" is an empty tree. Most trees are
+    needed again soon.
+    """
 
     @lru_cache(maxsize=_KEPT)
     def raw(oid: str) -> bytes:

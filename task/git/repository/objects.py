@@ -1,6 +1,6 @@
-"""Reads what was fetched: objects, files, commits and trees of a bare repository.
+"""Reads the fetched objects, files, commits, and trees of a bare repository.
 
-One `git cat-file --batch` is used for the whole life of a store. What was not fetched is not there.
+A store uses one `git cat-file --batch` process. Objects that were not fetched are missing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from task.model import File, Place
 from task.text import blanked
 from task.timestamps import of_unix
 
-LARGEST = 10_000_000  # bytes; no person writes a larger file
-TOGETHER = 512_000_000  # bytes that are read together
-_AT_ONCE = 500  # questions that fit into a pipe, so that neither side blocks the other
+LARGEST = 10_000_000  # bytes; nobody writes a larger file by hand
+TOGETHER = 512_000_000  # bytes read together
+_AT_ONCE = 500  # requests that fit in a pipe, so that neither side blocks the other
 
 
 class MissingObjectError(UnreachableError):
@@ -28,7 +28,7 @@ class MissingObjectError(UnreachableError):
 
 
 class Objects:
-    """The present objects. Asking for another one is an error, and nothing is fetched for it."""
+    """The objects that are present. Reading a missing object is an error; it is not fetched."""
 
     def __init__(self, git: Git, folder: BareFolder) -> None:
         self._git = git
@@ -36,10 +36,10 @@ class Objects:
         self._talk: Talk | None = None
 
     def read(self, oids: Sequence[str]) -> Mapping[str, bytes | None]:
-        """Return all of these objects; None for one that is larger than `LARGEST`.
+        """Return all of these objects; None for an object larger than `LARGEST`.
 
         Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
-        they are more than `TOGETHER`: a small pack may hold thousands of large files.
+        together they exceed `TOGETHER`: a small pack may contain thousands of large files.
         """
         found: dict[str, bytes | None] = {}
         size = 0
@@ -52,12 +52,12 @@ class Objects:
             if size > TOGETHER:
                 self.close()
                 message = (
-                    f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB"
-                    " together"
+                    f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB in"
+                    " total"
                 )
                 raise SourceError(
                     message,
-                    hint="name a smaller folder, or leave large files out of it",
+                    hint="specify a smaller folder, or move large files out of it",
                 )
         return found
 
@@ -72,10 +72,10 @@ class Objects:
             self._talk = None
 
     def _each(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes | MissingObjectError | None]]:
-        """Yield each object's content, None if it is larger than `LARGEST`,
-        or the error that it is not there.
+        """Yield each object's content, None if it is larger than `LARGEST`, or the error if it is
+        missing.
         """
-        asked = 0  # how many questions were sent
+        asked = 0  # number of requests sent
         for number, oid in enumerate(oids):
             if self._talk is None:
                 self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.complete())
@@ -115,7 +115,7 @@ def _object_of_answer(talk: Talk, oid: str) -> bytes | MissingObjectError | None
         return None
     found = talk.answer.read(size)
     if len(found) < size:
-        raise MissingObjectError(f"object {oid} is broken", hint="run it again")
+        raise MissingObjectError(f"object {oid} is corrupt", hint="run it again")
     talk.answer.read(1)  # a line end
     return found
 
@@ -124,8 +124,8 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def file_of(blob: bytes | None) -> File:
-    """Return a blob's text with byte order mark and line ends as they are,
-    or the reason why it has none.
+    """Return a blob's text, with byte order mark and line endings unchanged, or the reason why it
+    cannot be read as text.
     """
     if blob is None:
         return File("", problem="larger than 10 MB")
@@ -135,10 +135,10 @@ def file_of(blob: bytes | None) -> File:
         return File("", problem="not UTF-8 text")
     if "\0" in text:
         return File("", problem="not UTF-8 text")
-    return File("", problem="kept in Git LFS") if text.startswith(_LFS) else File(text)
+    return File("", problem="stored in Git LFS") if text.startswith(_LFS) else File(text)
 
 
-# What is kept of an excessively large commit.
+# The part that is kept of an excessively large commit.
 _PARENTS = 64
 _NAME = 200
 _MESSAGE = 64 * 1024
@@ -150,10 +150,10 @@ class PastCommit:
 
     oid: str
     tree: str
-    parents: tuple[str, ...]  # also those that a shallow repository does not have
+    parents: tuple[str, ...]  # including parents that a shallow repository does not have
     author: str  # the name, else the address
-    at: str  # commit time: RFC 3339, UTC; "" if it is no date
-    message: str  # if it is very long, only its end
+    at: str  # commit time: RFC 3339, UTC; "" if it is not a date
+    message: str  # only its end if it is very long
 
     @property
     def parent(self) -> str:
@@ -162,7 +162,7 @@ class PastCommit:
 
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
-    """Return the last commits that are present, newest first, at most this many."""
+    """Return the last commits that are present, newest first, up to this number."""
     found: list[PastCommit] = []
     at = start
     while at and len(found) < most and not objects.absent([at]):
@@ -193,7 +193,7 @@ def commit_of(objects: Objects, oid: str) -> PastCommit:
 
 
 def _commit_time(text: str) -> str:
-    """Return the time from Git's seconds and time zone, or "" for any other text."""
+    """Return the time from Git's seconds and time zone, or "" for other text."""
     seconds = text.split()
     try:
         return of_unix(int(seconds[0])) if seconds else ""
@@ -202,9 +202,9 @@ def _commit_time(text: str) -> str:
 
 
 FOLDER = "040000"
-# Ten trees that each name the next one ten times represent ten billion files.
+# Ten trees that each contain the next one ten times represent ten billion files.
 MOST = 500_000
-# characters of a path; no checkout can have a longer one, so Argo CD cannot read it either
+# characters of a path; a checkout cannot have a longer path, so Argo CD cannot read it either
 LONGEST = 4096
 _MANIFESTS = (".yaml", ".yml", ".json")
 
@@ -214,14 +214,14 @@ ReadTree = Callable[[str], Tree]
 
 @dataclass(frozen=True, slots=True)  # a large repository has hundreds of thousands
 class TreeEntry:
-    """One line of a tree."""
+    """An entry of a tree."""
 
     mode: str  # six digits
     oid: str
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a tree, and not a symbolic link or a submodule."""
+        """Whether it is a tree, not a symbolic link or a submodule."""
         return self.mode == FOLDER
 
     @property
@@ -236,9 +236,7 @@ def parse_tree(raw: bytes, width: int) -> Tree:
 
 
 def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
-    """Return the entries of two raw trees that the other one does not have:
-    a few in a folder with thousands.
-    """
+    """Return the entries that only one of two raw trees has: a few in a folder with thousands."""
     ours = _lines(tree, width)
     theirs = _lines(other, width)
     here = set(ours)
@@ -267,7 +265,7 @@ def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
 
 
 def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
-    """Yield (path, entry, whether its text is needed) of what is at a place, below the tree `root`.
+    """Yield (path, entry, whether its text is needed) for a place, below the tree `root`.
 
     `read` returns a tree by its object id.
     """
@@ -295,7 +293,7 @@ def _entries_wanted(
     folder: TreeEntry,
     place: Place,
 ) -> Iterator[tuple[str, TreeEntry, bool]]:
-    """Yield what a place wants of a folder."""
+    """Yield the entries of a folder that a place wants."""
     for below, file in _listed(read, path, folder.oid, deep=place.want != "folder"):
         if place.want == "files":
             if not file.is_folder:
@@ -309,7 +307,9 @@ def _entries_wanted(
 
 
 def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:
-    """Return everything in a folder and below it. Raises `SourceError` for more than `MOST`."""
+    """Return everything in and below a folder. Raises `SourceError` for more than `MOST`
+    entries.
+    """
     open_folders = [(start, oid)]
     looked = 0
     while open_folders:
@@ -320,7 +320,7 @@ def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tup
                 message = (
                     f"{blanked(start) or 'the repository'} has more than {MOST} files and folders"
                 )
-                raise SourceError(message, hint="name a smaller folder")
+                raise SourceError(message, hint="specify a smaller folder")
             path = f"{folder}/{name}" if folder else name
             if len(path) > LONGEST:
                 continue

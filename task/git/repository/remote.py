@@ -1,4 +1,6 @@
-"""Reads refs, tips and objects from a Git server, and pushes. Every failure is a named error."""
+"""Reads refs, tips, and objects from a Git server, and pushes. Every failure raises one of our
+errors.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,16 @@ from task.retry import again
 from task.text import blanked, counted
 from task.urls import split, without_login
 
-# A small repository comes with its files, which saves the request for those that count: three round
-# trips. Of a large one the tip comes with its trees and without its files: every large host allows
-# that, where many refuse filters of trees (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers
-# and dumb ones know no filters, and send everything.
+# A small repository is fetched with its files, which saves the request for the required files:
+# three round trips. For a large repository, the tip is fetched with its trees but without files:
+# every large host supports that, but many reject tree filters (GitHub:
+# `uploadpackfilter.tree.maxDepth=0`). Old and dumb servers do not support filters, and send
+# everything.
 _SMALL = "blob:limit=64k"
 _PARTIAL = "blob:none"
 _WHOLE = ""
-_FEW = 40_000  # objects of a small repository; a server counts them before it sends any
-_LIGHT = 16_000_000  # bytes of a small repository; they are lost if it turns out to be larger
+_FEW = 40_000  # objects of a small repository; a server reports the number before it sends them
+_LIGHT = 16_000_000  # bytes of a small repository; they are wasted if it turns out to be larger
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
 _NOT_ATOMIC = "does not support --atomic push"
@@ -47,7 +50,7 @@ _BROKEN = (
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
 )  # fmt: skip
 _NEVER_FETCHED = ("fatal: bad tree object", "fatal: bad object", "fatal: unable to read")
-_PAUSES = (0.5, 2.0)  # seconds before an interrupted request is repeated
+_PAUSES = (0.5, 2.0)  # seconds before an interrupted request is retried
 _MEMORIES = "+refs/heads/image-update-memory/*:refs/image-update/memory/*"
 _DEFAULT = "+HEAD:refs/image-update/default"
 _FETCHED = re.compile(r"([0-9a-f]+)\t[^\t]*\tbranch '([^']+)' of ")
@@ -58,18 +61,20 @@ _LOOK_BACK = 100  # commits, because others may have pushed on top of ours
 class StartAgain(Exception):
     """The server cannot send single objects.
 
-    What was fetched is gone, and next time the tip comes with everything.
+    The fetched objects were removed, and the next fetch of the tip gets everything.
     """
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """A branch to push: its commit ("" deletes it), and what it is at ("" if there is none)."""
+    """A branch to push: its new commit ("" deletes it), and its current commit ("" if it does not
+    exist).
+    """
 
     head: str
     commit: str
     was: str
-    replaces: bool = True  # what the branch holds need not be in the commit
+    replaces: bool = True  # the commit need not contain the branch's current commit
 
     @property
     def ref(self) -> str:
@@ -78,21 +83,21 @@ class Pushed:
 
     @property
     def refspec(self) -> str:
-        """What git pushes."""
+        """The refspec for git."""
         return f"{self.commit}:{self.ref}"
 
     @property
     def lease(self) -> str:
-        """The option that refuses the push if the branch is elsewhere.
+        """The option that rejects the push if the branch is at another commit.
 
-        Without it, git also pushes to a branch that was deleted or set back meanwhile, and what was
-        taken out of it would be in it again. A commit on top of `was` forces nothing.
+        Without it, git also pushes to a branch that was deleted or reset in the meantime, which
+        would bring the removed commits back. A commit on top of `was` does not force anything.
         """
         return f"--force-with-lease={self.ref}:{self.was}"
 
 
 class Remote:
-    """One repository on a server, with the throw-away bare repository into which it is fetched."""
+    """A repository on a server, with the temporary bare repository that it is fetched into."""
 
     def __init__(
         self,
@@ -105,8 +110,8 @@ class Remote:
     ) -> None:
         """`files`: fetch the files of a small repository together with its tip."""
         self.repo = without_login(repo)
-        self.takes_options = True  # until the server says no
-        self.atomic = True  # likewise
+        self.takes_options = True  # until the server rejects it
+        self.atomic = True  # until the server rejects it
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git = git
         self._url = repo
@@ -132,7 +137,7 @@ class Remote:
         self._filter = _WHOLE if cache.kept().whole else _PARTIAL
 
     def lend(self, lent: Lent) -> None:
-        """Read the objects of a checkout as well. A complete one gets complete history."""
+        """Also read a checkout's objects. For a complete checkout, fetch complete history."""
         self._folder.lent = lent
         self._folder.object_format = lent.object_format
         self._shallow = bool(lent.shallow)
@@ -140,12 +145,12 @@ class Remote:
 
     @property
     def shallow(self) -> bool:
-        """Whether some of the history may be missing."""
+        """Whether part of the history may be missing."""
         path = Path(self._folder.path, "shallow")
         return path.exists() and path.stat().st_size > 0
 
     def fetch_commit(self, name: str) -> str:
-        """Return the commit of a full ref or an id, with its trees.
+        """Fetch the commit of a full ref or an id, with its trees, and return it.
 
         Return "" if the server does not have it, or cannot send single commits.
         """
@@ -180,7 +185,7 @@ class Remote:
     def without_cache(self) -> None:
         """Handle an unreadable local object.
 
-        Raises `StartAgain` if it may come from the cache of earlier runs.
+        Raises `StartAgain` if it may be from the cache of earlier runs.
         """
         cache = self._folder.cache
         if cache is not None:
@@ -209,15 +214,15 @@ class Remote:
         return self._git.failure(self._url, error.err, subject)
 
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
-        """Return (id or `ref: name`, ref) for each of the refs that exists."""
+        """Return (id or `ref: name`, ref) for each of the refs that exist."""
         found = self._listed(" ".join(names), *(["--symref"] if symbolic else []), REMOTE, *names)
-        # a pattern of ls-remote matches the end of a name
+        # an ls-remote pattern matches the end of a name
         return [text for text in found if text[1] in names]
 
     def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Yield (id or `ref: name`, ref) for the lines of ls-remote.
 
-        A server may have a million of them.
+        A server may have a million lines.
         """
         self._folder.create()
         run = partial(
@@ -237,7 +242,7 @@ class Remote:
             yield word, name
 
     def default_branch(self) -> tuple[str, str]:
-        """Return the branch that the remote's HEAD names, and its tip.
+        """Return the branch that the remote's HEAD points to, and its tip.
 
         Raises `SourceError` if there is none.
         """
@@ -252,23 +257,23 @@ class Remote:
             return names[0], tips[0] if tips else ""
         if lines:
             raise SourceError(
-                "HEAD does not name a branch",
-                hint="name a branch",
+                "HEAD does not point to a branch",
+                hint="specify a branch",
                 subject=self.repo,
             )
         self._refuse_page(self.repo)
-        hint = "push a first commit, or name a branch that exists"
+        hint = "push a first commit, or specify a branch that exists"
         message = (
-            "the repository has no default branch: it is empty, or HEAD names a branch that does"
-            " not exist"
+            "the repository has no default branch: it is empty, or HEAD points to a branch that"
+            " does not exist"
         )
         raise SourceError(message, hint=hint, subject=self.repo)
 
     def fetch_default(self) -> tuple[str, Mapping[str, str]]:
         """Return the default branch, and the tips that `fetch_tips` returns for it.
 
-        Over HTTP, both requests are sent at the same time. Over SSH they share a connection, so one
-        waits for the other.
+        Over HTTP, both requests are sent at the same time. Over SSH, they share a connection, so
+        one waits for the other.
         """
         if not split(self._git.url(self._url)).scheme.startswith("http"):
             branch, _ = self.default_branch()
@@ -285,12 +290,12 @@ class Remote:
         )
         found = self._fetched_tips()
         branch, named = default()
-        if tip != named:  # it moved between the two answers, or HEAD names another branch now
+        if tip != named:  # it moved between the two answers, or HEAD now points to another branch
             return branch, self.fetch_tips(branch)
         return branch, {**found, branch: tip}
 
     def fetch_tip(self, branch: str) -> str:
-        """Return the branch's tip, with its trees.
+        """Fetch the branch's tip, with its trees, and return it.
 
         Raises `SourceError` if there is no such branch.
         """
@@ -304,13 +309,13 @@ class Remote:
         *,
         default: bool = False,
     ) -> Mapping[str, str]:
-        """Return the tips of a branch, of the memory branches,
-        and of those head branches that exist, by name.
+        """Fetch the tips of a branch, of the memory branches, and of the existing head branches,
+        and return them by name.
 
-        With `default`, also that of the default branch, if there is one, under the name `HEAD`.
+        With `default`, also the tip of the default branch, if there is one, as `HEAD`.
 
-        A fetch fails if it names a missing branch, but a pattern may match nothing. It also matches
-        branches with longer names.
+        A fetch fails if a requested branch is missing, but a pattern may match nothing. A pattern
+        also matches branches with longer names.
         """
         names = dict.fromkeys(heads)
         patterns = [
@@ -323,7 +328,7 @@ class Remote:
         return {**self._fetched_tips(), branch: tip}
 
     def _fetched_tips(self) -> dict[str, str]:
-        """Return the tips of the last fetch, by branch."""
+        """Return the tips from the last fetch, by branch."""
         with open(
             os.path.join(self._folder.path, "FETCH_HEAD"),
             encoding="utf-8",
@@ -335,11 +340,13 @@ class Remote:
         return {**tips, "HEAD": heads[0]} if heads else tips
 
     def fetch_head(self, branch: str) -> str:
-        """Return the tip of a head branch, with its trees, or "" if there is no such branch."""
+        """Fetch a head branch's tip, with its trees, and return it, or "" if the branch does not
+        exist.
+        """
         return self._fetch_branch(branch, 1, "head", "the tip of the head branch", optional=True)
 
     def fetch_commits(self, depth: int, branch: str) -> str:
-        """Return the branch's tip, with the trees of some commits.
+        """Fetch the branch's tip, with the trees of some commits, and return it.
 
         Raises `SourceError` if there is no such branch.
         """
@@ -356,10 +363,10 @@ class Remote:
         *,
         optional: bool = False,
     ) -> str:
-        """Fetch the tip of a branch, in the coarsest way that the server allows, and return it.
+        """Fetch a branch's tip, with the finest filter that the server allows, and return it.
 
-        `more`: refspecs of what else to fetch. If there is no such branch, return "" if it is
-        `optional`, else raise `SourceError`.
+        `more`: more refspecs to fetch. If the branch does not exist, return "" if it is `optional`,
+        else raise `SourceError`.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
@@ -373,7 +380,7 @@ class Remote:
                     if optional:
                         return ""
                     raise self._no_branch(branch) from error
-                # it names no branch that exists
+                # it does not point to an existing branch
                 if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:
                     more = [text for text in more if text != _DEFAULT]
                     continue
@@ -384,12 +391,14 @@ class Remote:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
                 tip = file.readline().partition("\t")[0]
-            if ref == "base" and depth:  # for later runs: all below it is here, without history
+            if (
+                ref == "base" and depth
+            ):  # for later runs: everything below it is present, without history
                 self._folder.kept = Kept(tip, self._filter == _WHOLE)
             return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
-        """Fetch the blobs that are not here yet."""
+        """Fetch the blobs that are missing."""
         absent = self.objects.absent(oids) if oids and self._filter != _WHOLE else []
         if not absent:
             return
@@ -404,11 +413,11 @@ class Remote:
             raise self._failure(error, self.subject(branch)) from error
 
     def push(self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None) -> None:
-        """Push a commit to its branch, and `more` together with it: both, or neither.
+        """Push a commit to its branch, together with `more`: both or neither.
 
-        `options` are for the server; one that takes none gets the push without them. Raises
-        `RepositoryError`, `NotAtomicError`, and `Outpaced`, also if the branch has this commit
-        already. After an `UnreachableError`, it is unknown whether the push landed.
+        `options` are push options; if the server does not support them, push without them. Raises
+        `RepositoryError`, `NotAtomicError`, and `Outpaced`, also if the branch already has this
+        commit. After an `UnreachableError`, it is unknown whether the push landed.
         """
         every = (pushed, more) if more else (pushed,)
         sent = [f"--push-option={option}" for option in options if self.takes_options]
@@ -420,7 +429,7 @@ class Remote:
         try:
             said = self._sent(run, every, sent)
             if any(line.startswith(b"=") for line in said.splitlines()):
-                raise Outpaced(f"{pushed.head}: another run has just made the very same commit")
+                raise Outpaced(f"{pushed.head}: another run has just created the same commit")
         except GitFailed as error:
             if more and _NOT_ATOMIC in error.err:
                 self.atomic = False
@@ -428,12 +437,14 @@ class Remote:
             if self._folder.cache is not None and "pack-objects" in error.err:
                 self._folder.cache.drop()
             elif pushed.replaces and _lacks_objects(error.err):
-                raise Outpaced(f"{self.subject(pushed.head)}: its base moved meanwhile") from error
+                raise Outpaced(
+                    f"{self.subject(pushed.head)}: its base has moved in the meantime"
+                ) from error
             if sent and _NO_OPTIONS in error.err:
                 self.takes_options = False
                 self._git.log(
                     f"warning: {self.repo}: the server does not support push options, so they are"
-                    " left out"
+                    " not sent"
                 )
                 return self.push(pushed, (), more)
             raise self._refusal(error, every) from error
@@ -444,7 +455,7 @@ class Remote:
         every: Sequence[Pushed],
         options: Sequence[str],
     ) -> bytes:
-        """Send the commits in one push, and return what git said about each. Raises `GitFailed`."""
+        """Send the commits in one push, and return git's status lines. Raises `GitFailed`."""
         argv = (
             "push",
             "--porcelain",
@@ -461,16 +472,16 @@ class Remote:
             except GitFailed as error:
                 if not (every[0].replaces and _lacks_objects(error.err)):
                     raise
-                # A new branch, and its base has moved since we fetched it: the server names no
-                # commit that we know, so git wants to send history that we never had. It can ask
-                # the server what both have (protocol v2); that is a request more, so only where it
-                # is needed.
+                # A new branch whose base has moved since we fetched it: the server does not offer a
+                # commit that we have, so git wants to send history that we never had. Git can
+                # negotiate common commits with the server (protocol v2), but that is one more
+                # request, so only do it when needed.
                 return run("-c", "push.negotiate=true", *argv, env=self._env).out
 
     def _refusal(self, error: GitFailed, every: Sequence[Pushed]) -> Exception:
-        """Return the error for a refused push.
+        """Return the error for a rejected push.
 
-        In an atomic one, every branch is refused because of one of them.
+        In an atomic push, every branch is rejected because of one branch.
         """
         lines = error.out.decode("utf-8", "replace").splitlines()
         refused = [line for line in lines if line.startswith("!")]
@@ -482,16 +493,14 @@ class Remote:
         return git_errors.refusal(status, error.err, subject, forced=guilty.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
-        """Tell whether the branch is at this commit, or was a little while ago."""
+        """Return whether the branch is at this commit, or was recently."""
         at = self.tip(branch)
         if not at or at == commit:
             return bool(at)
         return commit in (oid for oid, _, _ in self._lately(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
-        """Return the commit of a branch with this parent and tree,
-        or "" if there was none a little while ago.
-        """
+        """Return the branch's recent commit with this parent and tree, or "" if there is none."""
         if self.tip(branch) in ("", parent):
             return ""
         found = (
@@ -500,11 +509,11 @@ class Remote:
         return next(found, "")
 
     def tip(self, branch: str) -> str:
-        """Return the commit that a branch is at, or "" if there is no such branch."""
+        """Return the commit that a branch is at, or "" if the branch does not exist."""
         return next((oid for oid, _ in self.refs(f"refs/heads/{branch}")), "")
 
     def _lately(self, branch: str) -> list[tuple[str, str, list[str]]]:
-        """Return (id, tree, parents) of the last commits of a branch."""
+        """Return (id, tree, parents) of a branch's last commits."""
         refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
             self._fetch("whether the commit arrived", [refspec], _LOOK_BACK)
@@ -518,11 +527,15 @@ class Remote:
         return [(oid, tree, parents) for oid, tree, *parents in map(str.split, lines)]
 
     def ready(self) -> str:
-        """Return the folder of what was fetched, for a command that does not contact the server."""
+        """Return the folder of the fetched objects, for a command that does not contact the
+        server.
+        """
         return self._folder.complete()
 
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
-        """Run a command on what was fetched. It does not contact the server. Raises `GitFailed`."""
+        """Run a command on the fetched objects, without contacting the server. Raises
+        `GitFailed`.
+        """
         return self._git.run(
             *argv,
             git_dir=self._folder.complete(),
@@ -531,8 +544,8 @@ class Remote:
         ).out
 
     def _ask(self, run: Callable[..., Ran]) -> Ran:
-        """Run a command that changes nothing on the server,
-        a few times if the server is unreachable or breaks off.
+        """Run a command that does not change anything on the server. Retry a few times if the
+        server is unreachable or breaks off.
         """
 
         def ask() -> Ran:
@@ -551,7 +564,7 @@ class Remote:
                     self._log_in()
 
         def may_pass(error: GitFailed) -> bool:
-            # Waiting again would not help: the server stalled, or it would send too much again.
+            # A retry would not help: the server stalled, or it would send too much data again.
             why = "" if isinstance(error, GitEnded) else git_errors.broke_off(error.err)
             if why:
                 self._git.log(f"warning: {self.repo}: {why}; trying again")
@@ -560,12 +573,12 @@ class Remote:
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
     def _logged_in(self, run: Callable[..., Ran]) -> Ran:
-        """Run it, and once more if the login should have waited until the server asked for it."""
+        """Run `work`, and run it again if the server should have asked for the login first."""
         env = self._env
         try:
             return run(env=env)
         except GitFailed as error:
-            # otherwise a command that ran at the same time has noticed this already
+            # otherwise a concurrent command has already noticed this
             if self._env is env:
                 if not self._git.ask_first(self._url, error):
                     raise
@@ -574,9 +587,9 @@ class Remote:
 
     @contextmanager
     def _logged(self, why: str) -> Iterator[None]:
-        """Log what a transfer cost.
+        """Log a transfer's size and time.
 
-        What was committed since the last one counts as sent by a push.
+        Objects committed since the last transfer count as sent by a push.
         """
         began = time.monotonic()
         yield
@@ -597,15 +610,15 @@ class Remote:
     ) -> str:
         """Fetch, and return git's output.
 
-        `oids` are fetched as git itself fetches what a partial clone lacks.
+        `oids` are fetched the way git itself fetches the missing objects of a partial clone.
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         filters = [f"--filter={self._filter}"] if self._filter else []
-        small = self._filter == _SMALL and not self._size  # later fetches bring only what is new
+        small = self._filter == _SMALL and not self._size  # later fetches get only new objects
         options = ["--progress"] if small else []
         options += [f"--depth={depth}"] if depth else []
         options += ["--no-write-fetch-head", "--stdin"] if oids else []
-        # With `haves` the server would leave out all that the tip refers to.
+        # With `haves`, the server would leave out everything that the tip refers to.
         negotiation = ("-c", f"fetch.negotiationAlgorithm={'noop' if oids else 'default'}")
         argv = (*negotiation, "fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)
         run = partial(
@@ -621,8 +634,8 @@ class Remote:
             ).err
 
     def _too_large(self, said: str) -> str:
-        """Return why the transfer has to be stopped: without its files,
-        the repository would arrive sooner.
+        """Return the reason to stop the transfer: without its files, the repository would arrive
+        sooner.
         """
         if NO_FILTER in said:
             return ""
@@ -630,9 +643,9 @@ class Remote:
         return _LARGE if many or weight(self._folder.path) > _LIGHT else ""
 
     def _coarser(self, error: GitFailed) -> bool:
-        """Choose a coarser request that this server may answer, and tell whether there is one.
+        """Switch to a coarser request that this server may support. Return whether there is one.
 
-        Raises `StartAgain` if the cache of earlier runs may be broken.
+        Raises `StartAgain` if the cache of earlier runs may be corrupt.
         """
         said = error.err
         if isinstance(error, GitEnded):
@@ -656,8 +669,8 @@ class Remote:
         return True
 
     def _no_branch(self, branch: str) -> TaskError:
-        """Return the error for a missing branch, which says whether it is a tag,
-        or nothing is there at all.
+        """Return the error for a missing branch: it may be a tag, or the repository may be
+        empty.
         """
         subject = self.subject(branch)
         tag = f"refs/tags/{branch}"
@@ -673,10 +686,11 @@ class Remote:
             self._refuse_page(subject)
         if tag in there:
             message = (
-                f"the revision {blanked(branch)!r} is a tag, which no update can be written to"
+                f"the revision {blanked(branch)!r} is a tag, but updates can only be written to a"
+                " branch"
             )
             return SourceError(message, hint=TO_WRITE, subject=subject)
-        empty = "the repository may be empty: push a first commit, or name another branch"
+        empty = "the repository may be empty: push a first commit, or specify another branch"
         return SourceError(
             missing.message,
             hint=missing.hint if "HEAD" in there else empty,
@@ -684,9 +698,9 @@ class Remote:
         )
 
     def _refuse_page(self, subject: str) -> None:
-        """Raise `RepositoryError` if what seems to be an empty repository is a web page.
+        """Raise `RepositoryError` if a seemingly empty repository is a web page.
 
-        Git takes a page of one line for the refs of an empty repository.
+        Git reads a page of one line as the refs of an empty repository.
         """
         if split(self._git.url(self._url)).scheme.startswith("http"):
             with suppress(GitFailed):
@@ -695,16 +709,16 @@ class Remote:
 
 
 def _lacks_objects(said: str) -> bool:
-    """Tell whether our git could not make the pack,
-    because it wanted to send objects that were never fetched.
+    """Return whether our git could not create the pack, because it wanted to send objects that were
+    never fetched.
     """
     ours = [line for line in said.splitlines() if not line.startswith("remote:")]
     return any(words in line for line in ours for words in _NEVER_FETCHED)
 
 
 T = TypeVar("T")
-# The server refuses single objects; the cache lacks some of them; without the cache, the server
-# refuses again.
+# The server rejects requests for single objects; objects are missing from the cache; without the
+# cache, the server rejects the request again.
 _MOST = 3
 
 
@@ -713,10 +727,9 @@ def restarted(
     work: Callable[[], T],
     forget: Callable[[], None] = lambda: None,
 ) -> T:
-    """Return the result of `work`, which is called again each time
-    that the remote has to start over.
+    """Return the result of `work`, which is called again each time the remote has to start over.
 
-    `forget` is called before that: what was fetched is gone.
+    `forget` is called before that, because the fetched objects are gone.
     """
     for _ in range(_MOST):
         try:

@@ -1,4 +1,4 @@
-"""Runs the nodes of a template on data like Go's `text/template`, within limits."""
+"""Executes a template's nodes on data like Go's `text/template`, within limits."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from task.templates.go_template.parse import (
 from task.templates.go_template.printing import Sink, printed
 from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate, GoMap
 
-# Go turns a function's panic into an error. So an odd argument makes the template fail, but not the
-# run.
+# Go turns a function's panic into an error. So an unusual argument makes the template fail, but
+# not the run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-CHARACTERS_PER_STEP = 40  # of a long value, because copying it takes time, too
-# Stands for a stage of a pipeline without a value. None cannot do that, because nil is a value.
+CHARACTERS_PER_STEP = 40  # for a long value, because copying also takes time
+# Marks a pipeline stage without a value. None would not work, because nil is a value.
 MISSING: Any = object()
 
 
 class Run:
-    """One run of a template: the text so far, the variables in scope,
-    and the steps that are left.
+    """A template execution: the text so far, the variables in scope,
+    and the remaining steps.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Run:
         self.functions = functions
         self.defined = defined
         self.missing_key = missing_key
-        self.depth = 0  # how many templates have called one another
+        self.depth = 0  # the depth of nested template calls
         self.steps = steps
         self.variables: list[tuple[str, Any]] = [("$", data)]
         self.line = 1
 
     def spend(self, steps: int) -> None:
-        """Count work. Raises FailedTemplate when no steps are left."""
+        """Count steps. Raises FailedTemplate when no steps are left."""
         self.steps -= steps
         if self.steps < 0:
             raise FailedTemplate("it takes too many steps")
@@ -62,7 +62,7 @@ class Run:
     # Nodes
 
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
-        """Print the nodes. Return "break" or "continue" if one of them ends the walk, else ""."""
+        """Execute the nodes. Return "break" or "continue" if one of them ends the walk, else ""."""
         for node in nodes:
             self.spend(1)
             if isinstance(node, str):
@@ -96,7 +96,7 @@ class Run:
         self.depth -= 1
 
     def block(self, node: Block, dot: Any) -> str:
-        """Run an `if`, `with` or `range`. The variables that it declares end with it."""
+        """Run an `if`, `with`, or `range`. Its variables go out of scope at its end."""
         self.line = node.line
         known = len(self.variables)
         value = self.pipe(node.pipe, dot)
@@ -110,7 +110,7 @@ class Run:
         return jump
 
     def each(self, node: Block, value: Any, dot: Any) -> str:
-        """Run the body of a `range` for every element, or its `else` if there is none."""
+        """Run the body of a `range` for every element, or its `else` if there are no elements."""
         known = len(self.variables)
         ran = False
         for key, element in self.elements(node, value):
@@ -130,7 +130,7 @@ class Run:
         if named(value) == "list":
             return enumerate(value)
         if isinstance(value, GoMap):
-            return sorted(value.items())  # Go's templates visit the keys of a map in order
+            return sorted(value.items())  # Go's templates visit the keys of a map in sorted order
         if named(value) == "int":  # as of Go 1.24
             if len(node.pipe.variables) > 1:
                 raise FailedTemplate(f"can't use {value} to iterate over more than one variable")
@@ -138,7 +138,7 @@ class Run:
         raise FailedTemplate(f"range can't iterate over {named(value)}")
 
     def bind(self, pipe: Pipe, key: Any, element: Any, known: int) -> None:
-        """Set the variables of a `range` for one element."""
+        """Set the variables of a `range` for an element."""
         values = (element,) if len(pipe.variables) == 1 else (key, element)
         for at, (name, value) in enumerate(zip(pipe.variables, values, strict=False)):
             if pipe.assigns:
@@ -157,7 +157,7 @@ class Run:
         raise FailedTemplate(f'undefined variable "{name}"')
 
     def variable(self, name: str) -> Any:
-        """Return the value of the innermost variable with that name."""
+        """Return the value of the innermost variable with this name."""
         for known, value in reversed(self.variables):
             if known == name:
                 return value
@@ -190,7 +190,7 @@ class Run:
         return self.operand(first, dot)
 
     def operand(self, operand: Operand, dot: Any) -> Any:
-        """Return the value of one operand."""
+        """Return the value of an operand."""
         if isinstance(operand, Literal):
             return operand.value
         if isinstance(operand, Field):
@@ -210,8 +210,8 @@ class Run:
     def follow(self, value: Any, names: tuple[str, ...]) -> Any:
         """Return `.A.B` of a value.
 
-        A missing key of a map is nil, and any field of nil is nil. Other missing fields fail. With
-        `missingkey=error`, a missing key fails as well. A null that is in a map has no fields.
+        A missing key in a map is nil, and any field of nil is nil. Other missing fields fail. With
+        `missingkey=error`, a missing key also fails. A null in a map has no fields.
         """
         null = False
         for name in names:
@@ -259,10 +259,10 @@ class Run:
     def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
         """Return the value of `and` or `or`: the first argument that decides.
 
-        Those after it are not evaluated.
+        Later arguments are not evaluated.
         """
         value: Any = MISSING
-        for operand in operands:  # Go 1.18 and later do not evaluate the others
+        for operand in operands:  # Go 1.18 and later do not evaluate the rest
             value = self.operand(operand, dot)
             if truth(value) == (name == "or"):
                 return value
@@ -274,7 +274,7 @@ class Run:
     def paid(self, value: Any) -> Any:
         """Return the value itself.
 
-        A long one costs steps, because reading and copying it takes time.
+        A long value costs steps, because reading and copying it takes time.
         """
         if isinstance(value, str | Sequence | GoMap):
             self.spend(len(value) // CHARACTERS_PER_STEP)

@@ -1,6 +1,6 @@
-"""The builtin functions of Go's `text/template`.
+"""The built-in functions of Go's `text/template`.
 
-AIU adds none, so sprig's functions are unknown here.
+AIU does not add any, so sprig's functions are unknown here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_SLICES = 3
 
 @dataclass(frozen=True)
 class Builtin:
-    """A function and the number of arguments that it takes."""
+    """A function and the number of its arguments."""
 
     call: Callable[..., Any]
     least: int
@@ -45,7 +45,7 @@ class Builtin:
 
 
 def kind(value: object) -> str:
-    """Return the kind of a value in comparisons, or "" for nil, lists, maps and structs,
+    """Return a value's kind for comparisons, or "" for nil, lists, maps, and structs,
     which have no order.
     """
     # Python's bool is an int
@@ -61,7 +61,7 @@ def kind(value: object) -> str:
 
 
 def named(value: object) -> str:
-    """Return the kind of any value, for messages."""
+    """Return a value's kind, for messages."""
     if value is None:
         return "nil"
     return kind(value) or (
@@ -70,7 +70,7 @@ def named(value: object) -> str:
 
 
 def truth(value: object) -> bool:
-    """Tell whether `if` takes a value for true: any value except the empty one of its type.
+    """Return whether `if` treats a value as true: any value except the empty value of its type.
 
     A struct is always true.
     """
@@ -97,7 +97,7 @@ def _go_equal(value: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> bool:
-    """Tell whether Go can compare the value: not a list, a map, or a struct that contains one."""
+    """Return whether Go can compare the value: not a list, a map, or a struct that contains one."""
     return all(map(_comparable, value.values())) if named(value) == "struct" else bool(kind(value))
 
 
@@ -130,7 +130,7 @@ def index(value: Any, *keys: Any) -> Any:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            # unlike the field `.Labels.x`, which prints <no value>
+            # whereas the field `.Labels.x` prints <no value>
             value = value.get(key, value.zero)
         elif isinstance(value, str):
             raw = go_bytes(value)
@@ -143,7 +143,7 @@ def index(value: Any, *keys: Any) -> Any:
 
 
 def position(key: Any, last: int) -> int:
-    """Return the index, after a check that it is an integer from 0 to `last`."""
+    """Return the index after checking that it is an integer from 0 to `last`."""
     if not isinstance(key, int) or isinstance(key, bool):
         raise FailedTemplate(f"cannot index with {named(key)}")
     if not 0 <= key <= last:
@@ -172,7 +172,7 @@ def _cut(value: Any, bounds: Sequence[Any]) -> Any:
 
 
 def _as_one_text(values: Sequence[Any]) -> str:
-    """Return the arguments of `html`, `js` or `urlquery` as one text."""
+    """Return the arguments of `html`, `js`, or `urlquery` as one text."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     return sprint([printed(value) if value is None else value for value in values])
@@ -184,7 +184,7 @@ def html(*values: Any) -> str:
 
 
 def script(*values: Any) -> str:
-    """Run `js`: escape a text for a JavaScript string."""
+    """Run `js`: escape text for a JavaScript string."""
     letters = []
     for letter in _as_one_text(values):
         if letter in SCRIPT:
@@ -197,7 +197,7 @@ def script(*values: Any) -> str:
 
 
 def query(*values: Any) -> str:
-    """Run `urlquery`: escape a text for the query of a URL."""
+    """Run `urlquery`: escape text for a URL's query."""
     return quote_plus(go_bytes(_as_one_text(values)))
 
 
@@ -209,7 +209,7 @@ def formatted(form: Any, *values: Any) -> str:
 
 
 def no_call(*_values: Any) -> Any:
-    """Run `call`, which always fails, because the data have no functions."""
+    """Run `call`, which always fails, because the data does not contain functions."""
     raise FailedTemplate("there is no function to call")
 
 

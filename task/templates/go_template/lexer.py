@@ -1,5 +1,5 @@
-"""Cuts template text into tokens like Go's `text/template/parse`,
-and reads the values of literals.
+"""Splits template text into tokens like Go's `text/template/parse`,
+and parses literals.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ UNFINISHED = {
     "`": "raw quoted string",
     "'": "character constant",
 }
-OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with a trim marker, or without
-# A closing delimiter may have a trim marker, which begins with a space. So several spaces end
+OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with or without a trim marker
+# A closing delimiter may have a trim marker, which begins with a space. So a run of spaces ends
 # before it.
 ACTION = re.compile(
     r"""(?P<close>\}\})|(?P<trim>[ \t\r\n]-\}\})[ \t\r\n]*  # a trim marker removes the white space after it
@@ -73,7 +73,7 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Token:
-    """One token. `line` counts from one, and `column` from zero."""
+    """A token. `line` counts from one, and `column` from zero."""
 
     kind: str
     text: str
@@ -82,13 +82,13 @@ class Token:
 
 
 def malformed(line: int, problem: str) -> Malformed:
-    """Return the error for a template that does not parse."""
+    """Return the error for a template that cannot be parsed."""
     return Malformed(f"template, line {line}: {problem}")
 
 
 def scan(text: str) -> list[Token]:
     """Return the tokens of a template, with `end of text` as the last one. Raises Malformed."""
-    lines = [0, *(found.end() for found in re.finditer("\n", text))]  # where they begin
+    lines = [0, *(found.end() for found in re.finditer("\n", text))]  # their start positions
     tokens: list[Token] = []
     at = 0
     while opening := OPENING.search(text, at):
@@ -106,7 +106,7 @@ def scan(text: str) -> list[Token]:
 
 
 def _end_of_comment(text: str, at: int, line: int) -> int:
-    """Return where the text continues after a comment."""
+    """Return the position after a comment."""
     end = text.find("*/", at + 2)
     if end < 0:
         raise malformed(line, "unclosed comment")
@@ -117,7 +117,7 @@ def _end_of_comment(text: str, at: int, line: int) -> int:
 
 
 def _action(text: str, at: int, lines: list[int], tokens: list[Token]) -> int:
-    """Append the tokens of one action, and return where the text continues."""
+    """Append an action's tokens, and return the position after it."""
     tokens.append(Token("open", "{{", bisect_right(lines, at)))
     while at < len(text):
         match = ACTION.match(text, at)
@@ -130,7 +130,7 @@ def _action(text: str, at: int, lines: list[int], tokens: list[Token]) -> int:
         if token.kind == "close":
             return at
         name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
-        # A name ends at white space, at one of `.,|:()` or with the action.
+        # A name ends at white space, at one of `.,|:()`, or with the action.
         if (
             name
             and at < len(text)
@@ -148,7 +148,7 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
         raise malformed(line, f"unterminated {UNFINISHED[text]}")
     if not text.isascii() and kind in {"variable", "field", "word", "number"}:
         for letter in text.lstrip(".$"):
-            # Python's \w has more characters than Go's letters and decimal digits.
+            # Python's \w matches more characters than Go's letters and decimal digits.
             if not (letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()):
                 raise malformed(line, f"unrecognized character in action: {letter!r}")
     if kind == "word" and text in KEYWORDS:
@@ -157,7 +157,7 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
 
 
 def string(literal: str) -> str:
-    """Return the value of `"…"`, or of a raw string in backquotes. Raises Malformed."""
+    """Return the value of `"…"` or a raw string in backquotes. Raises Malformed."""
     body = literal[1:-1]
     return (
         body.replace("\r", "")
@@ -209,7 +209,7 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
 
 
 def number(literal: str) -> int | float:
-    """Return the value of a number, as an integer or a float depending on its spelling.
+    """Return a number's value, as an integer or a float depending on its spelling.
 
     Raises Malformed.
     """

@@ -1,4 +1,4 @@
-"""Parses tokens into nodes, by the grammar of Go's `text/template`."""
+"""Parses tokens into nodes, following the grammar of Go's `text/template`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_TEMPLATE = 256 * 1024  # characters
 
 @dataclass(frozen=True)
 class Literal:
-    """A string, number or boolean, or nil (`None`)."""
+    """A string, number, boolean, or nil (`None`)."""
 
     value: str | int | float | bool | None
     text: str
@@ -39,7 +39,7 @@ DOT = Field(".", (), ".")
 
 @dataclass(frozen=True)
 class Function:
-    """The name of a builtin."""
+    """The name of a built-in function."""
 
     name: str
 
@@ -68,7 +68,7 @@ Operand = Literal | Field | Function | Pipe | Chain
 
 @dataclass(frozen=True)
 class Action:
-    """A pipeline whose value is printed, unless a variable gets it."""
+    """A pipeline whose value is printed, unless it is assigned to a variable."""
 
     pipe: Pipe
     line: int
@@ -76,7 +76,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Block:
-    """`if`, `with` or `range`."""
+    """`if`, `with`, or `range`."""
 
     kind: str
     pipe: Pipe
@@ -107,9 +107,9 @@ Defined = dict[str, tuple[Node, ...]]
 
 
 def read(text: str, functions: Collection[str]) -> tuple[tuple[Node, ...], Defined]:
-    """Return the nodes of a template, and those of the templates that it defines.
+    """Return the nodes of a template, and of the templates it defines.
 
-    Raises Malformed, which names the line.
+    Raises a Malformed with the line.
     """
     if len(text) > LONGEST_TEMPLATE:
         raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
@@ -121,7 +121,7 @@ def read(text: str, functions: Collection[str]) -> tuple[tuple[Node, ...], Defin
 
 
 class Parser:
-    """A recursive descent parser for the tokens of one template."""
+    """A recursive descent parser for a template's tokens."""
 
     def __init__(self, tokens: list[Token], functions: Collection[str]) -> None:
         self.tokens = tokens
@@ -146,14 +146,14 @@ class Parser:
 
     def skip_space(self) -> Token:
         """Consume a space, if there is one, and return the token after it
-        without consuming that.
+        without consuming that token.
         """
         if self.tokens[self.at].kind == "space":
             self.at += 1
         return self.tokens[self.at]
 
     def accept(self, *kinds: str) -> Token | None:
-        """Consume the token after a space, if it is of one of these kinds, and return it."""
+        """Consume the token after a space and return it, if it has one of these kinds."""
         if self.skip_space().kind not in kinds:
             return None
         return self.next()
@@ -161,7 +161,7 @@ class Parser:
     def expect(self, context: str, *kinds: str) -> Token:
         """Consume the token after a space, and return it.
 
-        Raises Malformed if it is of another kind.
+        Raises Malformed if it has another kind.
         """
         token = self.accept(*kinds)
         if token is None:
@@ -169,17 +169,17 @@ class Parser:
         return token
 
     def deeper(self, line: int) -> None:
-        """Enter one more block or parenthesis. Raises Malformed if they are too many."""
+        """Enter another block or parenthesis. Raises Malformed if there are too many."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise malformed(line, f"more than {DEEPEST} blocks or parentheses in one another")
+            raise malformed(line, f"more than {DEEPEST} nested blocks or parentheses")
 
     # Text and blocks
 
     def nodes(self) -> tuple[tuple[Node, ...], Token]:
-        """Consume the nodes up to `{{end}}`, `{{else` or the end of the text.
+        """Consume the nodes up to `{{end}}`, `{{else`, or the end of the text.
 
-        Return them, and that token.
+        Returns the nodes and that token.
         """
         nodes: list[Node] = []
         while (token := self.next()).kind in {"text", "open"}:
@@ -194,7 +194,7 @@ class Parser:
         return tuple(nodes), token
 
     def action(self) -> Node:
-        """Return the node of one action. Its opening delimiter is already consumed."""
+        """Return an action's node. Its opening delimiter has already been consumed."""
         if keyword := self.accept("template", "block"):
             return self.call(keyword)
         if keyword := self.accept("if", "with", "range"):
@@ -208,9 +208,9 @@ class Parser:
         return Action(self.pipe("command", "close"), line)
 
     def block(self, keyword: Token) -> Block:
-        """Return an `if`, `with` or `range` up to its `{{end}}`.
+        """Return an `if`, `with`, or `range` up to its `{{end}}`.
 
-        The keyword is already consumed.
+        The keyword has already been consumed.
         """
         self.deeper(keyword.line)
         known = len(self.variables)
@@ -254,11 +254,11 @@ class Parser:
         return TemplateCall(name, pipe, keyword.line)
 
     def name(self, keyword: Token) -> str:
-        """Return the quoted name of a template."""
+        """Return a template's quoted name."""
         return str(literal(self.expect(f"{keyword.text} clause", "string", "raw")).value)
 
     def body(self, keyword: Token, name: str) -> None:
-        """Keep the nodes of a defined template. It cannot use variables from outside."""
+        """Store the nodes of a defined template. It cannot use variables from outside."""
         self.deeper(keyword.line)
         outer = self.variables
         ranges = self.ranges
@@ -276,7 +276,7 @@ class Parser:
     def otherwise(self, keyword: Token) -> tuple[Node, ...]:
         """Return the nodes after `{{else`.
 
-        That is an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
+        These are an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
         """
         # `else with` as of Go 1.23
         if keyword.kind != "range" and (following := self.accept(keyword.kind)):
@@ -318,7 +318,7 @@ class Parser:
     def declarations(self, context: str) -> tuple[list[str], bool]:
         """Return the variables before a pipeline, and whether they are assigned with `=`.
 
-        These are `$x :=`, `$x =` or, in a range, `$i, $e :=`.
+        These are `$x :=`, `$x =`, or, in a range, `$i, $e :=`.
         """
         names: list[str] = []
         while token := self.accept("variable"):
@@ -343,7 +343,7 @@ class Parser:
     def declare(self, names: list[str], token: Token) -> None:
         """Add a variable.
 
-        As in Go, an assignment declares the name as well, and can fail only when it runs.
+        As in Go, an assignment also declares the name, and can fail only when it runs.
         """
         names.append(token.text)
         self.variables.append(token.text)
@@ -362,7 +362,7 @@ class Parser:
         return tuple(operands)
 
     def operand(self) -> Operand:
-        """Return one term, with the fields after it."""
+        """Return a term with the fields after it."""
         start = self.at
         term = self.term()
         names: list[str] = []
@@ -379,7 +379,7 @@ class Parser:
         raise malformed(token.line, f"unexpected . after term {token.text}")
 
     def term(self) -> Operand:
-        """Return a literal, a field, a variable, a function's name,
+        """Return a literal, a field, a variable, a function name,
         or a pipeline in parentheses.
         """
         token = self.next()
@@ -413,7 +413,7 @@ class Parser:
 
 
 def literal(token: Token) -> Literal:
-    """Return a string, character or number. Raises Malformed."""
+    """Return a string, character, or number. Raises Malformed."""
     readers: dict[str, Callable[[str], str | float]] = {"char": character, "number": number}
     try:
         return Literal(readers.get(token.kind, string)(token.text), token.text)
@@ -422,7 +422,7 @@ def literal(token: Token) -> Literal:
 
 
 def unexpected(token: Token, context: str) -> Malformed:
-    """Return the error for a token that is not allowed at its place."""
+    """Return the error for a token that is not allowed at its position."""
     what = token.text if token.kind == "end of text" else f'"{token.text[:20]}"'
     if token.kind == "close" and context == "parenthesized pipeline":
         return malformed(token.line, "unclosed left paren")

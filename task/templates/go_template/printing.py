@@ -1,4 +1,4 @@
-"""Turns values into text like Go's `fmt`, for `print`, `println` and `printf`."""
+"""Turns values into text like Go's `fmt`, for `print`, `println`, and `printf`."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ PREFIXES = {
     "x": "0x",
     "X": "0X",
 }
-# Go's limit; beyond it, Go prints garbage such as %!(BADWIDTH), but here the template fails
+# Go's limit; beyond it, Go prints notes such as %!(BADWIDTH), but here the template fails
 WIDEST = 1_000_000
-# Flags, width, precision and verb. Each of the last three may have an operand's index before it:
+# Flags, width, precision, and verb. Each of the last three may be preceded by an operand's index:
 # %[3]*.[2]*[1]f.
 DIRECTIVE = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
@@ -61,22 +61,22 @@ DIRECTIVE = re.compile(
 
 @dataclass(frozen=True)
 class Spec:
-    """The flags, width and precision of one directive."""
+    """The flags, width, and precision of a directive."""
 
     flags: str = ""
     width: int = 0
     precision: int | None = None
-    plus_v: bool = False  # %+v, with the names of fields
+    plus_v: bool = False  # %+v, with field names
     sharp_v: bool = False  # %#v, as Go source
 
     def pad(self, text: str, *, zeros: bool = True) -> str:
-        """Pad a text to the width of the directive, with zeros only where these are allowed."""
+        """Pad a text to the directive's width, with zeros only where they are allowed."""
         if "-" in self.flags:
             return text.ljust(self.width)
         return text.rjust(self.width, "0" if zeros and "0" in self.flags else " ")
 
     def sign(self, *, negative: bool) -> str:
-        """Return what is before a number."""
+        """Return the sign or space before a number."""
         return "-" if negative else "+" if "+" in self.flags else " " if " " in self.flags else ""
 
 
@@ -145,7 +145,7 @@ def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
     if verb not in BASES:
         return None
     sign = spec.sign(negative=value < 0)
-    if spec.precision == 0 and not value:  # then Go prints only padding
+    if spec.precision == 0 and not value:  # in this case, Go prints only padding
         return " " * spec.width
     digits = format(abs(value), BASES[verb])
     if spec.precision is not None:
@@ -165,7 +165,7 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
     letter = chr(value) if valid else "\ufffd"
     if verb == "U":
         if spec.precision is not None or value < 0:
-            raise FailedTemplate("printf: %U takes a character, and no precision here")
+            raise FailedTemplate("printf: %U accepts only a character, without precision, here")
         shown = f" '{letter}'" if "#" in spec.flags and letter.isprintable() else ""
         return spec.pad(f"U+{value:04X}{shown}", zeros=False)
     return spec.pad(letter if verb == "c" else quote(letter, "'", ascii_only="+" in spec.flags))
@@ -192,17 +192,17 @@ def _print_float(spec: Spec, verb: str, value: float) -> str | None:
 
 
 class Sink:
-    """Collects the text of a template, up to the limit `LONGEST_TEXT`."""
+    """Collects a template's text, up to the limit `LONGEST_TEXT`."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.size = 0
 
     def add(self, text: str) -> None:
-        """Append a text. Raises FailedTemplate if the text becomes too long."""
+        """Append text. Raises FailedTemplate if the result becomes too long."""
         self.size += len(text)
         if self.size > LONGEST_TEXT:
-            raise FailedTemplate(f"the text grows beyond {LONGEST_TEXT} characters")
+            raise FailedTemplate(f"the text exceeds {LONGEST_TEXT} characters")
         self.parts.append(text)
 
     def text(self) -> str:
@@ -211,7 +211,7 @@ class Sink:
 
 
 def sprint(values: Sequence[Any]) -> str:
-    """Format values like `fmt.Sprint`, with a space between two of them if neither is a string."""
+    """Format values like `fmt.Sprint`, with a space between two values if neither is a string."""
     sink = Sink()
     for at, value in enumerate(values):
         if at and not isinstance(value, str) and not isinstance(values[at - 1], str):
@@ -221,8 +221,8 @@ def sprint(values: Sequence[Any]) -> str:
 
 
 def sprintln(values: Sequence[Any]) -> str:
-    """Format values like `fmt.Sprintln`, with spaces between all
-    of them and a line ending after the last.
+    """Format values like `fmt.Sprintln`, with spaces between them
+    and a newline at the end.
     """
     sink = Sink()
     for at, value in enumerate(values):
@@ -241,7 +241,7 @@ def sprintf(form: str, values: Sequence[Any]) -> str:
 
 
 class Printf:
-    """Formats operands with one format string, and remembers which operand is next."""
+    """Formats operands with a format string, and remembers the next operand."""
 
     def __init__(self, form: str, values: Sequence[Any]) -> None:
         self.form = form
@@ -263,7 +263,7 @@ class Printf:
         return self.sink.text()
 
     def directive(self, match: re.Match[str]) -> None:
-        """Print one directive, such as `%-5d`."""
+        """Print a directive, such as `%-5d`."""
         self.choose(match["first"])
         flags, width = self.width(match["flags"], match["width"])
         self.choose(match["second"])
@@ -303,7 +303,7 @@ class Printf:
         self.reordered = True
 
     def take(self) -> Any:
-        """Return the next operand, and move to the one after it."""
+        """Return the next operand and move past it."""
         self.operand += 1
         return self.values[self.operand - 1]
 
@@ -315,7 +315,7 @@ class Printf:
         return flags, width
 
     def precision(self, text: str | None) -> int | None:
-        """Return the precision, or None if the directive has none, or a negative one."""
+        """Return the precision, or None if the directive has none or it is negative."""
         if text is None:
             return None
         precision = self.number(text or "0", "%!(BADPREC)")
@@ -324,7 +324,7 @@ class Printf:
     def number(self, text: str, bad: str) -> int | None:
         """Return a width or precision: the number, or for `*` the next operand.
 
-        Raises FailedTemplate for a huge one.
+        Raises FailedTemplate if it is too large.
         """
         value: Any = text
         if text == "*":
@@ -348,7 +348,7 @@ class Printf:
 
 
 def type_name(value: object) -> str:
-    """Return the name of the value's Go type.
+    """Return the name of a value's Go type.
 
     Raises FailedTemplate for other lists and for structs, because their Go type is unknown here.
     """
@@ -362,12 +362,12 @@ def type_name(value: object) -> str:
     names |= {AnyMap: "map[string]interface {}", list: "[]interface {}"}
     name = names.get(type(value))
     if name is None:
-        raise FailedTemplate("printf: the type of a list or struct has no name here")
+        raise FailedTemplate("printf: the type name of a list or struct is not supported here")
     return name
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Print one value as the verb requires.
+    """Print a value according to the verb.
 
     Raises FailedTemplate for a verb that is not supported here.
     """
@@ -391,7 +391,7 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Print a list, a map or a struct. The verb applies to each element."""
+    """Print a list, a map, or a struct. The verb applies to each element."""
     if isinstance(value, GoMap):
         _write_map(sink, spec, verb, value)
         return
@@ -426,7 +426,7 @@ def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -
 
 
 def printed(value: Any) -> str:
-    """Return the text that an action prints for a value."""
+    """Return the text an action prints for a value."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else sprint((value,))

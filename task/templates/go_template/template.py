@@ -13,7 +13,7 @@ from task.templates.go_template.functions import BUILTINS, Builtin
 from task.templates.go_template.parse import Node, read
 from task.templates.go_template.values import FailedTemplate, go_bytes
 
-STEPS = 100_000  # for a template from an annotation, because another team wrote it
+STEPS = 100_000  # for a template from an annotation, which another team may have written
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Template:
     language: Language
 
     def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
-        """Return the text that the template makes of the data, in at most `steps` steps.
+        """Return the template rendered with the data, in at most `steps` steps.
 
         Raises FailedTemplate.
         """
@@ -50,10 +50,10 @@ class Template:
         steps: int,
         missing_key: str = "default",
     ) -> tuple[str, int]:
-        """Return the text, and how many steps it took.
+        """Return the text and the number of steps it took.
 
-        `missing_key` is Go's option: default, zero or error. Raises FailedTemplate, with the line
-        and the operand that failed.
+        `missing_key` is Go's option: default, zero, or error. Raises FailedTemplate with the line
+        and operand that failed.
         """
         run = Run(data, steps, self.language.functions, self.defined, missing_key)
         try:
@@ -68,7 +68,7 @@ class Template:
 
 @lru_cache(maxsize=1024)
 def parse(text: str, language: Language = GO) -> Template:
-    """Parse a template. Raises Malformed, which names the line and the mistake."""
+    """Parse a template. Raises a Malformed with the line and the mistake."""
     try:
         return Template(*read(text, language.functions), language)
     except RecursionError:

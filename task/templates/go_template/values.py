@@ -1,5 +1,5 @@
-"""The values of templates: Go's strings and maps,
-and the error and limits that make a hostile template harmless.
+"""Template values: Go's strings and maps,
+and the error and limits that make hostile templates harmless.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Any
 
 from task.errors import Malformed
 
-LONGEST_TEXT = 1024 * 1024  # characters of a result, or of a value that is used for it
+LONGEST_TEXT = 1024 * 1024  # characters in a result, or in a value used for it
 DEEPEST = 100  # nested blocks and parentheses; each else-if counts
-# not in any table of functions, because they do not evaluate all of their arguments
+# not in the function tables, because they do not evaluate all of their arguments
 SHORTCUTS = (
     "and",
     "or",
@@ -19,22 +19,22 @@ SHORTCUTS = (
 
 
 class FailedTemplate(Malformed):
-    """A template parses, but fails while it runs.
+    """A template can be parsed, but fails at run time.
 
     The reason may be an unknown field, an index out of range, or too many steps.
     """
 
     line = 0
-    place = ""  # of the innermost operand that failed, in Go's words
+    place = ""  # of the innermost operand that failed, in Go's wording
 
 
 class GoMap(dict[str, Any]):
     """A Go `map[string]string` in a template's data.
 
-    A missing key prints `<no value>`, while a struct's would fail.
+    A missing key prints `<no value>`, whereas a struct's missing field would fail.
     """
 
-    zero: str | None = ""  # the result of `index` for a missing key
+    zero: str | None = ""  # what `index` returns for a missing key
 
 
 class AnyMap(GoMap):
@@ -54,7 +54,7 @@ class Printable(dict[str, Any]):
 def go_bytes(text: str) -> bytes:
     """Return the bytes of a Go string.
 
-    In our strings, bytes that are not UTF-8 are lone surrogates, as in `os.fsdecode`.
+    In our strings, non-UTF-8 bytes are lone surrogates, as in `os.fsdecode`.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -63,5 +63,5 @@ def go_bytes(text: str) -> bytes:
 
 
 def go_text(raw: bytes) -> str:
-    """Return the Go string with these bytes, which need not be UTF-8."""
+    """Return the Go string with these bytes, which may not be valid UTF-8."""
     return raw.decode("utf-8", "surrogateescape")
