@@ -97,7 +97,7 @@ class EventOptions:
     images_format: str = EVENT.choice(
         "auto",
         "Format of the --images-from file. registry accepts events from any registry. auto also"
-        " accepts builder output and the lines format, which is trusted.",
+        " accepts builder output and the lines format, which are trusted.",
         "auto|builder|lines|registry|distribution|harbor|quay|docker-hub|github|ecr|google|azure|"
         "artifactory|nexus|gitea|aliyun|cdevents|cloudevents",
     )

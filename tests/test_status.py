@@ -510,7 +510,7 @@ def test_an_update_on_a_branch_without_a_pull_request_is_shown(tmp_path: Path) -
     rows = {one["application"]: one["pull_request"] for one in scene.status()["images"]}
     waits = {"url": None, "number": None, "head": "bump", "tag": "1.1.0"}
     assert rows == {"argocd/a": waits, "argocd/b": None, "argocd/c": None}
-    assert "1.1.0 on the branch bump" in scene.call("status", "a").stdout
+    assert "1.1.0 on branch bump" in scene.call("status", "a").stdout
 
 
 def test_a_hold_by_another_application_on_the_same_file_is_shown(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from task.plain_data import parsed_json
 from task.text import and_more
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-LOGIN = re.compile(r"(//|\bwrite )[^/@\s]*@")  # a password must not be in messages or hints
+LOGIN = re.compile(r"(//|\b(?:write|use) )[^/@\s]*@")  # a password must not be in messages or hints
 VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)+(?:[-+_.].*)?|latest|v[0-9]+")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribution specification
 

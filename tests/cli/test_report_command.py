@@ -170,8 +170,8 @@ def test_an_untracked_image_is_shown_on_the_page(planned: Path) -> None:
     ("text", "told"),
     [
         ("", "not JSON"),
-        ("[1]", "not a report"),
-        ("{}", "not a report"),
+        ("[1]", "not an image-update report"),
+        ("{}", "not an image-update report"),
         ("[" * 5000, "not JSON"),
         ('{"schema": "image-update/report/v1", "decisions": [1]}', "this report is incomplete"),
         (

@@ -132,7 +132,7 @@ def test_the_rules_of_an_image_are_described_in_words() -> None:
     one = ImageStatus(replace(sub, policy=policy, pull_request=True, head_template="updates"))
     assert rules(one) == (
         "semver ~1 and <1.5; allow-tags ^v; ignore-tags *-rc*, nightly; platforms linux/amd64; pin-digest; "
-        "by pull request; to the branch updates"
+        "by pull request; to branch updates"
     )
     assert (
         dict(facts(row(hold=Hold("why", "jane", NOW))))["hold"]

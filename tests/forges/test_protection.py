@@ -102,7 +102,9 @@ def test_lint_warns_about_unprotected_branches(
             env = {"IMAGE_UPDATE_FORGE_TOKEN": token}
             forge = ("--forge", f"gitea={server.url}")
             ended = image_update("lint", apps, "--output", "json", *forge, env=env)
-            found = [one for one in ended.json["findings"] if "others may push" in one["message"]]
+            found = [
+                one for one in ended.json["findings"] if "others can push to" in one["message"]
+            ]
             assert bool(found) is (told and token != "")
             assert (server.seen == []) is (token == "" or asked == {"git_branch": "main"})
             for one in found:
@@ -125,9 +127,9 @@ def test_lint_checks_the_branch_prefix_of_the_config(tmp_path: Path) -> None:
         env = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}
         forge = ("--forge", f"gitea={server.url}")
         ended = image_update("lint", apps, "--output", "json", *forge, env=env)
-        (found,) = [one for one in ended.json["findings"] if "others may push" in one["message"]]
+        (found,) = [one for one in ended.json["findings"] if "others can push to" in one["message"]]
         assert "bots/iu/** and bots/iu-memory/**" in found["message"]
-        assert "push bots/iu*/**: " in found["hint"]
+        assert "push to bots/iu*/**: " in found["hint"]
 
 
 GUIDE = (ROOT / "docs/how-to/protect-the-branches.md").read_text()
