@@ -99,7 +99,7 @@ def test_a_refusal_names_the_permission(deployed: Deployed) -> None:
 
 
 def test_a_commit_that_the_repository_does_not_have(deployed: Deployed) -> None:
-    with pytest.raises(ForgeError, match=r"show the deployment to argocd/web"):
+    with pytest.raises(ForgeError, match=r"report the deployment to argocd/web"):
         deployed.forge().begin(replace(WEB, commit="e" * 40))
 
 
