@@ -373,7 +373,7 @@ def test_a_proxy_that_is_down_is_named_without_its_password(
 @pytest.mark.parametrize("given", ["ftp://127.0.0.1:9", "http://127.0.0.1:port", "socks9://a:1"])
 def test_a_proxy_that_cannot_be_used(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", given)
-    with pytest.raises(NoAnswerError, match=r"the proxy to .* cannot be used as it is given"):
+    with pytest.raises(NoAnswerError, match=r"the proxy to .* is not configured correctly"):
         http("http://registry.example").ask("GET", "/")
 
 

@@ -138,7 +138,7 @@ def test_a_renamed_repository_is_found_on_its_own_server(
         result = in_cluster(tmp_path, api, f"{server.url}older.git")
     assert (result.code, landed(repo)) == (0, True), result.stderr
     if server.bearer:
-        assert "is now" in result.stderr
+        assert "has moved to" in result.stderr
     assert TOKEN not in result.stdout + result.stderr
 
 

@@ -127,7 +127,7 @@ def test_a_token_file_is_read_again(server: ArgoCDServer, tmp_path: Path) -> Non
     path.write_text("good-token\n")
     assert api.get_application("argocd", "web")
     path.unlink()
-    with pytest.raises(SourceAccessError, match="cannot be read"):
+    with pytest.raises(SourceAccessError, match="cannot read"):
         api.get_application("argocd", "web")
 
 
