@@ -41,7 +41,7 @@ from task.__main__ import main
 sys.exit(main())
 """
 MESSAGES = "it sent more than 5 MB of refs and messages"
-MEMORY = "git would need more than 250 MB of memory for it"
+MEMORY = "git would need more than 250 MB of memory"
 LINE = b"load key repository unable to write "
 
 
@@ -76,7 +76,7 @@ def evil_run(
         pytest.param(refs(), {MESSAGES, MEMORY}, id="refs"),
         pytest.param(page(), {MEMORY}, id="error page"),
         pytest.param(page(404), {MEMORY}, id="page not found"),
-        pytest.param(pack(), {"it sent more than 20 MB of packs"}, id="pack"),
+        pytest.param(pack(), {"it sent more than 20 MB of pack data"}, id="pack"),
         pytest.param(
             tree(2_000_000_000), {MEMORY}, id="two megabytes that stand for a tree of two gigabytes"
         ),

@@ -379,7 +379,7 @@ def test_the_error_for_an_unreachable_proxy_hides_its_password(
 @pytest.mark.parametrize("given", ["ftp://127.0.0.1:9", "http://127.0.0.1:port", "socks9://a:1"])
 def test_an_invalid_proxy_url_is_an_error(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", given)
-    with pytest.raises(NoAnswerError, match=r"the proxy to .* cannot be used as it is given"):
+    with pytest.raises(NoAnswerError, match=r"the proxy to .* is not configured correctly"):
         http("http://registry.example").ask("GET", "/")
 
 

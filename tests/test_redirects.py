@@ -140,7 +140,7 @@ def test_a_renamed_repository_is_found_on_the_same_server(
         result = in_cluster(tmp_path, api, f"{server.url}older.git")
     assert (result.code, landed(repo)) == (0, True), result.stderr
     if server.bearer:
-        assert "is now" in result.stderr
+        assert "has moved to" in result.stderr
     assert TOKEN not in result.stdout + result.stderr
 
 

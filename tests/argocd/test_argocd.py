@@ -129,7 +129,7 @@ def test_a_token_file_is_read_again(server: ArgoCDServer, tmp_path: Path) -> Non
     path.write_text("good-token\n")
     assert api.get_application("argocd", "web")
     path.unlink()
-    with pytest.raises(SourceAccessError, match="cannot be read"):
+    with pytest.raises(SourceAccessError, match="cannot read"):
         api.get_application("argocd", "web")
 
 
@@ -457,7 +457,7 @@ def test_a_live_application_is_patched_at_the_version_read_before(live: Applicat
     assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
 
 
-def test_a_live_application_that_changed_meanwhile_is_outpaced(live: ApplicationStore) -> None:
+def test_patching_a_live_application_that_changed_meanwhile_is_a_lost_race(live: ApplicationStore) -> None:
     _, version = live.read("argocd", "web")
     with pytest.raises(Outpaced):
         live.patch("argocd", "web", f"{version}0", OPERATIONS[1:])

@@ -106,7 +106,7 @@ def test_the_token_of_the_most_specific_source_is_used() -> None:
 
 NOWHERE = [
     (Connection(), {}, "no Argo CD server is set"),
-    (Connection(), {"ARGOCD_OPTS": "--core"}, "--core of ARGOCD_OPTS"),
+    (Connection(), {"ARGOCD_OPTS": "--core"}, "--core in ARGOCD_OPTS"),
     (Connection("http://a.example"), {}, "unencrypted"),
     (Connection("ftp://a.example"), {}, "cannot be used to reach"),
     (Connection("me:hunter2@a.example"), {}, "is not a valid host"),

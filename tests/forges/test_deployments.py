@@ -99,7 +99,7 @@ def test_a_refused_deployment_names_the_missing_permission(deployed: Deployed) -
 
 
 def test_a_deployment_of_a_missing_commit_is_an_error(deployed: Deployed) -> None:
-    with pytest.raises(ForgeError, match=r"show the deployment to argocd/web"):
+    with pytest.raises(ForgeError, match=r"report the deployment to argocd/web"):
         deployed.forge().begin(replace(WEB, commit="e" * 40))
 
 

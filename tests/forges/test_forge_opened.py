@@ -151,7 +151,8 @@ def test_a_forge_without_deployments_is_reported(server: Version) -> None:
     ) as caught:
         opened.deployments(f"{server.url}/acme/deploy")
     assert (
-        caught.value.hint == "omit --deployments; only these hosts show deployments: gitlab, github"
+        caught.value.hint
+        == "omit --deployments; only these hosts support deployments: gitlab, github"
     )
 
 
