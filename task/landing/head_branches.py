@@ -80,7 +80,7 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
     """Add the head branch to each move: its own, or the one of its group's request.
 
-    The annotation `git-branch` may build the name from the Application's updates. In that case,
+    The `git-branch` annotation may build the name from the Application's updates. In that case,
     only updates and a person's requests (`by_hand`) get a name.
     """
     changes: dict[str, list[Change]] = {}

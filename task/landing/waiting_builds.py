@@ -562,7 +562,7 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
-    """Return the situation with the memory of an ask that doesn't write a newer build."""
+    """Return the situation with the memory that an ask leaves if it doesn't write a newer build."""
     remember = move.remember
     if remember is None:
         return situation

@@ -175,14 +175,14 @@ def asks_by_hand(
                 )
             )
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
-    hint = "use an alias from the annotation image-list, or the image name as it appears there"
+    hint = "use an alias from the image-list annotation, or the image name as it appears there"
     for name in images:
         if name not in all_names:
             message = f"--alias {name}: not found in any of these Applications"
             problems.append(Problem(Trouble("annotation", message, hint)))
     if intent.failed and not asks and subscribed:
         message = f"--failed: none of these Applications tracks {intent.failed.name}"
-        hint = "use the image name from the annotation image-list, with the tag that was tested"
+        hint = "use the image name from the image-list annotation, with the tag that was tested"
         problems.append(Problem(Trouble("usage", message, hint, exit=Exit.USAGE)))
     return Matched(tuple(asks), problems=tuple(problems))
 
