@@ -333,7 +333,7 @@ def test_files_have_no_live_applications(tmp_path: Path) -> None:
     path.write_text(json.dumps(live_app("web")))
     result = run("--applications", path)
     assert (result.code, rules(result)) == (3, {"argocd/web": "source"})
-    assert "these Applications are from files" in result.stderr
+    assert "these Applications come from files" in result.stderr
 
 
 # Faults
