@@ -345,7 +345,7 @@ def test_patching_a_live_application_from_a_file_is_an_error(tmp_path: Path) -> 
     path.write_text(json.dumps(live_app("web")))
     result = run("--applications", path)
     assert (result.code, rules(result)) == (3, {"argocd/web": "source"})
-    assert "these Applications are from files" in result.stderr
+    assert "these Applications come from files" in result.stderr
 
 
 # Faults

@@ -184,7 +184,7 @@ def test_an_unknown_tag_is_neither_written_nor_held(
     result = scene.back("1.42", "--reason", "INC-42", code=2)
     found = only(result)
     assert (found["verdict"], found["rule"]) == ("error", "usage")
-    assert "the registry has no" in found["because"]
+    assert "is neither in the registry nor in the last 50 versions of" in found["because"]
     assert f"{scene.named}:1.42" in found["because"]
     assert "did you mean 1.4.2?" in result.stderr
     assert "--unknown-tag" in result.stderr
