@@ -92,10 +92,7 @@ def propose(
     from there.
     """
     where = prepared.changeset
-    new_commit = outcome.commits[0].commit if outcome.commits else ""
-    at = new_commit or (
-        outcome.landed[0].commit if outcome.landed else prepared.changeset.head_commit or ""
-    )
+    at = _tip_after(prepared, outcome)
     try:
         if request.error:
             raise request.error
@@ -112,13 +109,22 @@ def propose(
             decisions=tuple(failed(decision, error) for decision in prepared.decisions),
             landed=(),
         )
-    commits = tuple(
-        replace(commit, pull_request=proposed.url)
-        for commit in outcome.commits or (prepared.reported(at),)
+    commits = outcome.commits or (prepared.reported(at),)
+    with_request = Outcome(
+        prepared.decisions,
+        tuple(replace(commit, pull_request=proposed.url) for commit in commits),
+        outcome.landed,
     )
-    return _of_request(
-        Outcome(prepared.decisions, commits, outcome.landed), proposed, at, where.base
-    )
+    return _of_request(with_request, proposed, at, where.base)
+
+
+def _tip_after(prepared: PreparedCommit, outcome: Outcome) -> str:
+    """Return the head branch's commit after the push: the new one, or the one from before."""
+    if outcome.commits and outcome.commits[0].commit:
+        return outcome.commits[0].commit
+    if outcome.landed:
+        return outcome.landed[0].commit
+    return prepared.changeset.head_commit or ""
 
 
 def _with_note_logged(request: Proposed, world: World) -> Proposed:

@@ -457,7 +457,9 @@ def test_a_live_application_is_patched_at_the_version_read_before(live: Applicat
     assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
 
 
-def test_patching_a_live_application_that_changed_meanwhile_is_a_lost_race(live: ApplicationStore) -> None:
+def test_patching_a_live_application_that_changed_meanwhile_is_a_lost_race(
+    live: ApplicationStore,
+) -> None:
     _, version = live.read("argocd", "web")
     with pytest.raises(Outpaced):
         live.patch("argocd", "web", f"{version}0", OPERATIONS[1:])
