@@ -116,7 +116,7 @@ def test_invalid_credential_sources_are_rejected_with_the_valid_forms(spec: str)
     assert "pullsecret:<namespace>/<name>" in refused.value.hint
 
 
-def test_a_long_source_is_truncated_in_messages() -> None:
+def test_a_long_text_is_cut_in_messages() -> None:
     with pytest.raises(Malformed) as refused:
         parse_credential_source("x" * 100_000)
     assert len(refused.value.message) < 300

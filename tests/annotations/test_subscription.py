@@ -252,7 +252,7 @@ def test_a_comma_continues_an_entry_only_within_a_version_range() -> None:
     )
 
 
-def test_an_invalid_entry_does_not_affect_other_entries() -> None:
+def test_one_broken_entry_leaves_the_others_alone() -> None:
     subscribed = subscribe(
         parsed_application({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
     )

@@ -86,7 +86,7 @@ def names(found: list[Found]) -> list[str]:
     return [one.item["metadata"]["name"] for one in found if one.item]
 
 
-def test_a_folder_is_read_without_its_chart_templates(
+def test_a_folder_is_read_without_the_templates_of_its_charts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path, text in CHARTS.items():
@@ -106,7 +106,7 @@ def test_a_folder_is_read_without_its_chart_templates(
     assert inside == ["chart: this Helm chart makes Applications, and it is not rendered"]
 
 
-def test_a_repository_is_read_without_its_chart_templates(tmp_path: Path) -> None:
+def test_a_repository_is_read_without_the_templates_of_its_charts(tmp_path: Path) -> None:
     repo = str(bare_repo(tmp_path, CHARTS))
     for path, where in (("", f"{repo}//chart"), ("chart", f"{repo}//chart")):
         found = in_git(repo, path)

@@ -61,7 +61,7 @@ def test_the_list_contains_only_the_requested_fields(server: ArgoCDServer) -> No
     )
 
 
-def test_the_server_filters_the_list_by_project_namespace_and_selector(
+def test_the_list_is_narrowed_by_the_server(
     server: ArgoCDServer,
 ) -> None:
     server.add(live_application("shop", "team", project="shops"))
@@ -295,7 +295,7 @@ def test_tls_to_a_plaintext_server_is_reported_with_a_hint(server: ArgoCDServer)
     assert "--argocd-plaintext" in caught.value.hint
 
 
-def test_server_certificates_are_verified(tmp_path: Path) -> None:
+def test_certificates_are_checked(tmp_path: Path) -> None:
     certificate, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
     made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes")
     what = [
@@ -450,7 +450,7 @@ def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationSto
     )
 
 
-def test_a_live_application_is_patched_at_the_version_read_before(live: ApplicationStore) -> None:
+def test_a_live_application_is_patched_at_the_version_that_was_read(live: ApplicationStore) -> None:
     manifest, version = live.read("argocd", "web")
     assert manifest["metadata"]["name"] == "web"
     live.patch("argocd", "web", version, OPERATIONS)

@@ -261,7 +261,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("name", "number"), ROWS)
-def test_the_fake_gitea_gives_the_recorded_answers(name: str, number: int) -> None:
+def test_the_stand_in_answers_as_gitea_did(name: str, number: int) -> None:
     record = records(name)[number]
     sent, said = record["request"], record["response"]
     with serving(Gitea()) as server:

@@ -208,7 +208,7 @@ def test_the_order_is_unknown_if_the_repository_cannot_be_read(repository: str, 
     assert "secret" not in found.why
 
 
-def test_local_source_repositories_must_be_allowed(repo: Path) -> None:
+def test_local_repositories_need_to_be_allowed(repo: Path) -> None:
     with asking(frozenset()) as one:
         found = one.order(f"file://{repo}", NOWHERE, NOWHERE[::-1])
     assert found.order == "unknown"

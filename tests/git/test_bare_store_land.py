@@ -502,7 +502,7 @@ def test_a_push_that_landed_before_the_connection_died_is_recognized(repo: Path)
     assert landing.commit == tip(repo)
 
 
-def test_a_push_that_did_not_land_is_retried(repo: Path) -> None:
+def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         hook(repo, "pre-receive", 'rm "$0"; kill -9 $PPID')

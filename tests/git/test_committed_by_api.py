@@ -127,9 +127,7 @@ def test_a_stale_head_is_a_lost_race(server: CommittingGitHub, repo: Path) -> No
     assert (commits(repo), show(repo, "main", "b.yaml")) == (3, "theirs\n")
 
 
-def test_a_new_head_branch_starts_at_the_tip_of_the_base(
-    server: CommittingGitHub, repo: Path
-) -> None:
+def test_a_new_head_branch_begins_at_the_bases_tip(server: CommittingGitHub, repo: Path) -> None:
     with opened(server) as store:
         landing = store.land(change(read(store), HEAD, head_commit=""))
     assert git(repo, "rev-parse", HEAD) == landing.commit
@@ -167,7 +165,7 @@ def test_a_head_branch_left_at_its_base_gets_the_missing_commit(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_head_branch_moved_by_others_is_a_lost_race(
+def test_a_head_branch_that_others_moved_is_a_lost_race(
     server: CommittingGitHub, repo: Path, there: bool
 ) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD) if there else ""

@@ -338,7 +338,7 @@ def test_only_broken_connections_are_retried(again: bool, stderr: str) -> None:
 
 
 @pytest.mark.parametrize("proxy", ["bob:se'cret/x@h:1", "http://bob:se/cret@h:1"])
-def test_the_login_in_an_invalid_proxy_is_not_shown(proxy: str) -> None:
+def test_a_proxy_that_is_not_a_url_is_not_shown(proxy: str) -> None:
     shown = quoted(
         f"fatal: unable to access 'https://h/x/': Unsupported proxy syntax in '{proxy}'\nfatal: it's over\n"
     )
@@ -401,7 +401,7 @@ def test_each_refused_push_has_a_matching_error(
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind
 
 
-def test_a_refused_force_push_of_a_head_branch_has_a_hint() -> None:
+def test_the_server_may_refuse_to_replace_a_head_branch() -> None:
     denied = "!\tabc:refs/heads/bot\t[remote rejected] (non-fast-forward)"
     error = refusal(
         denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True
@@ -416,7 +416,7 @@ def test_a_push_without_a_status_line_is_a_failure() -> None:
     )
 
 
-def test_the_message_of_the_server_is_shown() -> None:
+def test_the_servers_own_words_reach_the_user() -> None:
     stderr = "remote: error: GH006: Protected branch update failed for refs/heads/main.        \nremote: \nerror: failed to push some refs to 'x'\n"
     error = refusal(MAIN + "[remote rejected] (protected branch hook declined)", stderr, "x@main")
     assert isinstance(error, RepositoryError)
@@ -439,7 +439,7 @@ def test_a_branch_protected_by_gitea_is_reported_with_a_hint() -> None:
         assert word in error.hint
 
 
-def test_errors_show_no_login_and_no_control_characters() -> None:
+def test_no_login_and_no_control_character_is_shown() -> None:
     error = failure(
         "remote: \x1b[31mRepository not found.\nfatal: repository 'https://u:secret@host/x' not found\n",
         "x",

@@ -152,7 +152,7 @@ def test_url_rewriting_in_the_configuration_of_the_user_is_applied(scene: Scene,
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_other_git_configuration_of_the_user_has_no_effect(scene: Scene, web: Nginx) -> None:
+def test_the_rest_of_the_users_configuration_changes_nothing(scene: Scene, web: Nginx) -> None:
     hostile = f"[core]\n\thooksPath = {scene.folder}\n[push]\n\tgpgSign = true\n[commit]\n\tgpgSign = true\n[fetch]\n"
     scene.file(
         "home/.gitconfig",
@@ -356,7 +356,7 @@ def test_a_key_that_the_server_does_not_accept_is_a_credentials_error(
     assert "did not accept the SSH key" in told
 
 
-def test_a_key_with_a_passphrase_is_refused_without_contacting_the_server(
+def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(
     scene: Scene, ssh: Sshd
 ) -> None:
     before = ssh.log.read_text()
@@ -461,7 +461,7 @@ def test_an_arbitrary_user_id_works_without_a_home_folder(
 
 
 @pytest.mark.parametrize("way", ["https", "ssh"])
-def test_temporary_copies_of_keys_are_removed_after_a_signal(
+def test_copies_of_keys_are_gone_after_a_signal(
     scene: Scene, web: Nginx, ssh: Sshd, way: str
 ) -> None:
     hook = scene.repo / "hooks" / "pre-receive"

@@ -173,7 +173,7 @@ def test_commits_on_the_memory_branch_are_signed(scene: Scene, ssh_key: Path) ->
 
 
 @pytest.mark.measured
-def test_a_key_file_readable_by_others_can_be_used(scene: Scene, ssh_key: Path) -> None:
+def test_a_key_that_others_may_read_is_copied(scene: Scene, ssh_key: Path) -> None:
     ssh_key.chmod(0o644)
     assert scene.run("--signing-format", "ssh", "--signing-key", ssh_key).code == 0
     assert verified_ssh(scene, ssh_key).startswith("G")

@@ -276,7 +276,7 @@ def test_the_fake_api_returns_written_objects_as_recorded(name: str) -> None:
     assert type(ours["metadata"]["resourceVersion"]) is type(real["metadata"]["resourceVersion"])
 
 
-def test_every_recorded_answer_is_compared() -> None:
+def test_every_recording_is_compared() -> None:
     assert set(names(SERVER)) == {*ERRORS, *LISTS, *OBJECTS, *WRITTEN}
 
 

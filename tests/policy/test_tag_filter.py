@@ -318,11 +318,11 @@ def test_malformed_globs_are_rejected(glob: str) -> None:
         ("sha-???????", "sha-0a1b2c3", True),
     ],
 )
-def test_globs_match_as_in_go(glob: str, tag: str, matches: bool) -> None:
+def test_matches_globs_as_go_does(glob: str, tag: str, matches: bool) -> None:
     assert glob_match(glob, tag) is matches
 
 
-def test_the_glob_that_ignores_a_tag_is_named() -> None:
+def test_names_the_glob_that_ignores_a_tag() -> None:
     assert ignored(("x", "v*", "*"), "v1") == "v*"
     assert ignored(("x", "y"), "v1") == ""
 

@@ -648,7 +648,7 @@ def test_one_statement_must_meet_all_required_values(
     assert isinstance(asking(*both, by_key(pair, ref="refs/heads/other")), str)
 
 
-def test_an_attestation_is_not_a_signature_and_a_signature_by_a_key_is_not_provenance(
+def test_attestations_and_signatures_are_not_interchangeable(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     put(server, cosign.referrer(bundle(sigstore, statement(github_v1())), IMAGE))

@@ -37,7 +37,7 @@ def tags(server: RegistryApi, repository: str = "acme/api") -> tuple[str, ...]:
     return registry().repository(parse_image(f"{server.name}/{repository}")).tags()
 
 
-def test_tags_are_listed_once_per_run(server: RegistryApi) -> None:
+def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
     asking = registry()
     assert [
         asking.repository(parse_image(f"{server.name}/acme/api:{tag}")).tags() for tag in ("1", "2")
