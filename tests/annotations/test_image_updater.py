@@ -287,7 +287,7 @@ def test_another_namespace_in_the_spec_is_reported(named: str, told: int) -> Non
     assert ["spec.namespace" in problem.message for problem in problems] == [True] * told
 
 
-def test_only_our_additional_annotations_of_the_application_are_kept() -> None:
+def test_only_our_own_annotations_of_the_application_are_kept() -> None:
     ours = {
         "web.pin-digest": "true",
         "web.helm.image-digest": "image.digest",

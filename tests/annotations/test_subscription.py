@@ -30,7 +30,7 @@ def errors(subscribed: Subscribed) -> list[str]:
     [c for c in CASES if c["input"]["op"] == "options" and c["id"] not in OURS],
     ids=lambda c: c["id"],
 )
-def test_options_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_options_are_read_as_in_image_updater(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     subscribed = subscribe(
         parsed_application({"image-list": case["input"]["image"], **case["input"]["annotations"]})

@@ -47,7 +47,7 @@ def first_of(app: Application, argocd_namespace: str) -> Where:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["id"] not in OURS], ids=lambda c: c["id"])
-def test_the_write_back_is_resolved_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_write_back_is_resolved_as_in_image_updater(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     where = first_of(application_of(case["input"]), case["input"]["controller_namespace"])
     path = expected["kustomize_base"] or expected["target"]

@@ -299,7 +299,7 @@ def test_an_application_set_of_another_api_group_is_ignored() -> None:
     assert [one.item["kind"] for one in manifests(text)] == ["ApplicationSet"]
 
 
-def test_clusters_come_from_a_file(tmp_path: Path) -> None:
+def test_clusters_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "clusters.yaml"
     eu, us = (
         "- {name: eu, server: https://eu, labels: {env: prod}}\n",

@@ -226,7 +226,7 @@ ANSWERS = [
     [row[1:] for row in ANSWERS],
     ids=[row[0] for row in ANSWERS],
 )
-def test_each_error_answer_has_a_matching_error_and_hint(
+def test_each_error_answer_is_mapped_to_an_error_with_a_hint(
     server: ArgoCDServer, fault: Fault, kind: type[TaskError], message: str, hint: str
 ) -> None:
     server.faults.append(fault)

@@ -333,7 +333,7 @@ def test_a_manual_sync_counts_as_a_rollout() -> None:
     )
 
 
-def test_a_self_healing_application_is_still_progressing() -> None:
+def test_a_self_healing_application_out_of_sync_is_still_progressing() -> None:
     healing = live_application(syncPolicy={"automated": {"selfHeal": True}})
     state = at(healing, "OutOfSync", "Healthy", compared=13, operation=DONE)
     assert look(state).state == "progressing"

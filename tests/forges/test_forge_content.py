@@ -111,7 +111,7 @@ def test_a_long_title_is_cut(title: str, cut: str) -> None:
         ("Update web", "other\n", False),
     ],
 )
-def test_equal_titles_and_bodies_ignore_surrounding_whitespace(
+def test_titles_and_bodies_are_compared_without_surrounding_whitespace(
     title: str, body: str, alike: bool
 ) -> None:
     assert same(Proposed("", "1", "open", title, body), WANTED) is alike

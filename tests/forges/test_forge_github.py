@@ -190,7 +190,7 @@ def test_a_later_push_is_never_merged_unseen(
         ("https://api.acme.ghe.com", "https://api.acme.ghe.com/graphql"),
     ],
 )
-def test_the_graphql_address_belongs_to_the_api_address(api: str, address: str) -> None:
+def test_the_graphql_address_is_derived_from_the_api_address(api: str, address: str) -> None:
     assert graphql(api) == address
 
 

@@ -65,7 +65,7 @@ def test_a_host_chosen_by_an_annotation_gets_no_token(server: Version) -> None:
 @pytest.mark.parametrize(
     "url", ["/srv/git/deploy.git", "https://github.com/acme", "https://u:s3cret@github.com/a"]
 )
-def test_a_url_without_a_forge_is_an_error_without_the_login(url: str) -> None:
+def test_a_url_without_a_forge_is_an_error_that_hides_the_login(url: str) -> None:
     opened = Forges((), lambda: Tokens({}))
     with pytest.raises(ForgeError) as caught:
         opened.of(url)

@@ -346,7 +346,7 @@ PUSHES: dict[str, tuple[type[TaskError] | type[Outpaced] | None, str]] = {
 
 
 @pytest.mark.parametrize("push", records("git-push-refusals"), ids=lambda push: push["name"])
-def test_each_recorded_push_refusal_has_a_matching_error(push: Record) -> None:
+def test_each_recorded_push_refusal_is_mapped_to_an_error(push: Record) -> None:
     kind, hint = PUSHES[push["name"]]
     if kind is None:
         assert push["exit"] == 0

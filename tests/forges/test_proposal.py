@@ -134,7 +134,7 @@ def test_digests_are_shown() -> None:
     assert f"`{DIGEST}` |" in body(Content([changes_of(change(new="", new_digest=DIGEST))]))
 
 
-def test_the_same_change_is_one_row() -> None:
+def test_duplicate_changes_share_one_row() -> None:
     assert body(Content([changes_of(change(), change())])).count("ghcr.io/acme/api") == 1
 
 

@@ -463,7 +463,7 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
         store.close()
 
 
-def test_a_folder_with_too_many_names_is_an_error_instead_of_empty(
+def test_a_folder_with_too_many_names_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its list is not read, and what is in it would look as if it were not there."""

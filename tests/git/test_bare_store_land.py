@@ -353,7 +353,7 @@ def test_a_git_process_killed_before_the_push_leaves_the_branch_unchanged(
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
-def test_hooks_of_this_machine_do_not_run(repo: Path, tmp_path: Path) -> None:
+def test_hooks_on_this_machine_are_not_run(repo: Path, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     hook(tmp_path, "pre-push", f"touch {marker}; exit 1")
     (tmp_path / ".gitconfig").write_text(

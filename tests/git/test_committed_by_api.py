@@ -127,7 +127,9 @@ def test_a_stale_head_is_a_lost_race(server: CommittingGitHub, repo: Path) -> No
     assert (commits(repo), show(repo, "main", "b.yaml")) == (3, "theirs\n")
 
 
-def test_a_new_head_branch_begins_at_the_bases_tip(server: CommittingGitHub, repo: Path) -> None:
+def test_a_new_head_branch_starts_at_the_tip_of_the_base(
+    server: CommittingGitHub, repo: Path
+) -> None:
     with opened(server) as store:
         landing = store.land(change(read(store), HEAD, head_commit=""))
     assert git(repo, "rev-parse", HEAD) == landing.commit
@@ -265,7 +267,7 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
 
 
 @pytest.mark.parametrize(("reply", "kind", "words"), REFUSED)
-def test_each_api_refusal_has_a_matching_error_and_hint(
+def test_each_api_refusal_is_mapped_to_an_error_with_a_hint(
     server: CommittingGitHub, repo: Path, reply: Reply, kind: type[TaskError], words: str
 ) -> None:
     server.fail(reply, end=GRAPHQL, times=5)

@@ -292,7 +292,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("kind", "stderr"), SAID)
-def test_each_message_of_a_server_has_a_matching_error(kind: type[TaskError], stderr: str) -> None:
+def test_each_server_message_is_mapped_to_an_error(kind: type[TaskError], stderr: str) -> None:
     error = failure(stderr, "https://host/x@main")
     assert type(error) is kind
     assert error.hint
@@ -395,7 +395,7 @@ def test_rejections_due_to_a_lost_race_are_recognized(reason: str, stderr: str) 
 
 
 @pytest.mark.parametrize(("kind", "reason", "stderr"), REFUSALS)
-def test_each_refused_push_has_a_matching_error(
+def test_each_refused_push_is_mapped_to_an_error(
     kind: type[TaskError], reason: str, stderr: str
 ) -> None:
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind

@@ -128,7 +128,9 @@ def test_credentials_that_tekton_puts_into_the_home_folder_are_used(
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_no_git_config_ignores_the_credentials_in_the_home_folder(scene: Scene, web: Nginx) -> None:
+def test_the_no_git_config_option_ignores_the_credentials_in_the_home_folder(
+    scene: Scene, web: Nginx
+) -> None:
     creds_init(scene, web)
     result = scene.run(web.url(scene.name), "--no-git-config", "--ca-file", web.ca)
     assert result.code == 4
@@ -419,7 +421,7 @@ def read_only(but: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("way", "home"), [("https", ""), ("ssh", "/root"), ("ssh", "/nonexistent"), ("ssh", "")]
 )
-def test_an_arbitrary_user_id_works_without_a_home_folder(
+def test_an_arbitrary_user_id_works_without_its_own_home_folder(
     scene: Scene, web: Nginx, ssh: Sshd, way: str, home: str
 ) -> None:
     setpriv, ground = needs("setpriv"), Path("/tmp", f"any-{os.urandom(4).hex()}")

@@ -190,7 +190,7 @@ def test_commits_are_signed_with_an_openpgp_key(
     assert tool("git", "-C", str(scene.repo), "verify-commit", "main", env=keyring) == ""
 
 
-def test_commits_are_signed_with_a_key_of_the_keyring_of_the_user(
+def test_commits_are_signed_with_a_key_in_the_keyring_of_the_user(
     scene: Scene, keyring: dict[str, str]
 ) -> None:
     result = scene.run("--signing-key", "signer@example.com", env=keyring)

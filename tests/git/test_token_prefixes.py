@@ -53,7 +53,7 @@ def test_a_token_prefix_of_another_forge_is_reported_without_the_token(
     assert REST not in found
 
 
-def test_an_empty_token_has_no_wrong_issuer() -> None:
+def test_an_empty_token_is_not_reported() -> None:
     assert not wrong_issuer(Secret(""), "git.example.com", "GitLab")
 
 

@@ -307,7 +307,7 @@ TOLD: list[tuple[str, Callable[[Kubernetes], object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("name", "ask", "kind", "says"), TOLD, ids=[row[0] for row in TOLD])
-def test_each_recorded_error_has_a_matching_client_error(
+def test_each_recorded_error_is_mapped_to_a_client_error(
     name: str, ask: Callable[[Kubernetes], object], kind: type[Exception], says: str
 ) -> None:
     with running() as api:

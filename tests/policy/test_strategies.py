@@ -48,7 +48,7 @@ def pick(policy: Policy, tags: list[str]) -> str | None:
 
 
 @pytest.mark.parametrize("case", rows("name"))
-def test_strategy_names_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_strategy_names_are_read_as_in_image_updater(case: dict[str, Any]) -> None:
     if case["id"] in UNKNOWN:
         with pytest.raises(Faulty) as refused:
             named(case["input"]["value"])
@@ -58,7 +58,7 @@ def test_strategy_names_are_read_as_by_image_updater(case: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("case", rows("pick"))
-def test_the_same_tag_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_tag_is_picked_as_in_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     constraints = (given["constraint"],) if given["constraint"] else ()
     policy = Policy(cast("Strategy", given["strategy"]), constraints)

@@ -38,7 +38,7 @@ def ignore_globs(value: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES["cases"]])
-def test_the_same_tags_are_allowed_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_tags_are_allowed_as_in_image_updater(case: dict[str, Any]) -> None:
     given_ = case["input"]
     try:
         pattern = allow_pattern(given_.get("allow", ""))
@@ -318,11 +318,11 @@ def test_malformed_globs_are_rejected(glob: str) -> None:
         ("sha-???????", "sha-0a1b2c3", True),
     ],
 )
-def test_matches_globs_as_go_does(glob: str, tag: str, matches: bool) -> None:
+def test_globs_match_as_in_go(glob: str, tag: str, matches: bool) -> None:
     assert glob_match(glob, tag) is matches
 
 
-def test_names_the_glob_that_ignores_a_tag() -> None:
+def test_the_glob_that_ignores_a_tag_is_named() -> None:
     assert ignored(("x", "v*", "*"), "v1") == "v*"
     assert ignored(("x", "y"), "v1") == ""
 

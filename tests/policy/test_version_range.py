@@ -53,7 +53,7 @@ def pick(constraint: str | None, tags: list[str]) -> str | None:
 
 
 @pytest.mark.parametrize("case", rows("pick"))
-def test_the_same_version_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_version_is_picked_as_in_image_updater(case: dict[str, Any]) -> None:
     expect = case.get("expect_v1", case["expect"])
     if "error" in expect:
         with pytest.raises(Malformed):

@@ -327,7 +327,7 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
         (204, "", None, RegistryError, "204"),
     ],
 )
-def test_each_refusal_has_a_matching_error_without_the_password(
+def test_each_refusal_is_mapped_to_an_error_without_the_password(
     server: RegistryApi,
     status: int,
     code: str,
@@ -757,7 +757,7 @@ def test_a_token_server_with_a_private_address_is_refused(server: RegistryApi) -
         ),  # https is tried, and then http again
     ],
 )
-def test_http_is_retried_as_https_unless_the_registry_sent_the_400(
+def test_http_is_retried_as_https_unless_the_registry_itself_sent_status_400(
     server: RegistryApi, headers: dict[str, str], body: bytes, requests: int
 ) -> None:
     server.faults["/manifests/1.0"] = lambda _: (400, headers, body)

@@ -208,7 +208,7 @@ def test_the_date_of_a_schema_1_manifest_is_read_from_its_history(
 
 
 @pytest.mark.parametrize("told", ["", "sha256:1", "md5:" + "a" * 32, "latest"])
-def test_a_missing_or_invalid_digest_header_is_computed(
+def test_the_digest_is_computed_if_its_header_is_missing_or_invalid(
     oci_registry: RegistryApi, told: str
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)

@@ -197,7 +197,7 @@ def test_a_missing_signature_blob_is_ignored_if_another_signature_is_valid(
     ("status", "kind"),
     [(503, RegistryDownError), (429, RegistryDownError), (401, RegistryAccessError)],
 )
-def test_a_registry_that_refuses_the_signature_is_an_error(
+def test_a_failed_signature_request_is_an_error(
     server: RegistryApi, pair: cosign.Keys, status: int, kind: type[TaskError]
 ) -> None:
     server.faults[".sig"] = lambda _: (status, {}, b"")

@@ -114,7 +114,7 @@ def test_a_change_shared_by_several_applications_is_listed_once() -> None:
         (("web", "api"), "build: promote acme/api to 1.1 for web, api"),
     ],
 )
-def test_the_subject_of_a_promotion_names_it_as_a_promotion(
+def test_the_subject_of_a_promotion_mentions_the_promotion(
     names: tuple[str, ...], subject: str
 ) -> None:
     promoted = replace(change(), promoted_from="argocd/staging")
@@ -181,7 +181,7 @@ def test_a_template_with_a_syntax_error_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("template", ["", "  \n\n", "{{if false}}x{{end}}", "\x00\n"])
-def test_an_empty_message_becomes_the_fallback_of_image_updater(template: str) -> None:
+def test_an_empty_message_is_replaced_with_the_default_of_image_updater(template: str) -> None:
     assert commit_message(template, [changes_of("web")]).text.startswith(
         "Update parameters\n\nImage: "
     )
