@@ -130,7 +130,7 @@ def test_chart_templates_are_recognized(path: str, text: str, *, expected: bool)
     assert bool(names(inside({**charts, path: text}, path))) != expected
 
 
-def test_a_chart_at_the_root_is_reported_for_the_root() -> None:
+def test_a_chart_at_the_root_is_reported_with_the_root_path() -> None:
     files = {"Chart.yaml": "", "templates/x.yaml": TEMPLATE}
     assert [one.origin for one in inside(files, *files)] == ["."]
     snapshot = Snapshot("https://h/x.git", "main", "tip", {})

@@ -161,7 +161,7 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize("fault", CONFLICTS)
-def test_a_patch_of_an_outdated_state_is_outpaced(
+def test_a_patch_of_an_outdated_state_is_a_lost_race(
     server: ArgoCDServer, fault: Fault | None
 ) -> None:
     server.faults += [fault] if fault else []
@@ -251,7 +251,7 @@ def test_a_missing_token_is_reported(server: ArgoCDServer) -> None:
         api_of(server, token=Secret("")).get_application("argocd", "web")
 
 
-def test_an_application_in_another_namespace_is_named_as_in_rbac_rules(
+def test_the_rbac_hint_names_the_namespace_of_the_application(
     server: ArgoCDServer,
 ) -> None:
     with pytest.raises(SourceAccessError) as caught:
@@ -457,7 +457,9 @@ def test_a_live_application_is_patched_at_the_version_that_was_read(live: Applic
     assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
 
 
-def test_a_live_application_that_changed_meanwhile_is_outpaced(live: ApplicationStore) -> None:
+def test_patching_a_live_application_that_changed_meanwhile_is_a_lost_race(
+    live: ApplicationStore,
+) -> None:
     _, version = live.read("argocd", "web")
     with pytest.raises(Outpaced):
         live.patch("argocd", "web", f"{version}0", OPERATIONS[1:])

@@ -275,7 +275,9 @@ STALE = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in STALE], ids=[row[0] for row in STALE]
 )
-def test_states_from_before_the_push_are_ignored(state: Mapping[str, Any], expected: str) -> None:
+def test_outdated_and_temporary_failures_do_not_count(
+    state: Mapping[str, Any], expected: str
+) -> None:
     old_pod = {**POD, "createdAt": MORNING.format(1)}
     assert look(state, tree={"nodes": [old_pod]}).state == expected
 

@@ -479,7 +479,7 @@ def test_long_messages_are_truncated() -> None:
         ("https://u@h:8443/x/", "h", "the Git server could not be reached"),
     ],
 )
-def test_a_failed_connection_to_another_host_is_reported_for_the_proxy(
+def test_a_failed_connection_to_another_host_is_attributed_to_the_proxy(
     url: str, connects: str, message: str
 ) -> None:
     said = f"fatal: unable to access '{url}': Failed to connect to {connects} port 80 after 0 ms: Couldn't connect to server\n"

@@ -287,7 +287,7 @@ def test_a_history_is_not_affected_by_new_commits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("server", ["file", "http", "no filter"])
-def test_changes_still_land_after_a_history_was_read(tmp_path: Path, server: str) -> None:
+def test_changes_still_land_after_a_history_has_been_read(tmp_path: Path, server: str) -> None:
     repo = deploys(tmp_path, "1", "2", between=40)
     git(repo, "config", "http.receivepack", "true")
     if server == "no filter":

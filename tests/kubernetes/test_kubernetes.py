@@ -252,13 +252,13 @@ def test_a_patch_with_a_passing_test_is_applied(api: KubernetesApi) -> None:
     assert done["spec"]["source"]["helm"]["parameters"][0]["value"] == "1.0"
 
 
-def test_a_patch_with_a_failing_test_is_outpaced(api: KubernetesApi) -> None:
+def test_a_patch_with_a_failing_test_is_a_lost_race(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations("7", "1.0"))
 
 
-def test_a_conflicting_merge_is_outpaced(api: KubernetesApi) -> None:
+def test_a_conflicting_merge_is_a_lost_race(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).merge(
