@@ -279,7 +279,9 @@ def test_the_images_of_a_kustomization_are_written_as_in_image_updater(
 
 
 @pytest.mark.parametrize("case", cases("kustomization", "parse"))
-def test_a_new_kustomization_entry_has_the_same_fields(case: dict[str, Any]) -> None:
+def test_a_new_kustomization_entry_has_the_same_fields_as_in_image_updater(
+    case: dict[str, Any],
+) -> None:
     new = parse_entry(case["input"]["image"])
     right = new.right if image(new.right).version else f"{new.right}:1"
     aim = target("kustomization", right, Keys(kustomize_name=new.left), path="k")

@@ -163,7 +163,7 @@ def test_a_draft_is_not_set_to_auto_complete(world: World, server: Server) -> No
     assert "auto-complete" in done.note  # a draft completes never
 
 
-def test_assignees_are_noted(world: World) -> None:
+def test_unsupported_assignees_are_noted(world: World) -> None:
     assert "assignees" in world.propose(replace(world.push("1.1"), assignees=("ann",))).note
 
 

@@ -35,7 +35,7 @@ def door(**environ: str) -> Git:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTS))
-def test_variables_of_the_host_do_not_reach_git(name: str) -> None:
+def test_unsafe_variables_of_the_host_do_not_reach_git(name: str) -> None:
     clean = clean_environment(HOSTS, frozenset({"https"}))
     assert clean.get(name) in {None, "C", "https"}
 
