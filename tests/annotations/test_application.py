@@ -77,7 +77,7 @@ def test_the_source_type_in_the_status_takes_precedence_over_the_spec() -> None:
     )
 
 
-def test_several_sources_are_matched_with_their_types() -> None:
+def test_several_sources_are_aligned_with_their_types() -> None:
     item = manifest(sources=[{"repoURL": "a", "path": "k"}, {"repoURL": "b", "path": "h"}])
     item["status"] = {"sourceTypes": ["Directory", "Kustomize"]}
     app = parse_application(item)

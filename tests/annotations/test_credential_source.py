@@ -26,7 +26,7 @@ def as_said(source: CredentialSource) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", rows("credentials"))
-def test_credential_sources_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_credential_sources_are_read_as_in_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     if expected.get("error"):
         with pytest.raises(Malformed) as refused:
@@ -40,7 +40,7 @@ def test_credential_sources_are_read_as_by_image_updater(case: dict[str, Any]) -
 @pytest.mark.parametrize(
     "case", [row for row in rows("annotations") if row.values[0]["input"]["op"] == "pull_secret"]
 )
-def test_pull_secret_annotations_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_pull_secret_annotations_are_read_as_in_image_updater(case: dict[str, Any]) -> None:
     (text,) = case["input"]["annotations"].values()
     found = as_said(parse_credential_source(text))
     assert {key: found[key] for key in case["expect"]} == case["expect"]
@@ -116,7 +116,7 @@ def test_invalid_credential_sources_are_rejected_with_the_valid_forms(spec: str)
     assert "pullsecret:<namespace>/<name>" in refused.value.hint
 
 
-def test_a_long_source_is_truncated_in_messages() -> None:
+def test_a_long_text_is_cut_in_messages() -> None:
     with pytest.raises(Malformed) as refused:
         parse_credential_source("x" * 100_000)
     assert len(refused.value.message) < 300

@@ -324,7 +324,7 @@ def test_automated_locked_and_ignore_annotations_are_honored(
 
 
 @pytest.mark.parametrize("name", ["automated", "locked"])
-def test_an_invalid_boolean_annotation_is_a_warning(name: str) -> None:
+def test_a_switch_that_is_neither_on_nor_off_is_reported(name: str) -> None:
     (flaw,) = subscribed(IMAGE, {f"fluxcd.io/{name}": "yes"}).flaws
     assert (flaw.key, flaw.value, flaw.severity) == (f"fluxcd.io/{name}", "yes", "warning")
 
@@ -405,7 +405,7 @@ def test_filters_with_every_annotation_prefix_are_read(
     assert sub.policy == Policy("semver", (constraint,))
 
 
-def test_each_image_has_a_separate_filter() -> None:
+def test_each_image_has_its_own_filter() -> None:
     values = {"web": {"image": "acme/web:1"}, "db": {"image": "acme/db:1"}}
     found = subscribed(values, {**ON, "fluxcd.io/tag.web": "semver:~1"})
     assert {sub.entry.alias: sub.policy.strategy for sub in found.subscriptions} == {
@@ -414,7 +414,7 @@ def test_each_image_has_a_separate_filter() -> None:
     }
 
 
-def test_a_filter_for_an_unknown_image_is_reported() -> None:
+def test_a_filter_for_no_image_is_reported() -> None:
     (flaw,) = subscribed(IMAGE, {**ON, "fluxcd.io/tag.web": "semver:~1"}).flaws
     assert (flaw.key, flaw.severity, flaw.hint) == (
         "fluxcd.io/tag.web",
@@ -423,7 +423,7 @@ def test_a_filter_for_an_unknown_image_is_reported() -> None:
     )
 
 
-def test_a_release_without_a_repository_is_an_error_for_every_image() -> None:
+def test_without_a_repository_every_image_is_an_error() -> None:
     found = subscribed(IMAGE, repo="")
     assert found.subscriptions == ()
     assert [(flaw.rule, flaw.entry and flaw.entry.alias) for flaw in errors(found)] == [

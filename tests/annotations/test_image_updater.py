@@ -172,7 +172,7 @@ def test_an_empty_list_and_false_also_override_outer_settings() -> None:
     assert found == {"image-list": "web=ghcr.io/acme/web"}
 
 
-def test_write_back_settings_are_merged_field_by_field() -> None:
+def test_write_back_settings_merge_one_by_one() -> None:
     world = {"method": "git", "gitConfig": {"branch": "main", "writeBackTarget": "kustomization"}}
     own = {"gitConfig": {"branch": "dev", "repository": None}}
     found = said(updater(ref("web", writeBackConfig=own), writeBackConfig=world))
@@ -287,7 +287,7 @@ def test_another_namespace_in_the_spec_is_reported(named: str, told: int) -> Non
     assert ["spec.namespace" in problem.message for problem in problems] == [True] * told
 
 
-def test_only_our_additional_annotations_of_the_application_are_kept() -> None:
+def test_only_our_own_annotations_of_the_application_are_kept() -> None:
     ours = {
         "web.pin-digest": "true",
         "web.helm.image-digest": "image.digest",
@@ -298,7 +298,7 @@ def test_only_our_additional_annotations_of_the_application_are_kept() -> None:
     assert found == {"image-list": "web=ghcr.io/acme/web", **ours}
 
 
-def test_use_annotations_keeps_the_annotations_of_the_application() -> None:
+def test_use_annotations_leaves_the_application_as_it_is() -> None:
     own = {"image-list": "x=nginx", "x.allow-tags": "any"}
     whole = ref("web", useAnnotations=True, commonUpdateSettings={"allowTags": ["broken"]})
     assert (
@@ -353,9 +353,7 @@ def test_misspelled_annotations_of_ours_are_kept() -> None:
         ),
     ],
 )
-def test_a_reference_without_a_matching_application_is_reported(
-    reference: dict[str, Any], hint: str
-) -> None:
+def test_a_reference_that_selects_nothing_is_reported(reference: dict[str, Any], hint: str) -> None:
     given = updater(ref("w*"), reference)
     _, (told,) = configure(
         [parsed_application(), parsed_application(name="api", namespace="team")],
@@ -406,7 +404,7 @@ def test_a_block_whose_missing_strategy_defaults_to_semver_is_reported(
     assert found.get("web.update-strategy") in {"digest", "latest", "semver"}
 
 
-def test_an_unreferenced_application_keeps_its_annotations() -> None:
+def test_an_application_that_no_resource_references_keeps_its_annotations() -> None:
     own = {"image-list": "x=nginx"}
     assert said(updater(ref("api")), annotations=own) == own
     assert said(annotations=own) == own
@@ -448,7 +446,7 @@ def test_missing_invalid_and_duplicate_aliases_are_handled(
     assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
 
 
-def test_images_with_the_same_alias_keep_separate_settings() -> None:
+def test_images_of_one_alias_keep_their_own_settings() -> None:
     other = {
         "alias": "web",
         "imageName": "nginx",
@@ -459,7 +457,7 @@ def test_images_with_the_same_alias_keep_separate_settings() -> None:
     assert allow == {"ghcr.io/acme/web": None, "nginx": "^x"}
 
 
-def test_a_comma_in_a_version_constraint_is_supported() -> None:
+def test_a_comma_in_a_constraint_survives() -> None:
     (done,), _ = configure(
         [parsed_application()],
         [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))],
@@ -514,7 +512,7 @@ def test_a_malformed_resource_is_skipped_with_a_warning(spec: Any, words: str) -
         {"matchExpressions": [{"operator": "Exists"}]},
     ],
 )
-def test_an_invalid_selector_selects_no_application(selector: Any) -> None:
+def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
     other = ref("*", {"alias": "b", "imageName": "b"})
     found, (problem,) = annotated(
         updater(ref("web", labelSelectors=selector), other), labels={"tier": "web"}
@@ -536,7 +534,7 @@ def test_an_invalid_selector_selects_no_application(selector: Any) -> None:
         {"imageName": 7},
     ],
 )
-def test_an_invalid_image_is_left_out_with_a_warning(broken: dict[str, Any]) -> None:
+def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> None:
     found, (problem,) = annotated(
         updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken}))
     )

@@ -30,7 +30,7 @@ def errors(subscribed: Subscribed) -> list[str]:
     [c for c in CASES if c["input"]["op"] == "options" and c["id"] not in OURS],
     ids=lambda c: c["id"],
 )
-def test_options_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_options_are_read_as_in_image_updater(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     subscribed = subscribe(
         parsed_application({"image-list": case["input"]["image"], **case["input"]["annotations"]})
@@ -252,7 +252,7 @@ def test_a_comma_continues_an_entry_only_within_a_version_range() -> None:
     )
 
 
-def test_an_invalid_entry_does_not_affect_other_entries() -> None:
+def test_one_broken_entry_leaves_the_others_alone() -> None:
     subscribed = subscribe(
         parsed_application({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
     )

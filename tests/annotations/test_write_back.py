@@ -47,7 +47,7 @@ def first_of(app: Application, argocd_namespace: str) -> Where:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["id"] not in OURS], ids=lambda c: c["id"])
-def test_the_write_back_is_resolved_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_write_back_is_resolved_as_in_image_updater(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     where = first_of(application_of(case["input"]), case["input"]["controller_namespace"])
     path = expected["kustomize_base"] or expected["target"]
@@ -75,7 +75,7 @@ def web(annotations: dict[str, str], **spec: Any) -> Where:
     )
 
 
-def test_the_override_file_is_named_as_argo_cd_expects() -> None:
+def test_the_override_file_is_named_by_argo_cds_rule() -> None:
     assert web({}).path == "apps/web/.argocd-source-web.yaml"
     where = web({}, namespace="team", source={"repoURL": "r", "path": "p"})
     assert (where.path, where.fallbacks) == (
@@ -222,7 +222,7 @@ def test_a_chart_source_is_never_cloned_with_git() -> None:
         assert "helmvalues:$" in refused.value.hint
 
 
-def test_a_ref_target_is_written_to_the_repository_of_that_ref() -> None:
+def test_a_ref_target_goes_to_the_repository_of_that_ref() -> None:
     where = web({"write-back-target": "helmvalues:$values/envs/v.yaml"}, sources=[CHART, VALUES])
     assert (where.repo, where.base, where.path) == (
         "https://git.example/vals.git",
@@ -269,7 +269,7 @@ def test_an_oci_artifact_is_never_cloned_with_git() -> None:
     assert web(elsewhere, source=source).repo == "https://git.example/vals.git"
 
 
-def test_a_chart_version_is_not_used_as_a_branch() -> None:
+def test_a_charts_version_is_not_a_branch() -> None:
     annotations = {
         "write-back-target": "helmvalues:/v.yaml",
         "git-repository": "https://git.example/other",
@@ -332,7 +332,7 @@ def test_git_branch_is_split_into_base_and_head(value: str, expected: tuple[str,
         ("apps", "/apps/../x.yaml", "x.yaml"),
     ],
 )
-def test_paths_are_normalized(folder: str, path: str, expected: str) -> None:
+def test_paths_are_cleaned(folder: str, path: str, expected: str) -> None:
     assert inside(folder, path) == expected
 
 

@@ -200,7 +200,7 @@ def test_a_file_that_is_not_text_fails_the_set() -> None:
     assert trouble_of(one).severity == "error"
 
 
-def test_the_number_of_repositories_is_limited() -> None:
+def test_the_number_of_repositories_is_bounded() -> None:
     repositories = Repositories(lambda _repo: Store())
     for number in range(MOST_REPOSITORIES):
         repositories.paths(str(number), "main")

@@ -276,7 +276,7 @@ def test_many_applications_are_listed_instead_of_fetched_individually(api: Kuber
     assert api.requests() == ["list imageupdaters *", *["list applications *"] * 5]
 
 
-def test_a_server_without_metadata_lists_is_read_with_one_list(api: KubernetesApi) -> None:
+def test_full_objects_are_listed_once_if_metadata_is_unsupported(api: KubernetesApi) -> None:
     api.knows_metadata = False
     api.add(
         APPLICATIONS, cluster_application("web", images="w=acme/web"), cluster_application("plain")

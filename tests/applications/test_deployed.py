@@ -50,7 +50,7 @@ def test_a_git_source_deploys_a_folder() -> None:
         ("x", []),
     ],
 )
-def test_sources_without_a_git_folder_are_distinguished(
+def test_each_source_without_a_git_folder_gives_the_reason(
     source: Any, expected: list[NoFolder]
 ) -> None:
     assert list(deployed({"spec": {"source": source}})) == expected

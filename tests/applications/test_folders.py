@@ -86,7 +86,7 @@ def names(found: list[Found]) -> list[str]:
     return [one.item["metadata"]["name"] for one in found if one.item]
 
 
-def test_a_folder_is_read_without_its_chart_templates(
+def test_a_folder_is_read_without_the_templates_of_its_charts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path, text in CHARTS.items():
@@ -106,7 +106,7 @@ def test_a_folder_is_read_without_its_chart_templates(
     assert inside == ["chart: this Helm chart generates Applications, but it is not rendered"]
 
 
-def test_a_repository_is_read_without_its_chart_templates(tmp_path: Path) -> None:
+def test_a_repository_is_read_without_the_templates_of_its_charts(tmp_path: Path) -> None:
     repo = str(bare_repo(tmp_path, CHARTS))
     for path, where in (("", f"{repo}//chart"), ("chart", f"{repo}//chart")):
         found = in_git(repo, path)
@@ -130,7 +130,7 @@ def test_chart_templates_are_recognized(path: str, text: str, *, expected: bool)
     assert bool(names(inside({**charts, path: text}, path))) != expected
 
 
-def test_a_chart_at_the_root_is_reported_for_the_root() -> None:
+def test_a_chart_at_the_root_is_reported_with_the_root_path() -> None:
     files = {"Chart.yaml": "", "templates/x.yaml": TEMPLATE}
     assert [one.origin for one in inside(files, *files)] == ["."]
     snapshot = Snapshot("https://h/x.git", "main", "tip", {})

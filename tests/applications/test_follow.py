@@ -125,7 +125,7 @@ def test_a_cycle_of_applications_is_followed_once(tmp_path: Path, below: Below) 
     assert names(below.of(manifest_text("root", repo, "apps"), 20)) == ["b", "self", "back"]
 
 
-def test_the_number_of_followed_applications_is_limited(tmp_path: Path, below: Below) -> None:
+def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     bare_repo(
         tmp_path,
@@ -463,7 +463,7 @@ def test_a_revision_that_is_not_a_branch_is_reported(tmp_path: Path, below: Belo
     assert trouble_of(told).hint.startswith("set targetRevision to a branch")
 
 
-def test_the_number_of_repositories_named_by_manifests_is_limited(
+def test_the_number_of_repositories_that_manifests_name_is_bounded(
     tmp_path: Path, below: Below
 ) -> None:
     repo = tmp_path / "repo.git"

@@ -137,7 +137,7 @@ def test_a_chart_that_checks_cluster_capabilities_is_reported(
     assert all("templates/apps.yaml:1" in one for one in problems)
 
 
-def test_helm_does_not_read_value_schemas(tmp_path: Path) -> None:
+def test_helm_never_reads_a_schema(tmp_path: Path) -> None:
     helm = needs("helm")
     schema = {"platform/values.schema.json": '{"$ref": "file:///no/such/file.json"}'}
     schema |= {"platform/charts/sub/values.schema.json": '{"$ref": "http://127.0.0.1:9/x.json"}'}
@@ -152,7 +152,7 @@ def test_helm_does_not_read_value_schemas(tmp_path: Path) -> None:
     assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
 
 
-def test_all_rendering_in_a_run_shares_a_time_limit(tmp_path: Path, stand_in: Path) -> None:
+def test_all_rendering_of_a_run_has_one_budget(tmp_path: Path, stand_in: Path) -> None:
     write(stand_in, "while :; do :; done")
     rendering = Rendering(["helm"], {"PATH": str(stand_in.parent)}, seconds=0.5)
     written(tmp_path, CHART)
@@ -261,9 +261,7 @@ def test_a_rendering_program_that_cannot_be_started_is_reported(stand_in: Path, 
         run([str(stand_in)], {}, {})
 
 
-def test_a_slow_rendering_program_is_ended_with_its_children(
-    tmp_path: Path, stand_in: Path
-) -> None:
+def test_a_program_is_ended_with_its_children(tmp_path: Path, stand_in: Path) -> None:
     write(stand_in, f"(trap '' TERM; /bin/sleep 600) & echo $! > {tmp_path}/child; /bin/sleep 600")
     with pytest.raises(Malformed, match="it took more than 0 seconds"):
         run([str(stand_in)], {}, {}, seconds=0.3)
@@ -305,7 +303,7 @@ def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:
         from_git(tmp_path, {**CHART, link: Link("/etc/passwd")}, "platform", rendering)
 
 
-def test_a_link_in_a_kustomization_is_refused(tmp_path: Path, stand_in: Path) -> None:
+def test_a_link_is_not_a_resource_of_a_kustomization(tmp_path: Path, stand_in: Path) -> None:
     rendering = write(stand_in.with_name("kustomize"), "exit 0")
     files = {"k/kustomization.yaml": "resources: [outside]\n", "k/outside": Link("/etc")}
     with pytest.raises(SourceError, match="'outside' is a symbolic link"):
@@ -371,7 +369,7 @@ def test_an_unrendered_kustomization_is_reported_if_it_changes_applications(
         ] * warned
 
 
-def test_kubectl_is_used_if_kustomize_is_missing(tmp_path: Path, stand_in: Path) -> None:
+def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:
     seen = tmp_path / "seen"
     rendering = write(stand_in.with_name("kubectl"), f'echo "$@" > {seen}')
     written(tmp_path, OVERLAYS)

@@ -53,7 +53,9 @@ def test_a_branch_name_with_a_slash_is_read(clone: Path, door: Git) -> None:
     )
 
 
-def test_a_symbolic_link_is_resolved_to_its_file(clone: Path, door: Git, tmp_path: Path) -> None:
+def test_a_link_leads_to_the_file_that_will_be_edited(
+    clone: Path, door: Git, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere.yaml").symlink_to(clone / "releases" / "web.yaml")
     found = locate(str(tmp_path / "elsewhere.yaml"), door)
     assert found == Located("https://git.example/fleet.git", "main", "releases/web.yaml")

@@ -272,7 +272,7 @@ def test_invalid_generators_have_the_error_messages_of_argo_cd(
     assert result.troubles[0].message.startswith(message)
 
 
-def test_an_unknown_go_template_option_is_an_error() -> None:
+def test_an_unknown_option_of_go_templates_is_an_error() -> None:
     result = made("[]", more="  goTemplateOptions: [missingkey=whatever]")
     assert result.troubles[0].message == "unrecognized option: missingkey=whatever"
 
@@ -299,7 +299,7 @@ def test_the_clusters_generator_needs_a_clusters_file() -> None:
     assert "--clusters FILE" in unknown.hint
 
 
-def test_the_local_cluster_is_generated_once() -> None:
+def test_the_local_cluster_counts_once() -> None:
     here = NamedCluster("here", "https://kubernetes.default.svc")
     assert names(made("[{clusters: {}}]", clusters=[here])) == ["here"]
     assert names(made("[{clusters: {}}]", clusters=[])) == ["in-cluster"]
@@ -416,7 +416,7 @@ def test_a_patch_that_is_not_yaml_fails_the_set() -> None:
     )
 
 
-def test_an_unclosed_placeholder_fails_the_set_without_go_templates() -> None:
+def test_a_placeholder_that_is_not_closed_fails_without_go_templates() -> None:
     (trouble,) = made("[{list: {elements: [{name: web}]}}]", "{{name}} {{x", go=False).troubles
     assert trouble.message.startswith("invalid template: Cannot find end tag")
 
@@ -434,7 +434,7 @@ LONG = "[" + ",".join(f"{{name: n{at}, k{at % 7}: x}}" for at in range(2000)) + 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("generators", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_generators_are_limited_in_time_and_size(generators: str) -> None:
+def test_hostile_generators_stay_bounded(generators: str) -> None:
     began = time.process_time()
     result = made(
         generators.replace("@", f"{{list: {{elements: {LONG}}}}}"), budget=Budget(rows=20_000)
@@ -461,7 +461,7 @@ def test_hostile_generators_are_limited_in_time_and_size(generators: str) -> Non
         "{{fromYaml `a: &a [*a]`}}",
     ],
 )
-def test_hostile_templates_are_limited_in_time_and_size(template: str) -> None:
+def test_hostile_templates_stay_bounded(template: str) -> None:
     began = time.process_time()
     manifest = {
         "metadata": {"name": "x"},
@@ -477,18 +477,18 @@ def test_hostile_templates_are_limited_in_time_and_size(template: str) -> None:
     assert time.process_time() - began < 5
 
 
-def test_the_total_text_of_all_applications_is_limited() -> None:
+def test_the_text_of_all_applications_is_bounded() -> None:
     name = "{{repeat 100 .name}}"
     result = made(f"[{{list: {{elements: {LONG}}}}}]", name, budget=Budget(characters=300_000))
     assert "too large" in result.troubles[0].message
 
 
-def test_the_number_of_applications_is_limited() -> None:
+def test_the_number_of_applications_is_bounded() -> None:
     result = made(f"[{{list: {{elements: {LONG}}}}}]", budget=Budget(made=1999))
     assert result.troubles[0].message == "the ApplicationSets generate more than 1,999 Applications"
 
 
-def test_yaml_is_read_as_in_go() -> None:
+def test_yaml_is_read_as_go_reads_it() -> None:
     text = "{a: yes, b: 017, c: 0x1F, d: 1_000, e: 1e3, f: 2026-11-01, g: ~, h: '1', i: .5, 1: x, true: y}"
     assert go_yaml.load(text) == {
         "a": True, "b": 15, "c": 31, "d": 1000, "e": 1000.0, "f": "2026-11-01", "g": None, "h": "1", "i": 0.5, "1": "x",
@@ -523,7 +523,7 @@ def test_written_yaml_is_read_back_unchanged(value: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_matrix_reads_a_large_repository_only_once() -> None:
+def test_a_matrix_looks_through_a_large_repository_once() -> None:
     files = Files(*(f"team-{at % 100}/app-{at}/x.yaml" for at in range(50_000)))
     rows = "[" + ",".join(f"{{env: e{at}}}" for at in range(500)) + "]"
     found = "{git: {repoURL: r, directories: [{path: team-7/app-7}]}}"

@@ -61,7 +61,7 @@ def test_the_list_contains_only_the_requested_fields(server: ArgoCDServer) -> No
     )
 
 
-def test_the_server_filters_the_list_by_project_namespace_and_selector(
+def test_the_list_is_narrowed_by_the_server(
     server: ArgoCDServer,
 ) -> None:
     server.add(live_application("shop", "team", project="shops"))
@@ -161,7 +161,7 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize("fault", CONFLICTS)
-def test_a_patch_of_an_outdated_state_is_outpaced(
+def test_a_patch_of_an_outdated_state_is_a_lost_race(
     server: ArgoCDServer, fault: Fault | None
 ) -> None:
     server.faults += [fault] if fault else []
@@ -226,7 +226,7 @@ ANSWERS = [
     [row[1:] for row in ANSWERS],
     ids=[row[0] for row in ANSWERS],
 )
-def test_each_error_answer_has_a_matching_error_and_hint(
+def test_each_error_answer_is_mapped_to_an_error_with_a_hint(
     server: ArgoCDServer, fault: Fault, kind: type[TaskError], message: str, hint: str
 ) -> None:
     server.faults.append(fault)
@@ -251,7 +251,7 @@ def test_a_missing_token_is_reported(server: ArgoCDServer) -> None:
         api_of(server, token=Secret("")).get_application("argocd", "web")
 
 
-def test_an_application_in_another_namespace_is_named_as_in_rbac_rules(
+def test_the_rbac_hint_names_the_namespace_of_the_application(
     server: ArgoCDServer,
 ) -> None:
     with pytest.raises(SourceAccessError) as caught:
@@ -295,7 +295,7 @@ def test_tls_to_a_plaintext_server_is_reported_with_a_hint(server: ArgoCDServer)
     assert "--argocd-plaintext" in caught.value.hint
 
 
-def test_server_certificates_are_verified(tmp_path: Path) -> None:
+def test_certificates_are_checked(tmp_path: Path) -> None:
     certificate, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
     made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes")
     what = [
@@ -450,7 +450,7 @@ def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationSto
     )
 
 
-def test_a_live_application_is_patched_at_the_version_read_before(live: ApplicationStore) -> None:
+def test_a_live_application_is_patched_at_the_version_that_was_read(live: ApplicationStore) -> None:
     manifest, version = live.read("argocd", "web")
     assert manifest["metadata"]["name"] == "web"
     live.patch("argocd", "web", version, OPERATIONS)

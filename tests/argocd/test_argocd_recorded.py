@@ -200,7 +200,7 @@ SAID: list[tuple[str, str, type[TaskError], str, str]] = [
 @pytest.mark.parametrize(
     ("name", "app", "kind", "message", "hint"), SAID, ids=[row[0] for row in SAID]
 )
-def test_each_recorded_error_has_a_matching_message_and_hint(
+def test_each_recorded_error_is_mapped_to_a_message_with_a_hint(
     name: str, app: str, kind: type[TaskError], message: str, hint: str
 ) -> None:
     body = exchange(SERVER, name).request["body"]

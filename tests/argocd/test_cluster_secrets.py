@@ -48,7 +48,7 @@ def reach(
     )
 
 
-def test_the_repository_credentials_of_argo_cd_are_read_once(api: KubernetesApi) -> None:
+def test_argo_cds_own_credentials_are_read_once(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("repo-1", "repository", url=URL, username="u", password="s3cret"))
     api.add(
         SECRETS,
@@ -75,7 +75,7 @@ def test_the_repository_credentials_of_argo_cd_are_read_once(api: KubernetesApi)
     assert len(api.asked) == 3
 
 
-def test_an_invalid_secret_does_not_hide_the_others(api: KubernetesApi) -> None:
+def test_a_secret_that_cannot_be_read_does_not_hide_the_others(api: KubernetesApi) -> None:
     lines: list[str] = []
     api.add(SECRETS, secret("bad", "repository", url=URL, insecure="s3cret"))
     api.add(SECRETS, secret("good", "repository", url=URL, username="u", password="s3cret"))
@@ -93,7 +93,7 @@ def test_a_missing_permission_to_list_secrets_is_not_an_error(api: KubernetesApi
     assert any("repository secrets are not used" in line for line in lines)
 
 
-def test_an_unavailable_api_is_an_error_instead_of_missing_credentials(api: KubernetesApi) -> None:
+def test_an_api_that_is_down_is_not_the_same_as_no_credentials(api: KubernetesApi) -> None:
     api.faults.append(Fault(503, times=5))
     with pytest.raises(SourceDownError):
         reach(api).repository(URL)
@@ -193,7 +193,7 @@ def test_a_pull_secret_is_read_for_a_registry(api: KubernetesApi) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("cluster-prod", "cluster"), ("repo-1", "repository"), ("argocd-secret", "")]
 )
-def test_secrets_of_argo_cd_are_refused_as_registry_logins(
+def test_argo_cds_own_secrets_are_not_a_login_for_a_registry(
     api: KubernetesApi, name: str, kind: str
 ) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
@@ -201,7 +201,7 @@ def test_secrets_of_argo_cd_are_refused_as_registry_logins(
         reach(api).of_registry("argocd", name)
 
 
-def test_git_gets_the_login_only_for_its_repository(tmp_path: Path) -> None:
+def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None:
     access = Access(credentials_of(RepoCredentials("argocd/x", "u", Secret("s3cret")), URL))
     door = Git({**os.environ, "HOME": str(tmp_path)}, access=access)
 
@@ -235,7 +235,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.read_text()
 
 
-def test_ssh_gets_the_key_and_the_known_hosts(key: str) -> None:
+def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
     found = credentials_of(
         RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH
     )

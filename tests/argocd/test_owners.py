@@ -22,7 +22,7 @@ FIELD = "spec.source.helm.parameters"
 CHILD = {"metadata": {"name": "web", "namespace": "argocd"}}
 
 
-def test_the_owner_of_a_recorded_application_is_recognized() -> None:
+def test_a_real_application_names_its_owner() -> None:
     """As Argo CD 3.6 writes them."""
     of_set, of_parent = (
         exchange("argocd-3.6", name).body

@@ -130,7 +130,7 @@ def reach(api: KubernetesApi) -> ClusterApplications:
     return ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1)))
 
 
-def test_a_failed_image_pull_is_found_in_the_cluster(api: KubernetesApi) -> None:
+def test_an_image_that_cannot_be_pulled_is_found_in_the_cluster(api: KubernetesApi) -> None:
     applications = reach(api)
     item, wanted = applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW)
     assert judge(item, wanted).because == "synced, progressing: caused by Deployment web/web"

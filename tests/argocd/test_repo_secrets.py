@@ -90,7 +90,7 @@ def test_a_credential_template_applies_to_urls_below_its_url(
     assert bool(chosen([template(prefix)], url)) is fits
 
 
-def test_the_longest_matching_template_wins() -> None:
+def test_the_longest_template_wins() -> None:
     prefixes = [
         "https://github.com/argoproj",
         "https://github.com/argoproj/argo-cd",
@@ -107,7 +107,7 @@ def test_the_longest_matching_template_wins() -> None:
 
 
 @pytest.mark.parametrize(("project", "expected"), [("a", "of-a"), ("b", "of-all"), ("", "of-all")])
-def test_a_secret_of_the_own_project_takes_precedence(project: str, expected: str) -> None:
+def test_a_secret_of_the_same_project_takes_precedence(project: str, expected: str) -> None:
     url = "https://github.com/acme/gitops"
     secrets = [
         own(url, project="a", username="of-a"),
@@ -196,7 +196,7 @@ def test_invalid_secrets_are_reported_without_their_values(
         ),
     ],
 )
-def test_a_named_secret_must_fit_the_url_scheme(url: str, data: dict[str, str], words: str) -> None:
+def test_a_named_secret_has_to_match_the_url(url: str, data: dict[str, str], words: str) -> None:
     if not words:
         assert named_credentials("team/git", url, data).anything
         return

@@ -130,7 +130,7 @@ LOOKED = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in LOOKED], ids=[row[0] for row in LOOKED]
 )
-def test_a_rollout_counts_as_compared_only_after_its_sync_began(
+def test_a_busy_argo_cd_is_recognized_by_its_missing_comparison(
     state: Mapping[str, Any], expected: bool
 ) -> None:
     assert look(state).looked == expected
@@ -275,7 +275,9 @@ STALE = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in STALE], ids=[row[0] for row in STALE]
 )
-def test_states_from_before_the_push_are_ignored(state: Mapping[str, Any], expected: str) -> None:
+def test_outdated_and_temporary_failures_do_not_count(
+    state: Mapping[str, Any], expected: str
+) -> None:
     old_pod = {**POD, "createdAt": MORNING.format(1)}
     assert look(state, tree={"nodes": [old_pod]}).state == expected
 
@@ -317,7 +319,7 @@ def test_rollouts_that_need_a_manual_sync_are_reported(
     assert found.hint
 
 
-def test_an_unfinished_refresh_is_reported() -> None:
+def test_a_refresh_that_is_not_done_is_reported() -> None:
     refreshing = {
         **APP,
         "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
@@ -333,13 +335,13 @@ def test_a_manual_sync_counts_as_a_rollout() -> None:
     )
 
 
-def test_a_self_healing_application_is_still_progressing() -> None:
+def test_a_self_healing_application_out_of_sync_is_still_progressing() -> None:
     healing = live_application(syncPolicy={"automated": {"selfHeal": True}})
     state = at(healing, "OutOfSync", "Healthy", compared=13, operation=DONE)
     assert look(state).state == "progressing"
 
 
-def test_a_sync_with_nothing_to_apply_is_a_success_to_be_confirmed() -> None:
+def test_a_sync_with_nothing_to_apply_is_a_provisional_success() -> None:
     found = look(at(APP, "Synced", "Healthy", operation=BEFORE))
     assert (found.state, found.sure, found.stale) == ("synced-and-healthy", False, True)
 
@@ -398,7 +400,7 @@ def hydrated(dry: str, phase: str, wet: str, seen: str = OLD) -> Rollout:
     return look(state)
 
 
-def test_a_revision_that_hydrates_nothing_is_a_success_to_be_confirmed() -> None:
+def test_a_revision_that_hydrates_nothing_is_a_provisional_success() -> None:
     """It touches no `manifest-generate-paths`, so Argo CD only notes that it has seen it."""
     found = hydrated(OLD, "Hydrated", "d" * 40, seen=NEW)
     assert (found.state, found.sure, found.slow) == ("synced-and-healthy", False, True)

@@ -167,7 +167,7 @@ def test_a_briefly_degraded_application_is_not_a_failure(argo_cd: ArgoCDServer) 
     assert any("degraded" in because for _, because in seen)
 
 
-def test_a_failed_image_pull_is_found_in_the_resource_tree(argo_cd: ArgoCDServer) -> None:
+def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(argo_cd: ArgoCDServer) -> None:
     starts = [
         at(APP, "Synced", "Progressing", compared=second, operation=DONE)
         for second in range(14, 50)
@@ -366,7 +366,7 @@ FAULTS = [
 ]
 
 
-def test_temporary_server_faults_do_not_end_the_wait(argo_cd: ArgoCDServer) -> None:
+def test_faults_of_the_server_are_waited_out(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(*ROLLOUT, GOOD)
     argo_cd.faults += [fault for fault in FAULTS for _ in range(2)]
     waiting = rollouts(argo_cd)
@@ -434,7 +434,7 @@ def test_a_token_that_expires_ends_the_wait(argo_cd: ArgoCDServer) -> None:
     assert waiting.rows[0].state == "failed"
 
 
-def test_a_forbidden_refresh_is_a_warning(argo_cd: ArgoCDServer) -> None:
+def test_a_refresh_that_is_not_allowed_is_a_warning(argo_cd: ArgoCDServer) -> None:
     class NoRefresh(ArgoCDApi):
         def refresh_application(self, namespace: str, name: str) -> None:
             raise SourceAccessError(f"may not patch {namespace}/{name}", hint="")

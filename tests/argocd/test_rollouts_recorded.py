@@ -80,7 +80,7 @@ def test_the_end_of_a_long_error_is_kept() -> None:
     assert len(found.because) < 400
 
 
-def test_a_failed_image_pull_is_found_before_the_progress_deadline() -> None:
+def test_an_image_that_cannot_be_pulled_is_found_before_the_deadline_is_over() -> None:
     item = exchange("argocd-3.6", "application-helm-pull-fails").body
     later = {**item, "status": {**item["status"], "reconciledAt": "2026-11-21T06:19:36Z"}}
     tree = exchange("argocd-3.6", "resource-tree-pull-fails").body

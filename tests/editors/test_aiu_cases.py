@@ -97,14 +97,14 @@ def outcome(aim: Target, path: str, text: str | None, reference: str) -> Any:
 
 
 @pytest.mark.parametrize("case", cases("helmvalues", "set"))
-def test_a_key_path_is_written_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_a_key_path_is_written_as_in_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     aim = target("helmvalues", "acme/x", Keys(tag=given["key"]), path="v.yaml")
     assert outcome(aim, "v.yaml", given["text"], f"acme/x:{given['value']}") == meant(case)
 
 
 @pytest.mark.parametrize("case", cases("helmvalues", "get"))
-def test_a_key_path_is_read_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_a_key_path_is_read_as_in_image_updater(case: dict[str, Any]) -> None:
     given, expect = case["input"], case["expect"]
     aim = target("helmvalues", "acme/x", Keys(tag=given["key"]), path="v.yaml")
     files = {"v.yaml": File(given["text"])}
@@ -115,7 +115,7 @@ def test_a_key_path_is_read_as_by_image_updater(case: dict[str, Any]) -> None:
         assert read(files, aim).tag == expect.get("value", "")
 
 
-def test_the_same_texts_are_written_unquoted_as_by_image_updater() -> None:
+def test_the_same_texts_are_written_unquoted_as_in_image_updater() -> None:
     row = next(case.values[0] for case in cases("helmvalues", "safe"))["input"]
     assert [text for text in row["safe_unquoted"] if not plain_safe(text)] == []
     assert [text for text in row["must_quote_or_remarshal"] if plain_safe(text)] == []
@@ -151,7 +151,7 @@ def spec_of(given: dict[str, Any]) -> Source:
 
 
 @pytest.mark.parametrize("case", cases("helmvalues", "doc"))
-def test_values_files_are_written_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_values_files_are_written_as_in_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     text, path = given["existing"], "v.yaml"
     if meant(case) is TargetError:
@@ -172,7 +172,7 @@ def test_values_files_are_written_as_by_image_updater(case: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("case", cases("override-helm", "doc") + cases("override-kustomize", "doc"))
-def test_override_files_are_written_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_override_files_are_written_as_in_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     spec, helm = spec_of(given), given["source_type"] == "Helm"
     newest = spec.images[-1] if not helm else f"nginx:{spec.parameters[-1].value}"
@@ -268,7 +268,7 @@ def test_kustomize_images_are_merged_into_an_override_file(case: dict[str, Any])
 
 
 @pytest.mark.parametrize("case", cases("kustomization", "set"))
-def test_the_images_of_a_kustomization_are_written_as_by_image_updater(
+def test_the_images_of_a_kustomization_are_written_as_in_image_updater(
     case: dict[str, Any],
 ) -> None:
     given = case["input"]
@@ -279,7 +279,9 @@ def test_the_images_of_a_kustomization_are_written_as_by_image_updater(
 
 
 @pytest.mark.parametrize("case", cases("kustomization", "parse"))
-def test_a_new_kustomization_entry_has_the_same_fields(case: dict[str, Any]) -> None:
+def test_a_new_kustomization_entry_has_the_same_fields_as_in_image_updater(
+    case: dict[str, Any],
+) -> None:
     new = parse_entry(case["input"]["image"])
     right = new.right if image(new.right).version else f"{new.right}:1"
     aim = target("kustomization", right, Keys(kustomize_name=new.left), path="k")

@@ -122,7 +122,7 @@ MERGE_BOMB = "a0: &a0 {x: y}\n" + "".join(
 
 
 @pytest.mark.parametrize("bomb", [BOMB, MERGE_BOMB], ids=["list", "merge"])
-def test_an_alias_bomb_is_rejected_quickly(bomb: str) -> None:
+def test_an_alias_bomb_is_refused_in_no_time(bomb: str) -> None:
     begun = time.process_time()
     with pytest.raises(TargetError, match="aliases expand to more than"):
         edit(
@@ -151,7 +151,7 @@ def test_a_recursive_anchor_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("size", [200_000, 2_000_000])
-def test_endless_brackets_are_rejected_quickly(size: int) -> None:
+def test_endless_brackets_are_refused_at_once(size: int) -> None:
     begun = time.process_time()
     with pytest.raises(TargetError):
         parse("[" * size)

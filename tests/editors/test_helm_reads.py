@@ -93,7 +93,7 @@ def aim(key: str) -> Target:
 
 
 @pytest.mark.slow
-def test_helm_reads_the_same_values_before_and_after_our_edit(tmp_path: Path) -> None:
+def test_helm_reads_the_values_that_we_read_and_wrote(tmp_path: Path) -> None:
     tried: list[
         tuple[str, str, str, tuple[str, ...]]
     ] = []  # before, key, after, other keys that change

@@ -220,7 +220,7 @@ def test_the_current_version_of_the_source_is_read(
     assert found.file == ""
 
 
-def test_a_plain_directory_source_is_an_error() -> None:
+def test_a_plain_directory_has_no_place_for_an_image() -> None:
     for kind in ("Directory", ""):
         with pytest.raises(SourceError) as caught:
             read(manifest_of({}), 0, target(kind))
@@ -236,7 +236,7 @@ GONE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("manifest", GONE)
-def test_a_missing_source_is_reported(manifest: dict[str, Any]) -> None:
+def test_a_source_that_is_gone_is_reported(manifest: dict[str, Any]) -> None:
     with pytest.raises(SourceError, match="no longer exists"):
         write(manifest, 1, target("Helm"), parse_image(f"{WEB}:2"))
 

@@ -88,5 +88,5 @@ def scalars(node: yaml.Node) -> list[tuple[str, int]]:
     return [each for inner in node.value for each in scalars(inner)]
 
 
-def test_splices_at_the_same_position_keep_their_order() -> None:
+def test_splices_at_one_place_come_out_in_order() -> None:
     assert apply("ab", [Splice(1, 1, "x"), Splice(1, 1, "y"), Splice(0, 1, "")]) == "xyb"

@@ -144,7 +144,7 @@ def test_unsound_entries_need_a_write_despite_an_equal_tag(
     assert not reading.sound
 
 
-def test_manifests_with_different_versions_are_unsound() -> None:
+def test_manifests_that_differ_are_not_sound() -> None:
     pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {}\n"
     files = {
         "apps/web/a.yaml": File(pod.format(f"{API}:v1")),

@@ -74,7 +74,7 @@ def test_unquoted_text_is_a_string_to_go_readers(text: str) -> None:
 
 
 @given(TEXTS, st.sampled_from(["'", '"']))
-def test_the_requested_quotes_keep_the_string(text: str, style: str) -> None:
+def test_text_in_the_requested_quotes_is_read_back_unchanged(text: str, style: str) -> None:
     assert yaml.safe_load(f"key: {spell(text, style)}\n") == {"key": text}
 
 

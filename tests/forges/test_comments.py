@@ -83,7 +83,7 @@ def test_the_newest_of_our_comments_is_edited(said: Said) -> None:
     assert said.bodies == [old.body, text("1.0")]
 
 
-def test_our_comment_query_matches_the_schema_of_github() -> None:
+def test_githubs_query_matches_its_schema() -> None:
     variables = {"owner": "acme", "name": "web", "number": 7, "before": None}
     assert invalid(github.COMMENTS, variables) == ""
     assert "String cannot represent" in invalid(github.COMMENTS, {**variables, "name": 7})
@@ -110,7 +110,7 @@ def test_our_comment_is_found_among_hundreds_of_others(said: Said) -> None:
     assert len(said.bodies) == 251
 
 
-def test_the_number_of_comment_pages_read_is_limited(said: Said) -> None:
+def test_only_so_many_pages_are_read(said: Said) -> None:
     said.put(text("1.0"))
     for number in range(100 * PAGES):
         said.server.say(said.request, f"comment {number}", author="ann")
@@ -120,7 +120,7 @@ def test_the_number_of_comment_pages_read_is_limited(said: Said) -> None:
     assert len(looks) <= 2 * PAGES  # of fifty, on Bitbucket
 
 
-def test_a_refused_comment_names_the_missing_permission(said: Said) -> None:
+def test_a_refusal_names_the_permission(said: Said) -> None:
     said.server.fail(
         said.server.refusal("forbidden"),
         "POST",

@@ -90,7 +90,7 @@ def test_a_deployment_that_we_did_not_begin_is_not_ended(deployed: Deployed) -> 
     assert deployed.server.writes == []
 
 
-def test_a_refused_deployment_names_the_missing_permission(deployed: Deployed) -> None:
+def test_a_refusal_names_the_permission(deployed: Deployed) -> None:
     deployed.server.fail(deployed.server.refusal("forbidden"), "POST", "/deployments")
     with pytest.raises(RepositoryError) as caught:
         deployed.forge().begin(WEB)
@@ -137,7 +137,7 @@ def test_a_gitlab_environment_without_a_link_gets_a_link_once() -> None:
         assert server.links == {500: WEB.page}  # type: ignore[attr-defined]
 
 
-def test_a_gitlab_deployment_continues_if_the_link_is_refused() -> None:
+def test_gitlab_deploys_although_it_refuses_the_link() -> None:
     with serving(KINDS["gitlab"].fake()) as server:
         deployed = Deployed("gitlab", server)
         server.fail(server.refusal("forbidden"), "PUT", "/environments/500")

@@ -313,7 +313,7 @@ def test_a_login_in_the_url_is_never_shown() -> None:
     assert "s3cret" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_query_and_fragment_are_not_part_of_the_repository_name() -> None:
+def test_query_and_fragment_are_not_part_of_a_name() -> None:
     place = place_of("https://github.com/acme/deploy?x=/../y#z")
     assert place is not None
     assert place.project == WEB

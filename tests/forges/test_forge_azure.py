@@ -57,7 +57,7 @@ def test_each_token_is_sent_in_the_matching_authorization_header(
         ("https://tfs.example.com/tfs/Default", "https://tfs.example.com/tfs/Default"),
     ],
 )
-def test_the_identities_api_belongs_to_the_host(api: str, people: str) -> None:
+def test_the_identities_api_address_is_derived_from_the_host(api: str, people: str) -> None:
     assert identities_api(api) == people
 
 

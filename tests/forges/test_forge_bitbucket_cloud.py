@@ -115,7 +115,9 @@ def test_only_our_own_branches_are_deleted_when_merged(
     assert made["close_source_branch"] is deleted
 
 
-def test_our_pull_request_is_found_among_those_of_forks(world: World, server: Server) -> None:
+def test_our_pull_request_is_found_among_pull_requests_from_forks(
+    world: World, server: Server
+) -> None:
     world.propose(world.push("1.1"))
     server.page_size = 1
     for _fork in range(3):

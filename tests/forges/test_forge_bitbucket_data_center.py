@@ -126,7 +126,9 @@ def test_an_update_gives_up_after_endless_concurrent_changes(world: World, serve
         world.propose(wanted)
 
 
-def test_a_pull_request_without_a_difference_is_outpaced(world: World, server: Server) -> None:
+def test_a_pull_request_with_nothing_to_merge_is_decided_again(
+    world: World, server: Server
+) -> None:
     wanted = world.push("1.1")
     server.branches["main"] = server.branches[HEAD]
     with pytest.raises(Outpaced):

@@ -98,7 +98,7 @@ def test_truncating_a_body_keeps_its_marks() -> None:
         ),  # where letters are counted, those without width count, too
     ],
 )
-def test_a_long_title_is_truncated(title: str, cut: str) -> None:
+def test_a_long_title_is_cut(title: str, cut: str) -> None:
     assert fitted(replace(WANTED, title=title), 1000).title == cut
 
 
@@ -111,7 +111,7 @@ def test_a_long_title_is_truncated(title: str, cut: str) -> None:
         ("Update web", "other\n", False),
     ],
 )
-def test_equal_titles_and_bodies_ignore_surrounding_whitespace(
+def test_titles_and_bodies_are_compared_without_surrounding_whitespace(
     title: str, body: str, alike: bool
 ) -> None:
     assert same(Proposed("", "1", "open", title, body), WANTED) is alike
@@ -150,7 +150,7 @@ def test_a_body_changed_by_another_build_is_overtaken(
         (None, ("a",), ""),
     ],
 )
-def test_dig_gives_nested_values_as_text(
+def test_dig_returns_nested_values_as_text(
     value: Any, names: tuple[str | int, ...], text: str
 ) -> None:
     assert dig(value, *names) == text
@@ -159,11 +159,11 @@ def test_dig_gives_nested_values_as_text(
 @pytest.mark.parametrize(
     ("value", "found"), [({"a": [1]}, [1]), ({"a": "x"}, []), ({}, []), ([], []), (None, [])]
 )
-def test_elements_gives_a_list_or_nothing(value: Any, found: list[int]) -> None:
+def test_elements_returns_an_empty_list_for_a_missing_list(value: Any, found: list[int]) -> None:
     assert elements(value, "a") == found
 
 
-def test_a_pull_request_without_a_number_is_rejected() -> None:
+def test_a_request_without_a_number_is_not_accepted() -> None:
     with pytest.raises(UnreachableError, match="not a pull request"):
         numbered("", "git.example.com")
 
@@ -178,6 +178,6 @@ def test_a_pull_request_without_a_number_is_rejected() -> None:
         ("main", False),
     ],
 )
-def test_only_branches_with_our_prefix_may_be_deleted(head: str, ours: bool) -> None:
+def test_only_branches_that_we_named_are_ours_to_delete(head: str, ours: bool) -> None:
     proposal = Proposal("", "main", head, "", "", prefix="bots/iu")
     assert Host.ours_to_delete(proposal) is ours

@@ -290,7 +290,9 @@ def test_the_timeline_shows_why_a_pull_request_without_a_branch_was_closed(
     assert found.state == state
 
 
-def test_an_unreadable_timeline_counts_as_closed_by_a_person(world: World, server: Server) -> None:
+def test_a_pull_request_with_an_unreadable_timeline_counts_as_closed_by_a_person(
+    world: World, server: Server
+) -> None:
     world.propose(world.push("1.1"))
     del server.branches[HEAD]
     server.fail(server.refusal("forbidden"), "GET", "/timeline")

@@ -74,7 +74,7 @@ def test_a_reviewer_who_answered_is_not_requested_again(world: World, server: Se
     assert server.writes == []
 
 
-def test_refused_labels_are_noted(world: World, server: Server) -> None:
+def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None:
     server.fail(server.refusal("forbidden"), "POST", "/labels")
     done = world.propose(replace(world.push("1.1"), labels=("deploy",)))
     assert (done.state, server.open[0].labels) == ("open", [])
@@ -166,7 +166,7 @@ def test_auto_merge_adds_the_pull_request_to_the_merge_queue(world: World, serve
 @pytest.mark.parametrize(
     ("said", "when"), [("waiting", "/graphql"), ("clean", "/graphql"), ("clean", "/merge")]
 )
-def test_auto_merge_never_merges_a_later_push(
+def test_a_later_push_is_never_merged_unseen(
     world: World, server: Server, said: str, when: str
 ) -> None:
     server.auto_merge = said
@@ -190,7 +190,7 @@ def test_auto_merge_never_merges_a_later_push(
         ("https://api.acme.ghe.com", "https://api.acme.ghe.com/graphql"),
     ],
 )
-def test_the_graphql_address_belongs_to_the_api_address(api: str, address: str) -> None:
+def test_the_graphql_address_is_derived_from_the_api_address(api: str, address: str) -> None:
     assert graphql(api) == address
 
 
@@ -276,7 +276,7 @@ def test_a_pull_request_without_text_or_author_is_found(world: World, server: Se
     assert (found.title, found.body) == ("by hand", "")
 
 
-def test_the_text_of_a_newer_build_is_restored(world: World, server: Server) -> None:
+def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> None:
     """An older one reads before, and writes after the newer one has described itself."""
     world.propose(world.push("1.0"))
     older, newer = world.push("1.1"), world.push("1.2")

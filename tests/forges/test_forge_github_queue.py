@@ -37,7 +37,7 @@ def is_set(server: Server) -> bool:
 
 
 @pytest.mark.parametrize("state", STATES["asked"], ids=lambda state: state["state"])
-def test_each_auto_merge_answer_of_github_has_a_matching_note(
+def test_each_auto_merge_answer_of_github_gives_the_expected_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     answers(server, state)

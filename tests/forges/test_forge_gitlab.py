@@ -181,7 +181,7 @@ TRAINS = json.loads((FOLDER / "gitlab-merge-trains.json").read_text())["states"]
 
 
 @pytest.mark.parametrize("state", TRAINS, ids=lambda state: state["state"])
-def test_each_merge_train_answer_has_a_matching_note(
+def test_each_merge_train_answer_gives_the_expected_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     server.trains = True

@@ -65,7 +65,7 @@ def test_a_host_chosen_by_an_annotation_gets_no_token(server: Version) -> None:
 @pytest.mark.parametrize(
     "url", ["/srv/git/deploy.git", "https://github.com/acme", "https://u:s3cret@github.com/a"]
 )
-def test_a_url_without_a_forge_is_an_error_without_the_login(url: str) -> None:
+def test_a_url_without_a_forge_is_an_error_that_hides_the_login(url: str) -> None:
     opened = Forges((), lambda: Tokens({}))
     with pytest.raises(ForgeError) as caught:
         opened.of(url)
@@ -130,7 +130,7 @@ def test_a_local_repository_has_no_forge() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_oversized_answer_is_rejected(forge: str, body: bytes) -> None:
+def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: bytes) -> None:
     with serving(Answers()) as server:
         server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
         path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"
@@ -144,7 +144,7 @@ def test_an_oversized_answer_is_rejected(forge: str, body: bytes) -> None:
     assert refused.value.hint
 
 
-def test_a_forge_without_deployments_is_reported(server: Version) -> None:
+def test_a_forge_that_shows_no_deployments_is_reported(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
     with pytest.raises(
         ForgeError, match=r"deployments are not supported on 127\.0\.0\.1"

@@ -54,7 +54,7 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("status", "kind", "code", "said"), STATUSES)
-def test_each_refused_status_has_a_matching_error(
+def test_each_refused_status_is_mapped_to_an_error(
     status: int, kind: type[TaskError], code: Exit, said: str
 ) -> None:
     error = refused(status, {"message": "its words"})
@@ -194,7 +194,7 @@ def test_the_waiting_time_of_a_rate_limit_is_recognized(said: Response, wait: fl
     assert limited(said) == wait
 
 
-def test_requests_without_an_answer_have_a_matching_error() -> None:
+def test_requests_without_an_answer_are_mapped_to_errors() -> None:
     error = unanswered(
         NoAnswerError("tls", "the TLS certificate of https://h was not accepted"), "open it"
     )

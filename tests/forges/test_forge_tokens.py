@@ -83,7 +83,7 @@ def test_the_repository_of_the_job_is_accessed_with_the_job_token() -> None:
         Tokens({}).of_the_job(GITHUB, "a comment")
 
 
-def test_a_login_keeps_its_user_name() -> None:
+def test_a_login_keeps_its_user() -> None:
     found = Tokens({}, lambda _url: (login("https://github.com"),)).of(GITHUB)
     assert found.user == "bot"
     found = Tokens(OURS, user="a@b.example", scope=("https://github.com",)).of(GITHUB)

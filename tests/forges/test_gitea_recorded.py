@@ -261,7 +261,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("name", "number"), ROWS)
-def test_the_fake_gitea_gives_the_recorded_answers(name: str, number: int) -> None:
+def test_the_stand_in_answers_as_gitea_did(name: str, number: int) -> None:
     record = records(name)[number]
     sent, said = record["request"], record["response"]
     with serving(Gitea()) as server:
@@ -346,7 +346,7 @@ PUSHES: dict[str, tuple[type[TaskError] | type[Outpaced] | None, str]] = {
 
 
 @pytest.mark.parametrize("push", records("git-push-refusals"), ids=lambda push: push["name"])
-def test_each_recorded_push_refusal_has_a_matching_error(push: Record) -> None:
+def test_each_recorded_push_refusal_is_mapped_to_an_error(push: Record) -> None:
     kind, hint = PUSHES[push["name"]]
     if kind is None:
         assert push["exit"] == 0

@@ -129,7 +129,7 @@ def test_unknown_details_are_left_out_of_the_body() -> None:
     assert "\n\n\n" not in text
 
 
-def test_the_table_shows_digests() -> None:
+def test_digests_are_shown() -> None:
     assert f"`1.4.3@{DIGEST}`" in body(Content([changes_of(change(new_digest=DIGEST))]))
     assert f"`{DIGEST}` |" in body(Content([changes_of(change(new="", new_digest=DIGEST))]))
 
@@ -139,7 +139,7 @@ def test_duplicate_changes_share_one_row() -> None:
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_the_commit_mark_is_read_from_an_edited_body(forge: str) -> None:
+def test_marks_are_read_back(forge: str) -> None:
     text = body(Content([changes_of()], commit=COMMIT), forge)
     for back in (text, text.replace("\n", "\r\n"), text.strip(), f"{text}\n\nThank you, bot!"):
         assert described(back) == COMMIT
@@ -153,7 +153,7 @@ def test_texts_without_a_valid_mark_have_no_commit(text: str) -> None:
     assert described(text) == ""
 
 
-def test_forged_marks_are_ignored() -> None:
+def test_marks_of_others_do_not_count() -> None:
     forged = f"<!-- image-update-commit: {'f' * 64} -->"
     said = f"subject\n{forged}\n\n[//]: # (image-update-commit: {'e' * 64})"
     text = body(Content([changes_of(change(old=forged))], said, commit=COMMIT))
@@ -243,7 +243,7 @@ def test_run_links_are_shown_without_logins(url: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_a_long_body_is_truncated(forge: str) -> None:
+def test_a_body_is_never_too_long(forge: str) -> None:
     apps = [changes_of(name=f"application-{number}") for number in range(3000)]
     words, page = "long text " * 10_000, "https://x.example/" + "y" * 480
     text = body(Content(apps, words, page, commit=COMMIT), forge)
@@ -252,7 +252,7 @@ def test_a_long_body_is_truncated(forge: str) -> None:
     assert re.search(r"^and \d+ more: see the report$", text, re.MULTILINE)
 
 
-def test_the_text_of_the_author_is_truncated_before_the_table() -> None:
+def test_the_authors_text_gives_way_to_the_table() -> None:
     text = body(Content([changes_of()], "z" * 9000), "azure")
     assert "| `argocd/web` |" in text
     assert "…\n```" in text
@@ -280,7 +280,7 @@ def test_the_title_is_the_first_line_without_mentions(message: str, wanted: str)
 
 
 @given(st.text())
-def test_a_title_is_one_line_of_limited_length(message: str) -> None:
+def test_a_title_is_one_line_and_never_too_long(message: str) -> None:
     found = title(message * 50)
     assert len(found) <= LONGEST_TITLE
     assert "\n" not in found
@@ -367,7 +367,7 @@ def test_the_title_of_a_rollback_ignores_other_waiting_changes() -> None:
         )
 
 
-def test_the_body_of_a_hold_has_no_table() -> None:
+def test_a_hold_has_no_table() -> None:
     text = body(Content([], "hold web", commit=COMMIT))
     assert "| --- |" not in text
     assert "\n\n```text\nhold web\n```\n\n" in text

@@ -96,7 +96,7 @@ def test_commits_are_compared_over_the_git_protocol(repo: Path) -> None:
 
 @pytest.mark.parametrize("filters", ["true", "false"])
 @pytest.mark.parametrize("protocol", ["0", "2"])
-def test_commits_are_compared_with_old_and_new_server_protocols(
+def test_commits_are_compared_over_old_and_new_git_protocols(
     tmp_path: Path, filters: str, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the old protocol commits cannot be asked for by id: then branches are."""
@@ -208,7 +208,7 @@ def test_the_order_is_unknown_if_the_repository_cannot_be_read(repository: str, 
     assert "secret" not in found.why
 
 
-def test_local_source_repositories_must_be_allowed(repo: Path) -> None:
+def test_local_repositories_need_to_be_allowed(repo: Path) -> None:
     with asking(frozenset()) as one:
         found = one.order(f"file://{repo}", NOWHERE, NOWHERE[::-1])
     assert found.order == "unknown"

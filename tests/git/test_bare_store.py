@@ -134,7 +134,7 @@ def test_a_snapshot_has_the_mode_of_each_file(
     ],
 )
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_a_snapshot_names_a_parent_that_is_not_a_folder(
+def test_a_parent_that_is_not_a_folder_is_named(
     store: BareRepository, path: str, parent: str, mode: str, want: str
 ) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {parent: File("", mode)}  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_a_snapshot_of_a_tree_includes_manifests_in_subfolders(store: BareReposi
 
 @pytest.mark.parametrize("path", ["apps/web/values.yaml", "apps/run.yaml"])
 @pytest.mark.parametrize("want", ["folder", "tree"])
-def test_a_snapshot_of_a_folder_that_is_a_file_has_that_file(
+def test_a_folder_path_that_is_a_file_reads_that_file(
     store: BareRepository, path: str, want: str
 ) -> None:
     files = store.snapshot("main", [Place(path, want)]).files  # type: ignore[arg-type]
@@ -429,9 +429,7 @@ def test_a_repository_can_be_read_without_a_home(repo: Path) -> None:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
 
 
-def test_the_git_configuration_of_the_user_does_not_change_the_result(
-    repo: Path, tmp_path: Path
-) -> None:
+def test_a_users_git_configuration_changes_nothing(repo: Path, tmp_path: Path) -> None:
     (tmp_path / ".gitconfig").write_text(
         '[remote "origin"]\n\turl = /nonexistent\n[remote "image-update"]\n\tfetch = +refs/*:refs/*\n'
         "[core]\n\thooksPath = /nonexistent\n\tautocrlf = true\n[fetch]\n\tprune = true\n[color]\n\tui = always\n"
@@ -465,7 +463,7 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
         store.close()
 
 
-def test_a_folder_with_too_many_names_is_an_error_instead_of_empty(
+def test_a_folder_with_too_many_names_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its list is not read, and what is in it would look as if it were not there."""

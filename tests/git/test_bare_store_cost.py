@@ -88,7 +88,7 @@ def test_a_lost_race_fetches_only_the_new_tip(repos: dict[int, Path], tmp_path: 
     ]  # another file had changed: only the tip is new
 
 
-def test_planning_pushes_nothing(repos: dict[int, Path]) -> None:
+def test_planning_sends_nothing(repos: dict[int, Path]) -> None:
     git = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git, str(repos[200])) as store:
         snapshot = store.snapshot("main", [Place(VALUES)])

@@ -212,7 +212,7 @@ def test_one_store_lands_several_changes_in_a_row(repo: Path) -> None:
     assert show(repo, "main", VALUES) == "tag: v4\n"
 
 
-def test_an_outpaced_change_lands_on_a_second_attempt(repo: Path) -> None:
+def test_a_change_that_lost_the_race_lands_on_a_second_attempt(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         other = commit(repo, {"README.md": "changed\n"})
@@ -224,7 +224,7 @@ def test_an_outpaced_change_lands_on_a_second_attempt(repo: Path) -> None:
     assert show(repo, "main", "README.md") == "changed\n"
 
 
-def test_a_change_based_on_an_older_known_tip_is_outpaced(repo: Path) -> None:
+def test_a_change_based_on_an_older_known_tip_is_a_lost_race(repo: Path) -> None:
     with open_store(repo) as store:
         old = read(store)
         commit(repo, {"apps/db/values.yaml": "tag: v9\n"})
@@ -233,7 +233,7 @@ def test_a_change_based_on_an_older_known_tip_is_outpaced(repo: Path) -> None:
             store.land(change(old))
 
 
-def test_a_change_to_a_rewritten_branch_is_outpaced(repo: Path) -> None:
+def test_a_change_to_a_rewritten_branch_is_a_lost_race(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         git(repo, "update-ref", "-d", "refs/heads/main")
@@ -478,7 +478,7 @@ def test_a_change_prepared_by_another_store_lands(repo: Path) -> None:
         assert store.land(wanted).commit == tip(repo)
 
 
-def test_a_change_prepared_by_another_store_on_an_old_tip_is_outpaced(repo: Path) -> None:
+def test_a_change_prepared_by_another_store_on_an_old_tip_is_a_lost_race(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
     commit(repo, {"README.md": "changed\n"})
@@ -502,7 +502,7 @@ def test_a_push_that_landed_before_the_connection_died_is_recognized(repo: Path)
     assert landing.commit == tip(repo)
 
 
-def test_a_push_that_did_not_land_is_retried(repo: Path) -> None:
+def test_a_push_that_did_not_land_is_tried_again(repo: Path) -> None:
     with open_store(repo) as store:
         wanted = change(read(store))
         hook(repo, "pre-receive", 'rm "$0"; kill -9 $PPID')

@@ -44,7 +44,7 @@ def test_a_change_is_read_and_pushed_over_ssh(tmp_path: Path, url: str) -> None:
         ("ssh: connect to host example.com port 22: Connection refused", UnreachableError),
     ],
 )
-def test_ssh_failures_have_the_matching_error_type(
+def test_ssh_failures_are_mapped_to_error_types(
     tmp_path: Path, words: str, error: type[TaskError]
 ) -> None:
     git_door = door(tmp_path, f"echo '{words}' >&2; exit 255")

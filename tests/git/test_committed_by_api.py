@@ -167,7 +167,7 @@ def test_a_head_branch_left_at_its_base_gets_the_missing_commit(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_head_branch_moved_by_others_is_a_lost_race(
+def test_a_head_branch_that_others_moved_is_a_lost_race(
     server: CommittingGitHub, repo: Path, there: bool
 ) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD) if there else ""
@@ -267,7 +267,7 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
 
 
 @pytest.mark.parametrize(("reply", "kind", "words"), REFUSED)
-def test_each_api_refusal_has_a_matching_error_and_hint(
+def test_each_api_refusal_is_mapped_to_an_error_with_a_hint(
     server: CommittingGitHub, repo: Path, reply: Reply, kind: type[TaskError], words: str
 ) -> None:
     server.fail(reply, end=GRAPHQL, times=5)

@@ -35,7 +35,7 @@ def door(**environ: str) -> Git:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTS))
-def test_git_variables_of_the_host_do_not_reach_git(name: str) -> None:
+def test_unsafe_variables_of_the_host_do_not_reach_git(name: str) -> None:
     clean = clean_environment(HOSTS, frozenset({"https"}))
     assert clean.get(name) in {None, "C", "https"}
 
@@ -97,7 +97,7 @@ def test_a_failure_reports_command_exit_code_and_message() -> None:
     assert "not a git repository" in caught.value.err
 
 
-def test_arguments_are_not_interpreted_by_a_shell(tmp_path: Path) -> None:
+def test_arguments_are_not_shell_words(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     with pytest.raises(GitFailed):
         door().run("rev-parse", "--verify", f"$(touch {marker}); *")
@@ -132,7 +132,7 @@ def test_git_cannot_prompt_on_a_terminal() -> None:
     assert caught.value.code
 
 
-def test_calls_are_recorded_by_command() -> None:
+def test_calls_are_counted_by_their_command() -> None:
     git_door = door()
     git_door.run("-c", "a.b=c", "version")
     git_door.run("--git-dir", "/x", "version")
@@ -197,7 +197,7 @@ def test_common_urls_are_used_unchanged(repo: str) -> None:
     assert Git(os.environ).url(repo) == repo
 
 
-def test_plain_http_is_warned_about_once() -> None:
+def test_plain_http_warns_once() -> None:
     said: list[str] = []
     git_door = Git(os.environ, log=said.append)
     assert [git_door.url("http://u:p@host/x") for _ in range(2)] == ["http://host/x"] * 2
@@ -248,9 +248,7 @@ def test_ssh_runs_in_batch_mode() -> None:
     assert "BatchMode=yes" in ssh_command(Git(os.environ))
 
 
-def test_the_ssh_command_of_the_user_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_own_ssh_command_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".gitconfig").write_text("[core]\n\tsshCommand = ssh -F mine\n")
     assert Git({**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}).ssh_environment(
         "git@host:x"

@@ -51,12 +51,12 @@ def test_output_within_the_bound_is_complete() -> None:
     assert (len(ran.out), len(ran.err) <= 64_000) == (1_500_000, True)
 
 
-def test_a_background_child_is_not_waited_for() -> None:
+def test_a_child_that_continues_is_not_waited_for() -> None:
     """As ssh does that serves a connection to several commands."""
     assert Git(os.environ).run("-c", "alias.leave=!sleep 600 & echo done", "leave").out == b"done\n"
 
 
-def test_the_number_and_length_of_logged_warnings_are_limited() -> None:
+def test_not_every_warning_is_logged() -> None:
     said: list[str] = []
     script = "!for n in $(seq 2000); do echo \"warning: $n\" >&2; done; printf 'warning: %5000d\\n' 1 >&2"
     Git(os.environ, log=said.append).run("-c", f"alias.warn={script}", "warn")
@@ -84,7 +84,7 @@ def test_messages_of_git_reveal_which_bound_was_exceeded(words: str, why: str) -
     assert bool(Bounds().passed(words)) == bool(why)
 
 
-def test_a_stricter_limit_of_the_step_is_kept() -> None:
+def test_a_stricter_limit_of_the_step_stays() -> None:
     """`ulimit -f` in the step: then it is the disk that is full, and no server that sends too much."""
     code = """
 import resource
@@ -172,7 +172,7 @@ def test_all_commands_for_one_repository_share_a_time_limit(tmp_path: Path, cloc
             assert caught.value.subject == str(repo)
 
 
-def test_the_clock_starts_with_its_first_use(clock: Clock) -> None:
+def test_the_clock_begins_with_the_first_command(clock: Clock) -> None:
     ours = processes.Clock(5, "x")
     clock.time += 60
     assert ours.left() == 5

@@ -85,7 +85,7 @@ def size(folder: Path) -> int:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("how", ["cut", "garbage", "gone", "no index"])
-def test_a_broken_cache_is_discarded(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
+def test_a_broken_cache_is_thrown_away(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
     if whole:
         git(repo, "config", "uploadpackfilter.allow", "false")
     cache = tmp_path / "cache"
@@ -128,7 +128,7 @@ def test_an_unusable_cache_folder_is_a_warning(repo: Path, tmp_path: Path, kind:
     assert b"--git-cache-dir" in err
 
 
-def test_two_repositories_have_separate_caches(repo: Path, tmp_path: Path) -> None:
+def test_two_repositories_do_not_mix(repo: Path, tmp_path: Path) -> None:
     other = repository(tmp_path, "a", name="other.git")
     for one in (repo, other, repo, other):
         land(one, tmp_path / "cache", f"{one} {git(one, 'rev-parse', 'main')}\n")
@@ -187,7 +187,7 @@ def test_a_change_lands_although_the_cache_folder_vanishes(repo: Path, tmp_path:
     assert show(repo, "main", target("a")) == "2\n"
 
 
-def test_a_large_pack_is_cached_with_little_memory(tmp_path: Path) -> None:
+def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
     packs = tmp_path / "objects" / "pack"
     packs.mkdir(parents=True)
     for name in ("pack-1.pack", "pack-1.idx"):

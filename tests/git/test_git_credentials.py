@@ -190,7 +190,7 @@ def test_invalid_credential_options_are_usage_errors(
     assert "t0ken" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_given_certificate_authorities_are_added_to_those_of_the_system(tmp_path: Path) -> None:
+def test_given_certificate_authorities_are_added_to_the_system_authorities(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs.pem"
     ours.mkdir()
     (ours / "a.pem").write_text("-----BEGIN CERTIFICATE-----\nours\n")

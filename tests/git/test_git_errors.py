@@ -292,7 +292,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("kind", "stderr"), SAID)
-def test_each_message_of_a_server_has_a_matching_error(kind: type[TaskError], stderr: str) -> None:
+def test_each_server_message_is_mapped_to_an_error(kind: type[TaskError], stderr: str) -> None:
     error = failure(stderr, "https://host/x@main")
     assert type(error) is kind
     assert error.hint
@@ -338,7 +338,7 @@ def test_only_broken_connections_are_retried(again: bool, stderr: str) -> None:
 
 
 @pytest.mark.parametrize("proxy", ["bob:se'cret/x@h:1", "http://bob:se/cret@h:1"])
-def test_the_login_in_an_invalid_proxy_is_not_shown(proxy: str) -> None:
+def test_a_proxy_that_is_not_a_url_is_not_shown(proxy: str) -> None:
     shown = quoted(
         f"fatal: unable to access 'https://h/x/': Unsupported proxy syntax in '{proxy}'\nfatal: it's over\n"
     )
@@ -396,13 +396,13 @@ def test_rejections_due_to_a_lost_race_are_recognized(reason: str, stderr: str) 
 
 
 @pytest.mark.parametrize(("kind", "reason", "stderr"), REFUSALS)
-def test_each_refused_push_has_a_matching_error(
+def test_each_refused_push_is_mapped_to_an_error(
     kind: type[TaskError], reason: str, stderr: str
 ) -> None:
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind
 
 
-def test_a_refused_force_push_of_a_head_branch_has_a_hint() -> None:
+def test_the_server_may_refuse_to_replace_a_head_branch() -> None:
     denied = "!\tabc:refs/heads/bot\t[remote rejected] (non-fast-forward)"
     error = refusal(
         denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True
@@ -417,7 +417,7 @@ def test_a_push_without_a_status_line_is_a_failure() -> None:
     )
 
 
-def test_the_message_of_the_server_is_shown() -> None:
+def test_the_servers_own_words_reach_the_user() -> None:
     stderr = "remote: error: GH006: Protected branch update failed for refs/heads/main.        \nremote: \nerror: failed to push some refs to 'x'\n"
     error = refusal(MAIN + "[remote rejected] (protected branch hook declined)", stderr, "x@main")
     assert isinstance(error, RepositoryError)
@@ -440,7 +440,7 @@ def test_a_branch_protected_by_gitea_is_reported_with_a_hint() -> None:
         assert word in error.hint
 
 
-def test_errors_show_no_login_and_no_control_characters() -> None:
+def test_no_login_and_no_control_character_is_shown() -> None:
     error = failure(
         "remote: \x1b[31mRepository not found.\nfatal: repository 'https://u:secret@host/x' not found\n",
         "x",
@@ -480,7 +480,7 @@ def test_long_messages_are_truncated() -> None:
         ("https://u@h:8443/x/", "h", "the Git server could not be reached"),
     ],
 )
-def test_a_failed_connection_to_another_host_is_reported_for_the_proxy(
+def test_a_failed_connection_to_another_host_is_attributed_to_the_proxy(
     url: str, connects: str, message: str
 ) -> None:
     said = f"fatal: unable to access '{url}': Failed to connect to {connects} port 80 after 0 ms: Couldn't connect to server\n"

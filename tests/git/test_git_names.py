@@ -109,7 +109,7 @@ def test_hostile_addresses_are_rejected(url: str) -> None:
     assert caught.value.message.isprintable()
 
 
-def test_the_representation_of_an_address_omits_its_password() -> None:
+def test_an_address_prints_without_its_password() -> None:
     assert "p:w" not in repr(address_of("https://user:p%3Aw@host/x"))
 
 
@@ -121,7 +121,7 @@ def test_a_slash_in_a_password_is_refused_and_not_shown() -> None:
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_either_a_safe_address_or_a_source_error(text: str) -> None:
+def test_every_text_is_an_address_or_a_source_error(text: str) -> None:
     try:
         found = address_of(text)
     except SourceError:
@@ -162,7 +162,7 @@ def test_git_agrees_about_branch_names(name: str, good: bool) -> None:
 
 @pytest.mark.slow
 @given(st.text(alphabet="a./-@{}~^:?*[\\ l\x01ock", min_size=1, max_size=8))
-def test_git_agrees_about_random_branch_names(name: str) -> None:
+def test_git_agrees_about_any_branch_name(name: str) -> None:
     done = subprocess.run(
         ["git", "check-ref-format", f"refs/heads/{name}"], capture_output=True, check=False
     )

@@ -43,7 +43,7 @@ def give_away(folder: Path) -> None:
         (["~/x"], False),
     ],
 )
-def test_safe_directory_entries_are_matched_as_by_git(said: list[str], safe: bool) -> None:
+def test_safe_directory_entries_match_as_in_git(said: list[str], safe: bool) -> None:
     assert is_safe("/srv/x.git", said, "/home/me") is safe
 
 

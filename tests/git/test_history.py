@@ -58,7 +58,7 @@ def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "re
         ((None,), [None]),
     ],
 )
-def test_earlier_texts_are_listed_newest_first(
+def test_texts_come_newest_first(
     tmp_path: Path, values: tuple[str, ...], expected: list[str | None]
 ) -> None:
     assert texts(deploys(tmp_path, *values, between=2)) == (expected, "root")
@@ -93,7 +93,7 @@ def test_a_history_ends_at_its_limit(tmp_path: Path) -> None:
     assert texts(repo, limit=3) == (["3", "2", "1"], "root")
 
 
-def test_a_merge_counts_as_one_step(tmp_path: Path) -> None:
+def test_a_merge_is_one_step(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "trial"}, "work")
@@ -105,7 +105,7 @@ def test_a_merge_counts_as_one_step(tmp_path: Path) -> None:
     assert texts(repo) == (["2", "1"], "root")
 
 
-def test_a_squashed_pull_request_counts_as_one_step(tmp_path: Path) -> None:
+def test_a_squashed_pull_request_is_one_step(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "trial"}, "work")
@@ -114,7 +114,7 @@ def test_a_squashed_pull_request_counts_as_one_step(tmp_path: Path) -> None:
     assert texts(repo) == (["2", "1"], "root")
 
 
-def test_a_replaced_head_branch_has_only_its_new_history(tmp_path: Path) -> None:
+def test_a_head_branch_that_was_replaced_has_its_new_history(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2")
     git(repo, "branch", "work", "main")
     commit(repo, {PATH: "old attempt"}, "work")
@@ -151,7 +151,7 @@ def test_renames_are_followed(
     assert texts(repo) == (expected, "root")
 
 
-def test_a_copied_file_is_not_a_rename(tmp_path: Path) -> None:
+def test_a_copy_is_not_a_rename(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"old/values.yaml": "0"})
     commit(repo, {"old/values.yaml": "1"})
     commit(repo, {PATH: "1"})
@@ -287,7 +287,7 @@ def test_a_history_is_not_affected_by_new_commits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("server", ["file", "http", "no filter"])
-def test_changes_still_land_after_a_history_was_read(tmp_path: Path, server: str) -> None:
+def test_changes_still_land_after_a_history_has_been_read(tmp_path: Path, server: str) -> None:
     repo = deploys(tmp_path, "1", "2", between=40)
     git(repo, "config", "http.receivepack", "true")
     if server == "no filter":

@@ -128,7 +128,9 @@ def test_credentials_that_tekton_puts_into_the_home_folder_are_used(
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_no_git_config_ignores_the_credentials_in_the_home_folder(scene: Scene, web: Nginx) -> None:
+def test_the_no_git_config_option_ignores_the_credentials_in_the_home_folder(
+    scene: Scene, web: Nginx
+) -> None:
     creds_init(scene, web)
     result = scene.run(web.url(scene.name), "--no-git-config", "--ca-file", web.ca)
     assert result.code == 4
@@ -152,7 +154,7 @@ def test_url_rewriting_in_the_configuration_of_the_user_is_applied(scene: Scene,
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_other_git_configuration_of_the_user_has_no_effect(scene: Scene, web: Nginx) -> None:
+def test_the_rest_of_the_users_configuration_changes_nothing(scene: Scene, web: Nginx) -> None:
     hostile = f"[core]\n\thooksPath = {scene.folder}\n[push]\n\tgpgSign = true\n[commit]\n\tgpgSign = true\n[fetch]\n"
     scene.file(
         "home/.gitconfig",
@@ -356,7 +358,7 @@ def test_a_key_that_the_server_does_not_accept_is_a_credentials_error(
     assert "did not accept the SSH key" in told
 
 
-def test_a_key_with_a_passphrase_is_refused_without_contacting_the_server(
+def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(
     scene: Scene, ssh: Sshd
 ) -> None:
     before = ssh.log.read_text()
@@ -419,7 +421,7 @@ def read_only(but: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("way", "home"), [("https", ""), ("ssh", "/root"), ("ssh", "/nonexistent"), ("ssh", "")]
 )
-def test_an_arbitrary_user_id_works_without_a_home_folder(
+def test_an_arbitrary_user_id_works_without_its_own_home_folder(
     scene: Scene, web: Nginx, ssh: Sshd, way: str, home: str
 ) -> None:
     setpriv, ground = needs("setpriv"), Path("/tmp", f"any-{os.urandom(4).hex()}")
@@ -461,7 +463,7 @@ def test_an_arbitrary_user_id_works_without_a_home_folder(
 
 
 @pytest.mark.parametrize("way", ["https", "ssh"])
-def test_temporary_copies_of_keys_are_removed_after_a_signal(
+def test_copies_of_keys_are_gone_after_a_signal(
     scene: Scene, web: Nginx, ssh: Sshd, way: str
 ) -> None:
     hook = scene.repo / "hooks" / "pre-receive"

@@ -171,7 +171,7 @@ def test_commits_on_the_memory_branch_are_signed(scene: Scene, ssh_key: Path) ->
 
 
 @pytest.mark.measured
-def test_a_key_file_readable_by_others_can_be_used(scene: Scene, ssh_key: Path) -> None:
+def test_a_key_that_others_may_read_is_copied(scene: Scene, ssh_key: Path) -> None:
     ssh_key.chmod(0o644)
     assert scene.run("--signing-format", "ssh", "--signing-key", ssh_key).code == 0
     assert verified_ssh(scene, ssh_key).startswith("G")
@@ -188,7 +188,7 @@ def test_commits_are_signed_with_an_openpgp_key(
     assert tool("git", "-C", str(scene.repo), "verify-commit", "main", env=keyring) == ""
 
 
-def test_commits_are_signed_with_a_key_of_the_keyring_of_the_user(
+def test_commits_are_signed_with_a_key_in_the_keyring_of_the_user(
     scene: Scene, keyring: dict[str, str]
 ) -> None:
     result = scene.run("--signing-key", "signer@example.com", env=keyring)

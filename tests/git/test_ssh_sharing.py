@@ -30,7 +30,7 @@ def test_each_server_and_ssh_command_has_a_separate_connection() -> None:
     assert not folder.exists()
 
 
-def test_the_socket_path_is_short(tmp_path: Path) -> None:
+def test_a_socket_has_a_short_path(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 80)
     long.mkdir()
     sharing = SshSharing(str(long), os.environ)

@@ -53,7 +53,7 @@ def test_a_token_prefix_of_another_forge_is_reported_without_the_token(
     assert REST not in found
 
 
-def test_an_empty_token_has_no_wrong_issuer() -> None:
+def test_an_empty_token_is_not_reported() -> None:
     assert not wrong_issuer(Secret(""), "git.example.com", "GitLab")
 
 
@@ -103,7 +103,7 @@ def test_a_refused_login_with_a_token_of_another_forge_has_a_hint(
     assert REST not in f"{error}{error.hint}"
 
 
-def test_every_forge_has_a_software_name() -> None:
+def test_every_forge_has_a_name() -> None:
     assert SOFTWARE.keys() == FORGES.keys()
     named = {one for software in SOFTWARE.values() for one in software.split(" or ")}
     assert {*PREFIXES.values(), *SERVERS.values()} <= named

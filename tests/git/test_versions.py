@@ -124,7 +124,7 @@ def test_the_versions_of_a_sha256_repository_are_read(tmp_path: Path) -> None:
     assert found[0].commit == second
 
 
-def test_the_versions_on_a_missing_branch_are_a_source_error(tmp_path: Path) -> None:
+def test_reading_versions_on_a_missing_branch_is_a_source_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     with (
         BareRepository(git_of_a_run(FILE), str(repo)) as store,

@@ -131,7 +131,7 @@ def test_the_kubeconfig_in_the_home_folder_is_the_default(tmp_path: Path) -> Non
     assert found.server.url == "https://home.example.com"
 
 
-def test_paths_are_relative_to_the_kubeconfig_file(tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     user = {"client-certificate": "pki/me.pem", "client-key": "/abs/me.key", "tokenFile": "token",
             "exec": {"apiVersion": V1, "command": "bin/plugin"}}  # fmt: skip
     found = kubeconfig(
@@ -197,7 +197,7 @@ def test_a_kubeconfig_of_the_wrong_shape_is_a_usage_error(
         kubeconfig(write(tmp_path, {**config("https://x", {}), **wrong}))
 
 
-def test_an_empty_kubeconfig_is_treated_as_missing(tmp_path: Path) -> None:
+def test_an_empty_file_counts_as_missing(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
     assert kubeconfig({"KUBECONFIG": str(tmp_path / "config")}) is None
 
@@ -281,7 +281,7 @@ def test_a_certificate_for_another_name_needs_a_tls_server_name(tmp_path: Path, 
         assert names(cluster_access(write(tmp_path, config(api.url, user, cluster)))) == ["web"]
 
 
-def test_copies_of_client_certificates_are_private_and_removed(tmp_path: Path, keys: Keys) -> None:
+def test_client_certificates_are_copied_for_this_user_alone(tmp_path: Path, keys: Keys) -> None:
     user = {"client-certificate-data": keys.data("client.pem"), "client-key-data": keys.data("client.key"),
             "token": "admin-token"}  # fmt: skip
     with running(wrap=tls(keys, clients=True)) as api:
@@ -323,7 +323,7 @@ def credential(status: Mapping[str, Any], version: str = V1) -> str:
 
 
 @pytest.mark.parametrize("version", [V1, "client.authentication.k8s.io/v1beta1"])
-def test_an_exec_plugin_supplies_a_token(tmp_path: Path, api: KubernetesApi, version: str) -> None:
+def test_an_exec_plugin_gives_a_token(tmp_path: Path, api: KubernetesApi, version: str) -> None:
     check = 'echo run >> "$0.runs"\n[ "$MY_PROFILE:$1" = "prod:a b" ] || exit 3'
     script = f"{check}\n{credential({'token': 'admin-token'}, version)}"
     user = execute(
@@ -373,7 +373,7 @@ def test_a_rejected_plugin_token_is_renewed(tmp_path: Path, api: KubernetesApi) 
     assert (tmp_path / "plugin.runs").read_text() == "x\nx\n"
 
 
-def test_an_exec_plugin_supplies_a_client_certificate(tmp_path: Path, keys: Keys) -> None:
+def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
     status = {
         "clientCertificateData": keys.text("client.pem"),
         "clientKeyData": keys.text("client.key"),

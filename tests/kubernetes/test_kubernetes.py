@@ -64,7 +64,7 @@ def many(api: KubernetesApi, count: int) -> list[str]:
     return [f"web-{number:03}" for number in range(count)]
 
 
-def test_metadata_is_listed_page_by_page(api: KubernetesApi) -> None:
+def test_metadata_comes_page_by_page(api: KubernetesApi) -> None:
     expected = many(api, 25)
     found = list(reach(api).list(client.APPLICATIONS, page=10))
     assert names(found) == expected
@@ -252,13 +252,13 @@ def test_a_patch_with_a_passing_test_is_applied(api: KubernetesApi) -> None:
     assert done["spec"]["source"]["helm"]["parameters"][0]["value"] == "1.0"
 
 
-def test_a_patch_with_a_failing_test_is_outpaced(api: KubernetesApi) -> None:
+def test_a_patch_with_a_failing_test_is_a_lost_race(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations("7", "1.0"))
 
 
-def test_a_conflicting_merge_is_outpaced(api: KubernetesApi) -> None:
+def test_a_conflicting_merge_is_a_lost_race(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
         reach(api).merge(
@@ -422,7 +422,7 @@ def test_a_temporary_failure_is_retried(api: KubernetesApi, fault: Fault) -> Non
     ],
     ids=lambda value: value.how or str(value.status) if isinstance(value, Fault) else "",
 )
-def test_a_lasting_failure_has_a_matching_error(
+def test_a_lasting_failure_is_reported(
     api: KubernetesApi, fault: Fault, error: type[TaskError], words: str
 ) -> None:
     api.faults.append(fault)
@@ -438,7 +438,7 @@ def test_a_closed_port_is_reported_as_unreachable() -> None:
         Kubernetes(ClusterAccess(config, {}), QUICK).get(client.APPLICATIONS, "argocd", "web")
 
 
-def test_no_secret_is_logged(api: KubernetesApi) -> None:
+def test_no_secret_reaches_the_log(api: KubernetesApi) -> None:
     api.add(SECRETS, {"metadata": {"name": "git"}, "data": {"password": "czNjcmV0"}})
     lines: list[str] = []
     config = Kubeconfig("test", Server(api.url), User(token=Secret("admin-token")))

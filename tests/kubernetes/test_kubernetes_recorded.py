@@ -276,7 +276,7 @@ def test_the_fake_api_returns_written_objects_as_recorded(name: str) -> None:
     assert type(ours["metadata"]["resourceVersion"]) is type(real["metadata"]["resourceVersion"])
 
 
-def test_every_recorded_answer_is_compared() -> None:
+def test_every_recording_is_compared() -> None:
     assert set(names(SERVER)) == {*ERRORS, *LISTS, *OBJECTS, *WRITTEN}
 
 
@@ -307,7 +307,7 @@ TOLD: list[tuple[str, Callable[[Kubernetes], object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("name", "ask", "kind", "says"), TOLD, ids=[row[0] for row in TOLD])
-def test_each_recorded_error_has_a_matching_client_error(
+def test_each_recorded_error_is_mapped_to_a_client_error(
     name: str, ask: Callable[[Kubernetes], object], kind: type[Exception], says: str
 ) -> None:
     with running() as api:

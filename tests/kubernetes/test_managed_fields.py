@@ -67,5 +67,5 @@ def test_removing_managed_fields_changes_nothing_else(value: Any) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_invalid_json_does_not_crash(body: bytes) -> None:
+def test_invalid_json_does_no_harm(body: bytes) -> None:
     without_managed_fields(body + b'"managedFields":[' + body)

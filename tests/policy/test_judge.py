@@ -83,7 +83,7 @@ def test_the_same_tag_without_a_digest_is_unchanged() -> None:
     assert judge(image("1.0"), SEMVER, Reading(tag="1.0", digest=DIGEST)).rule == "same"
 
 
-def test_the_same_tag_in_another_repository_is_an_update() -> None:
+def test_the_same_tag_of_another_repository_is_another_image() -> None:
     assert judge(image("1.0"), SEMVER, Reading("ghcr.io/acme/web", "1.0")).verdict == "update"
     assert judge(image("1.0"), SEMVER, Reading("docker.io/acme/web", "1.0")).rule == "same"
 

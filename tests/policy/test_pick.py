@@ -35,7 +35,7 @@ def date(seconds: int) -> str:
     [case for case in rows("strategies") if case["input"]["op"] == "pick"],
     ids=lambda case: case["id"],
 )
-def test_the_same_tag_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_tag_is_picked_as_in_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     policy = Policy(
         cast("Strategy", given["strategy"]), (given["constraint"],) if given["constraint"] else ()

@@ -48,7 +48,7 @@ def pick(policy: Policy, tags: list[str]) -> str | None:
 
 
 @pytest.mark.parametrize("case", rows("name"))
-def test_strategy_names_are_read_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_strategy_names_are_read_as_in_image_updater(case: dict[str, Any]) -> None:
     if case["id"] in UNKNOWN:
         with pytest.raises(Faulty) as refused:
             named(case["input"]["value"])
@@ -58,7 +58,7 @@ def test_strategy_names_are_read_as_by_image_updater(case: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("case", rows("pick"))
-def test_the_same_tag_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_tag_is_picked_as_in_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     constraints = (given["constraint"],) if given["constraint"] else ()
     policy = Policy(cast("Strategy", given["strategy"]), constraints)
@@ -183,7 +183,7 @@ def test_every_strategy_name_has_rules() -> None:
     assert list(STRATEGIES) == list(get_args(Strategy))
 
 
-def test_the_schemas_list_every_strategy() -> None:
+def test_the_schemas_know_every_strategy() -> None:
     for schema in ("report.v1", "status.v1"):
         enums = re.findall(r'"enum": (\[[^\]]*"semver"[^\]]*\])', json.dumps(load(schema)))
         assert enums

@@ -38,7 +38,7 @@ def ignore_globs(value: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES["cases"]])
-def test_the_same_tags_are_allowed_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_tags_are_allowed_as_in_image_updater(case: dict[str, Any]) -> None:
     given_ = case["input"]
     try:
         pattern = allow_pattern(given_.get("allow", ""))

@@ -228,7 +228,7 @@ def test_the_order_is_total_and_transitive(order: str, one: str, other: str, thi
 
 
 @given(st.sampled_from(ORDERS), st.lists(TAGS, min_size=2, max_size=6), st.randoms())
-def test_the_final_tag_does_not_depend_on_the_order_of_events(
+def test_the_order_of_arrival_does_not_matter(
     order: str, tags: list[str], shuffled: random.Random
 ) -> None:
     rules = policy(order)

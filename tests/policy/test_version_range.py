@@ -53,7 +53,7 @@ def pick(constraint: str | None, tags: list[str]) -> str | None:
 
 
 @pytest.mark.parametrize("case", rows("pick"))
-def test_the_same_version_is_picked_as_by_image_updater(case: dict[str, Any]) -> None:
+def test_the_same_version_is_picked_as_in_image_updater(case: dict[str, Any]) -> None:
     expect = case.get("expect_v1", case["expect"])
     if "error" in expect:
         with pytest.raises(Malformed):
@@ -216,7 +216,7 @@ def test_different_spellings_of_a_version_are_equal(other: str) -> None:
         (">=1.0.0+b", "1.0.0 1.0.0+a", "1.0.0-rc"),
     ],
 )
-def test_ranges_admit_exactly_the_right_versions(
+def test_each_range_admits_the_expected_versions(
     constraint: str, inside: str, outside: str
 ) -> None:
     wanted = parse_range(constraint)
@@ -378,5 +378,5 @@ def test_a_range_made_from_a_version_admits_that_version(
 
 
 @given(st.text("0123x*v.-|<>=~^!, abrc+", max_size=25))
-def test_any_text_is_either_a_range_or_malformed(text: str) -> None:
+def test_any_text_is_a_range_or_malformed(text: str) -> None:
     assert satisfies(text, "1.0.0") in (True, False, {"error": "constraint"})

@@ -79,7 +79,7 @@ def logins(server: RegistryApi) -> list[str]:
     return [one.login for one in server.seen if one.login]
 
 
-def test_no_login_is_sent_to_an_open_registry(server: RegistryApi) -> None:
+def test_an_open_registry_gets_no_login(server: RegistryApi) -> None:
     assert ask(server).digest == API.digest
     assert not logins(server)
 
@@ -299,7 +299,7 @@ def test_a_redirect_does_not_carry_the_login(servers: Callable[..., RegistryApi]
     assert PASSWORD not in "".join(lines)
 
 
-def test_a_redirected_manifest_is_read(servers: Callable[..., RegistryApi]) -> None:
+def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi]) -> None:
     one, other = servers(), servers("localhost")
     one.faults["/manifests/1.0"] = lambda seen: (302, {"Location": other.url + seen.path}, b"")
     assert ask(one).digest == API.digest
@@ -327,7 +327,7 @@ def test_a_redirected_manifest_is_read(servers: Callable[..., RegistryApi]) -> N
         (204, "", None, RegistryError, "204"),
     ],
 )
-def test_each_refusal_has_a_matching_error_without_the_password(
+def test_each_refusal_is_mapped_to_an_error_without_the_password(
     server: RegistryApi,
     status: int,
     code: str,
@@ -377,7 +377,7 @@ def test_a_request_is_retried_after_a_short_wait(server: RegistryApi) -> None:
     assert ask(server, registry(limits=Limits(tries=2))).digest == API.digest
 
 
-def test_the_rate_limit_of_docker_hub_has_a_hint() -> None:
+def test_docker_hub_limits_are_explained() -> None:
     error = refused("docker.io", "library/nginx", Response(429, {}, b"", ""), None)
     assert "login" in error.hint
     assert error.exit == 75
@@ -394,7 +394,7 @@ def test_an_unreachable_registry_is_reported_for_all_its_images() -> None:
     assert {type(found.error) for found in answers.values()} == {RegistryDownError}
 
 
-def test_an_unreachable_registry_does_not_affect_other_registries(server: RegistryApi) -> None:
+def test_one_registry_that_is_down_does_not_stop_the_others(server: RegistryApi) -> None:
     down = Question(parse_image("127.0.0.1:9/a/b:1"), ("digest",))
     up = Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))
     answers = registry(None).answer([down, up])
@@ -483,7 +483,7 @@ def test_http_is_used_only_for_local_or_configured_registries(server: RegistryAp
     assert urls("reg.example/a/b:1", entry) == (server.url,)
 
 
-def test_the_docker_hub_login_is_not_sent_to_a_mirror(server: RegistryApi) -> None:
+def test_a_mirror_does_not_get_the_login_of_docker_hub(server: RegistryApi) -> None:
     server.challenge = 'Basic realm="x"'
     server.put("library/nginx", "1", API)
     files = {
@@ -757,7 +757,7 @@ def test_a_token_server_with_a_private_address_is_refused(server: RegistryApi) -
         ),  # https is tried, and then http again
     ],
 )
-def test_http_is_retried_as_https_unless_the_registry_sent_the_400(
+def test_http_is_retried_as_https_unless_the_registry_itself_sent_status_400(
     server: RegistryApi, headers: dict[str, str], body: bytes, requests: int
 ) -> None:
     server.faults["/manifests/1.0"] = lambda _: (400, headers, body)

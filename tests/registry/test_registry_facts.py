@@ -208,7 +208,7 @@ def test_the_date_of_a_schema_1_manifest_is_read_from_its_history(
 
 
 @pytest.mark.parametrize("told", ["", "sha256:1", "md5:" + "a" * 32, "latest"])
-def test_a_missing_or_invalid_digest_header_is_computed(
+def test_the_digest_is_computed_if_its_header_is_missing_or_invalid(
     oci_registry: RegistryApi, told: str
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -335,7 +335,7 @@ def test_the_date_of_an_artifact_is_read_from_its_manifest(
     assert answer(oci_registry, "acme/api:1.0", "created").created == "2026-02-03T04:05:06Z"
 
 
-def test_index_members_that_are_not_images_are_ignored(oci_registry: RegistryApi) -> None:
+def test_members_that_are_not_images_do_not_count(oci_registry: RegistryApi) -> None:
     seen, notes = attestation(ARM)
     notes["platform"] = {"os": "linux", "architecture": "mips"}  # only the annotation tells
     signature = image("linux/riscv64", "2030-01-01T00:00:00Z")
@@ -441,7 +441,7 @@ def test_a_warm_cache_fetches_only_new_images(oci_registry: RegistryApi, tmp_pat
     assert sorted(line.split()[0] for line in oci_registry.asked) == ["GET"] * 4 + ["HEAD"] * 5
 
 
-def test_a_broken_cache_is_ignored(oci_registry: RegistryApi, tmp_path: Path) -> None:
+def test_a_broken_cache_does_no_harm(oci_registry: RegistryApi, tmp_path: Path) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     question = asked(oci_registry, "acme/api:1.0", "created")
     registry(cache_dir=str(tmp_path / "c")).answer([question])

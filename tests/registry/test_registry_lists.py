@@ -37,7 +37,7 @@ def tags(server: RegistryApi, repository: str = "acme/api") -> tuple[str, ...]:
     return registry().repository(parse_image(f"{server.name}/{repository}")).tags()
 
 
-def test_tags_are_listed_once_per_run(server: RegistryApi) -> None:
+def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
     asking = registry()
     assert [
         asking.repository(parse_image(f"{server.name}/acme/api:{tag}")).tags() for tag in ("1", "2")
@@ -51,7 +51,7 @@ def test_two_thousand_tags_need_one_request(server: RegistryApi) -> None:
     assert len(server.seen) == 1
 
 
-def test_a_refused_page_size_is_retried_without_a_size(server: RegistryApi) -> None:
+def test_a_refused_page_size_is_retried_with_a_smaller_size(server: RegistryApi) -> None:
     body = b'{"errors": [{"code": "PAGINATION_NUMBER_INVALID"}]}'
     server.faults["/tags/list"] = lambda seen: (400, {}, body) if "n=10000" in seen.path else None
     assert tags(server) == ("1.0",)

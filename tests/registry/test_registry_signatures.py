@@ -197,14 +197,14 @@ def test_a_missing_signature_blob_is_ignored_if_another_signature_is_valid(
     ("status", "kind"),
     [(503, RegistryDownError), (429, RegistryDownError), (401, RegistryAccessError)],
 )
-def test_a_registry_that_refuses_the_signature_is_an_error(
+def test_a_failed_signature_request_is_an_error(
     server: RegistryApi, pair: cosign.Keys, status: int, kind: type[TaskError]
 ) -> None:
     server.faults[".sig"] = lambda _: (status, {}, b"")
     assert type(asked(server, by(pair))) is kind
 
 
-def test_a_late_signature_is_waited_for(
+def test_a_signature_is_waited_for(
     server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
@@ -217,7 +217,7 @@ def test_a_late_signature_is_waited_for(
         timer.join()
 
 
-def test_the_signature_of_an_image_is_waited_for_only_once(
+def test_every_image_is_waited_for_once(
     server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))

@@ -84,12 +84,12 @@ def test_path_globs_match_paths(glob: str, path: str, fits: bool) -> None:
         (Match(projects=(name_glob("shop"),), paths=(path_glob("staging"),)), False),
     ],
 )
-def test_all_given_match_lists_must_match(match: Match, takes: bool) -> None:
+def test_all_lists_that_are_given_must_match(match: Match, takes: bool) -> None:
     assert match.takes(subscription()) is takes
 
 
 @pytest.mark.parametrize("glob", ["nginx", "docker.io/library/*", "docker.io/library/nginx"])
-def test_an_image_matches_by_its_short_or_full_name(glob: str) -> None:
+def test_an_image_is_known_by_both_its_names(glob: str) -> None:
     assert Match(images=(name_glob(glob),)).takes(subscription(image="nginx"))
 
 
@@ -178,16 +178,16 @@ TOP = Wishes(
 )
 
 
-def test_a_single_wish_is_adopted() -> None:
+def test_settings_without_a_conflict_are_used() -> None:
     assert agreed([A], TOP) == replace(A, reviewers=(), assignees=(), draft=False)
     assert agreed([A, A], TOP) == agreed([A], TOP)
 
 
-def test_auto_merge_is_off_without_any_wishes() -> None:
+def test_auto_merge_is_off_without_any_settings() -> None:
     assert agreed([], replace(TOP, auto_merge=True)).auto_merge is False
 
 
-def test_differing_wishes_fall_back_to_the_top_level() -> None:
+def test_conflicting_settings_fall_back_to_the_top_level() -> None:
     found = agreed([A, B], TOP)
     assert (found.author_name, found.template, found.trailers, found.sign_off) == (
         "top",

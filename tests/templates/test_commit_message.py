@@ -114,7 +114,7 @@ def test_a_change_shared_by_several_applications_is_listed_once() -> None:
         (("web", "api"), "build: promote acme/api to 1.1 for web, api"),
     ],
 )
-def test_the_subject_of_a_promotion_names_it_as_a_promotion(
+def test_the_subject_of_a_promotion_mentions_the_promotion(
     names: tuple[str, ...], subject: str
 ) -> None:
     promoted = replace(change(), promoted_from="argocd/staging")
@@ -133,7 +133,7 @@ def test_different_changes_name_their_applications() -> None:
     )
 
 
-def test_a_message_for_five_hundred_applications_is_shortened() -> None:
+def test_five_hundred_applications_fit_on_a_screen() -> None:
     text = commit_message(None, [changes_of(f"application-{n:03}") for n in range(500)]).text
     subject, blank, *rest = text.split("\n")
     assert (subject, blank) == (
@@ -153,7 +153,7 @@ def test_a_message_with_a_thousand_changes_is_shortened() -> None:
     assert len(text) < 30_000
 
 
-def test_a_template_can_use_all_applications() -> None:
+def test_a_template_sees_all_applications() -> None:
     template = (
         "{{.AppName}}: {{len .AppChanges}} {{range .Applications}}"
         "{{.Namespace}}/{{.Name}}={{range .Changes}}{{.Image}}:{{.NewTag}}{{end}};{{end}}{{.Labels.team}}"
@@ -181,7 +181,7 @@ def test_a_template_with_a_syntax_error_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("template", ["", "  \n\n", "{{if false}}x{{end}}", "\x00\n"])
-def test_an_empty_message_becomes_the_fallback_of_image_updater(template: str) -> None:
+def test_an_empty_message_is_replaced_with_the_default_of_image_updater(template: str) -> None:
     assert commit_message(template, [changes_of("web")]).text.startswith(
         "Update parameters\n\nImage: "
     )
@@ -224,7 +224,7 @@ def test_git_reads_our_trailers_after_each_kind_of_body(body: str) -> None:
 
 
 @given(st.text(st.sampled_from("a:\n\r#- >8K\t\x00\x1b;")))
-def test_git_reads_our_trailers_after_a_random_body(body: str) -> None:
+def test_git_reads_the_trailers_back_for_any_body(body: str) -> None:
     assert parsed(commit_message(body, [changes_of("web")], TRAILERS).text) == READ_BACK
 
 
@@ -248,7 +248,7 @@ def test_hostile_values_stay_on_their_line(text: str) -> None:
     assert all(letter == "\n" or letter.isprintable() for letter in message)
 
 
-def test_the_length_of_a_message_is_limited() -> None:
+def test_a_message_is_bounded() -> None:
     huge = "x" * 200_000
     message = commit_message(huge, [changes_of("web")], [("Note", huge)] * 3).text
     assert len(message) < 70_000
@@ -297,7 +297,7 @@ def test_a_long_source_message_is_still_json() -> None:
     assert json.loads(line.removeprefix("Body: ")).startswith("\x01é")
 
 
-def test_commit_references_need_a_source_commit() -> None:
+def test_there_are_no_references_without_a_source_commit() -> None:
     assert build_trailers(references=commit_references("", "https://git.example.com/app")) == ()
 
 

@@ -106,7 +106,7 @@ def test_runtime_errors_are_reported_with_their_line(template: str, message: str
         ('{{define "x"}}{{if .}}{{template "x" false}}y{{end}}{{end}}{{template "x" true}}', "y"),
     ],
 )
-def test_named_templates_can_be_defined_and_called(template: str, text: str) -> None:
+def test_templates_are_defined_and_called(template: str, text: str) -> None:
     assert parse(template).render({"AppName": "app"}) == text
 
 
@@ -159,7 +159,7 @@ def test_a_hostile_template_is_rejected_in_limited_time(template: str) -> None:
     assert time.process_time() - began < seconds
 
 
-def test_a_template_with_the_maximum_depth_runs() -> None:
+def test_the_deepest_template_allowed_runs() -> None:
     template = "{{if true}}" * 50 + "{{print " + "(" * 50 + "1" + ")" * 50 + "}}" + "{{end}}" * 50
     assert parse(template).render({}) == "1"
 
