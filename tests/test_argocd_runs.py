@@ -336,7 +336,7 @@ def test_a_token_without_update_permission_is_an_error_for_that_application(
     argo_cd.frozen.add(("argocd", "web"))
     result = with_argocd(argo_cd)
     assert (result.code, rules(result)) == (4, {"argocd/web": "source", "argocd/git": "admitted"})
-    assert "ci may not (applications, update, default/web)" in result.stderr
+    assert "ci lacks the permission (applications, update, default/web)" in result.stderr
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 

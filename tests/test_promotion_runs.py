@@ -72,7 +72,7 @@ def test_variables_can_name_the_source_and_the_target(stages: tuple[Path, Path, 
     [
         (["--to", "web-production"], "--from is missing or empty"),
         (["--from", "web-staging"], "--to is missing or empty"),
-        (["--from", "*", "--to", "{cluster}"], "--to: nothing is known as {cluster}"),
+        (["--from", "*", "--to", "{cluster}"], "--to: unknown placeholder {cluster}"),
         (
             ["--from", "a", "--to", "b", "--healthy"],
             "--healthy: cannot tell which Argo CD to query",

@@ -178,7 +178,7 @@ def test_an_unproved_image_is_refused_only_where_a_proof_is_required(
     assert because == f"1.1.0@{IMAGE.digest}: {said}"
     attest(server, pair, ref="refs/heads/dev")
     assert (
-        "its ref is 'refs/heads/dev', and 'refs/heads/main' is required"
+        "its ref is 'refs/heads/dev', but 'refs/heads/main' is required"
         in scene.of(command)["because"]
     )
 

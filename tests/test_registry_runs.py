@@ -235,7 +235,7 @@ def test_missing_labels_do_not_stop_the_update(tmp_path: Path, server: RegistryA
     scene = Scene(tmp_path, server.name)
     result = scene.run("--commit-message-template", tmp_path / "template")
     assert (result.code, decision(result)) == (0, ("update", "admitted"))
-    assert "answered 500" in result.stderr
+    assert "returned 500" in result.stderr
 
 
 # Logins. Whatever is used, nothing of it is shown anywhere.
