@@ -55,8 +55,7 @@ FORM = (
 )  # fmt: skip
 MOST = 55
 OPTIONS = (
-    "More options for the command that do not have a parameter here, one {each}, as --name value or --name=value. "
-    "The reference lists them."
+    "The command's other options, one {each}, as --name value or --name=value. See the reference."
 )
 COMMAND = f"Command to run: {', '.join(HOSTED[:-1])}, or {HOSTED[-1]}."
 # The form fields of a template that is submitted on its own.
@@ -71,8 +70,8 @@ RESULTS = {
     "For hold, updated means that the hold was written.",
     "updated": "true or false: whether an image was pushed or proposed. "
     "Always false for plan, dry-run, and hold.",
-    "commit": "ID of the commit, or of an earlier run's commit that already has this build. Empty if there is none, as for plan.",
-    "pull-request": "URL of the pull request. Empty if there is none.",
+    "commit": "ID of the commit, or of an earlier run's commit that already has this build. Empty if there is no commit, such as for plan.",
+    "pull-request": "Pull request URL. Empty if there is no pull request.",
     "repository": "Git repository that was written to.",
     "branch": "Branch that was written to.",
     "tag": "Image tag.",
@@ -81,7 +80,7 @@ RESULTS = {
     "For plan and dry-run, the Applications that would be updated.",
     "applications-count": "Number of updated Applications.",
     "rolled-back": "true or false: whether a rollout failed and the earlier version was restored.",
-    "message": "First error, otherwise the outcome. One line of at most 300 bytes.",
+    "message": "First error or, if there are no errors, the outcome. One line of at most 300 bytes.",
     "image_ARTIFACT_INPUTS": "The image as an input of this run (uri, digest), for Tekton Chains.",
 }
 # The results of a step that was skipped or did not start. They must never report success.
@@ -90,12 +89,12 @@ FALLBACKS = {
     "image_ARTIFACT_INPUTS": '{"uri":"","digest":""}',
 }  # fmt: skip
 SECRET_WORDS = {
-    "git-token": "Token with push access. Only sent to the URLs in git-credentials-url.",
+    "git-token": "Token with push access. Sent only to the URLs in git-credentials-url.",
     "git-password": "Password for git-username, sent to the same URLs.",
     "ssh-key": "Private SSH key without a passphrase.",
-    "github-app-key": "Private key of the GitHub App set with github-app-id.",
+    "github-app-key": "Private key for the GitHub App in github-app-id.",
     "argocd-auth-token": "Token for Argo CD's API, used with applications: argocd.",
-    "forge-token": "Token for pull requests, if the Git token does not have the permission.",
+    "forge-token": "Token for pull requests, if the Git token does not have permission to open them.",
     "registry-password": "Password for registry-username, used for registry-credentials-for.",
     "cloudevent-token": "Token that is sent to cloudevent-url.",
 }
@@ -144,7 +143,7 @@ TEKTON = Host(
     "{{name: $(params.secret), key: {key}, optional: true}}}}}}",
     settled=("basic-auth-directory", "ca-file"),
     array="- {{name: {name}, type: array, default: [], description: {help}}}",
-    paths="Relative to the workspace source.",
+    paths="Relative paths start in the workspace source.",
     values={
         "ssh-directory": "$(workspaces.ssh-directory.path)$(params.ssh-directory)",
         "report": "$(workspaces.report.path)$(params.report)",
@@ -160,7 +159,9 @@ TEKTON = Host(
 ENUM = f", enum: [{', '.join(HOSTED)}]"
 HOSTS: Mapping[Path, Host] = {
     TASK: TEKTON,
-    STEP_ACTION: replace(TEKTON, paths="Relative to source-directory.", values={}, words={}),
+    STEP_ACTION: replace(
+        TEKTON, paths="Relative paths start in source-directory.", values={}, words={}
+    ),
     TEMPLATE: Host(
         parameter="- {{name: {name}, value: {default}{choices}, description: {help}}}",
         reference='"{{{{inputs.parameters.{name}}}}}"',
@@ -178,7 +179,7 @@ HOSTS: Mapping[Path, Host] = {
             ),
             "report": (
                 "false",
-                "Store the JSON report as the artifact `report`. Requires an artifact repository (true or false).",
+                "Store the JSON report as the artifact `report`. Requires an artifact repository. Set to true or false.",
             ),
         },
         command=ENUM,
@@ -189,14 +190,14 @@ HOSTS: Mapping[Path, Host] = {
         variable="{variable}: {value}",
         result="{name}: {{description: {help}}}",
         hidden="{variable}: ${{{{ inputs.{key} }}}}",
-        paths="Relative to the workspace.",
+        paths="Relative paths start in the workspace.",
     ),
     COMPONENT: Host(
         parameter="{name}: {{default: {default}{choices}, description: {help}}}",
         reference="$[[ inputs.{name} ]]",
         variable="{variable}: {value}",
         settled=("report",),
-        paths="Relative to the project.",
+        paths="Relative paths start in the project.",
         command=ENUM.replace("enum", "options"),
     ),
 }
@@ -240,24 +241,27 @@ def _told(helps: Mapping[str, list[str]]) -> str:
     for text, commands in helps.items():
         if "run" in commands:
             return text
-    return " ".join(
-        f"For {' and '.join(filter(None, (', '.join(commands[:-1]), commands[-1])))}: {text}"
-        for text, commands in helps.items()
-    )
+    return " ".join(f"For {_listed(commands)}: {text}" for text, commands in helps.items())
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) < 3:
+        return " and ".join(names)
+    return f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
 def _help(option: Option, default: object) -> str:
     """Return the option's help with its accepted values. Hosts do not provide stdin."""
-    text = option.help.replace('"', "'").replace(", - (stdin)", "")
+    text = option.help.replace('"', "'").replace(", - (stdin)", "").replace(" Use - for stdin.", "")
     if isinstance(default, bool) or not (default or option.metavar):
-        return f"{text.rstrip('.')} (true or false)."
+        return f"{text} Set to true or false."
     choices = option.metavar.split("|")
     if choices[1:] and not all(choice in text for choice in choices):
-        return f"{text.rstrip('.')} ({', '.join(choices)})."
+        return f"{text} One of: {', '.join(choices)}."
     if option.read in (every_line, every_pair):
         return f"{text} One value per line."
     return (
-        f"{text} Separate several with commas or spaces."
+        f"{text} Separate multiple values with commas or spaces."
         if option.read in (every_word, every_choice)
         else text
     )
@@ -269,7 +273,11 @@ def of_host(host: Host) -> Iterator[Parameter]:
     for one in parameters():
         if one.name not in host.settled:
             default, told = host.words.get(one.name, (one.default, one.help))
-            yield Parameter(one.name, default, f"{told} {host.paths}" if one.is_path else told)
+            yield Parameter(
+                one.name,
+                default,
+                f"{told} {host.paths}" if one.is_path and default != "false" else told,
+            )
     each = "in each element" if host.array else "per line"
     yield Parameter("options", "", OPTIONS.format(each=each))
 
@@ -333,7 +341,7 @@ def _secrets(host: Host) -> Iterator[str]:
 
 def _inputs_for_secrets(host: Host) -> Iterator[str]:
     return (
-        _declared(host, Parameter(key, "", f"{SECRET_WORDS[key]} From a secret."))
+        _declared(host, Parameter(key, "", f"{SECRET_WORDS[key]} Use a secret."))
         for key in secrets()
     )
 
