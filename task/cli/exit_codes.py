@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-# The words of the table in docs/reference.md, which also says who has to act.
+# The wording matches the table in docs/reference.md, which also lists who has to act.
 MEANINGS = {
     "0": "updated, unchanged, or skipped by the rules",
     "1": "a defect in Image Update, with a traceback on stderr",

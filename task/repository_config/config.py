@@ -477,7 +477,7 @@ def decided(layers: Sequence[Wishes]) -> Wishes:
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
     """Return each rule and freeze that does not apply to any of the subscriptions, as its path in
-    the config file, and its line.
+    the config file and its line.
     """
     parts = [
         (f"rules[{number}]", item.match, item.line) for number, item in enumerate(config.rules, 1)

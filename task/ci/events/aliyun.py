@@ -1,6 +1,6 @@
 """Alibaba Cloud Container Registry webhooks.
 
-Enterprise Edition instances have their own names, which are not in the event: set
+Enterprise Edition instances have their own host names, which are not in the event, so set
 --images-registry. Source: https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks
 (November 2026).
 """

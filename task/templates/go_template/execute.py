@@ -26,9 +26,7 @@ from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate
 # Go turns a panic in a function into an error, so an unusual argument makes the template fail, but
 # not the run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-CHARACTERS_PER_STEP = (
-    40  # characters in a long value that cost one step, because copying takes time
-)
+CHARACTERS_PER_STEP = 40  # characters of a long value per step, because copying takes time
 # Marks a pipeline stage without a value. None would not work, because nil is a value.
 MISSING: Any = object()
 
