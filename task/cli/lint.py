@@ -339,9 +339,9 @@ def _with_texts(
 ) -> Iterator[Found]:
     """Yield the manifests.
 
-    The texts of manifests from Git are added to `texts`, by the path in their origin.
+    The content of manifests from Git is added to `texts`, by the path in their origin.
 
-    The ApplicationSets that generate them are added to `sets`, by `namespace/name`.
+    The ApplicationSets that generate manifests are added to `sets`, by `namespace/name`.
     """
     for found in manifests:
         if found.owner is not None:
