@@ -183,7 +183,7 @@ def on_blind_glob(glob: str) -> str:
 
 def glob_of_regexp(text: str) -> str:
     """Return the glob that is equivalent to a simple regular expression, with or without `regexp:`,
-    or "" if there is none.
+    or "" if there is no such glob.
     """
     word, colon, rest = text.partition(":")
     whole = rest.strip() if colon and word.strip().lower().startswith("reg") else text

@@ -90,7 +90,7 @@ def parse_application(
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
     """Return the name and the namespace, or the default namespace.
 
-    Both become part of the paths of the override file and the state file. Raises `Malformed`.
+    Both values become part of the override file's and the state file's paths. Raises `Malformed`.
     """
     name = metadata.get("name")
     if not isinstance(name, str) or not name:

@@ -329,7 +329,7 @@ def _of_resource(
             continue
         try:
             labels = tuple(_label_requirements(ref))
-        except Malformed as error:  # in AIU, an invalid selector selects nothing
+        except Malformed as error:  # in AIU, an invalid selector does not select any Application
             message = f"{called}, applicationRefs[{at}]: {error.message}"
             problems.append(_resource_warning(origin, message, field=(*where, "labelSelectors")))
             continue

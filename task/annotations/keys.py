@@ -39,8 +39,8 @@ IMAGE_KEYS = (
     "helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest",
     "kustomize.image-name", "plugin.image-name", "plugin.image-tag", "plugin.image-spec", "manifests.image-name",
 )  # fmt: skip
-# AIU ignores these keys. They stay on an Application configured by an ImageUpdater resource,
-# because a resource cannot set them.
+# AIU ignores these keys. An Application configured by an ImageUpdater resource keeps them, because
+# a resource cannot set them.
 OURS = (
     "write-back-source",
     "pull-request",
@@ -53,7 +53,9 @@ OURS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and its key, without the prefix. Both are "" if no annotation sets the key."""
+    """A value and its key, without the prefix. The value and the key are "" if no annotation sets
+    the key.
+    """
 
     key: str = ""
     value: str = ""
@@ -496,7 +498,7 @@ class CredentialSource:
 def parse_credential_source(spec: str) -> CredentialSource:
     """Parse `[registry=]kind:place`. Raises `Malformed`.
 
-    As in AIU, a script's path is not checked here. It must be absolute when the script runs.
+    As in AIU, a script's path is not checked here, but it must be absolute when the script runs.
     """
     registry, _, rest = spec.partition("=")
     if not (registry and rest):

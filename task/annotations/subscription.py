@@ -104,7 +104,7 @@ def attempted(
     app: Application,
     defaults: Defaults = Defaults(),
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
-    """Return the subscriptions an Application would have if it had no mistakes.
+    """Return the subscriptions that an Application would have if its annotations had no mistakes.
 
     Only `lint` needs this, so that one mistake does not hide another. Entries with a misspelled key
     are skipped, because they lack that setting.

@@ -32,7 +32,7 @@ TARGETS = ("kustomization", "helmvalues", "manifests")
 MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # AIU treats these words as file names, and writes files that are never read (AIU issues 867 and
-# 934). They map to the intended targets.
+# 934). This table has the intended targets.
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -362,8 +362,8 @@ _GITS = "Git's own files"
 _CI = "the repository's CI definition"
 _REVIEWERS = "the repository's definition of reviewers"
 _NEVER_AT_ALL = (_OURS, _GITS)
-# File and folder names, without the YAML extension. Case is ignored, because some checkouts ignore
-# it, and so is depth, because hosts can be configured to look elsewhere.
+# File and folder names, without the YAML extension. Case is ignored, because some file systems
+# ignore case. Depth is ignored too, because hosts can be configured to look in other folders.
 _NEVER: Mapping[str, str] = {
     name: what
     for what, names in (

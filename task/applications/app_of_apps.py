@@ -193,7 +193,9 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
 
 
 def _is_elsewhere(file: str) -> bool:
-    """Return whether a `valueFiles` entry refers to another source, a server, or several files."""
+    """Return whether a `valueFiles` entry refers to a different source, a server, or several
+    files.
+    """
     return file.startswith("$") or "://" in file or any(char in file for char in "*?[")
 
 

@@ -153,7 +153,7 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     including subfolders.
 
     Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query
-    key other than `ref`: a misspelled `ref` would silently read the Applications from another
+    key other than `ref`: a misspelled `ref` would silently read the Applications from the wrong
     branch.
     """
     path, _, query = path.partition("?")

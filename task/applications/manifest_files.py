@@ -58,7 +58,7 @@ class Folder:
 
         `snapshot` is their location in Git.
 
-        `read` returns a file's content. It raises Malformed with the reason if the file cannot be
+        `read` returns a file's content, and raises Malformed with the reason if the file cannot be
         read.
         """
         self._root = root

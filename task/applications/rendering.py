@@ -1,7 +1,7 @@
 """Renders folders in which Helm or Kustomize generates the Applications, for `--render`.
 
-`helm template` and `kustomize build` run on a copy of some files, without network, home folder, or
-credentials.
+`helm template` and `kustomize build` run on a copy of the required files, without network access, a
+home folder, or credentials.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TAIL = 16_000  # bytes of stderr to keep
 _LAST = 3  # lines of stderr that an error quotes
 _LONGEST = 600  # characters of stderr in a message
 _ADVICE = "Use --debug flag"  # Helm's own advice about a flag that this step does not have
-# the proxy for any attempted fetch: nothing listens on this port
+# the proxy for any attempted fetch: no server listens on this port
 _NOWHERE = "http://127.0.0.1:9"
 _ENDED = "the templates or patches generate too much, or never finish"
 

@@ -61,9 +61,9 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
 
     Warns about a broken configuration.
 
-    A work tree owned by another user, which is common in containers, is not a risk: only these two
-    commands are run, and both only read. (An explicit `--git-dir` also turns off Git's ownership
-    check.)
+    A work tree owned by a different user, which is common in containers, is not a risk: only these
+    two commands are run, and both only read. (An explicit `--git-dir` also turns off Git's
+    ownership check.)
     """
     git_dir = f"{top}/.git"
     try:

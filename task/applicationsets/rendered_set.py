@@ -49,7 +49,9 @@ class Rendered:
 
     @property
     def failed(self) -> bool:
-        """Whether a generator or template failed, so that Argo CD generates nothing."""
+        """Whether a generator or template failed, so that Argo CD does not generate any
+        Applications.
+        """
         return any(trouble.rule in (PARAMS, TEMPLATE) for trouble in self.troubles)
 
 

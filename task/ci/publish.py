@@ -363,7 +363,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
 
 
 def _folder(output: HandedOptions) -> str:
-    """Return the results folder, without `FILE/..`.
+    """Return the results folder, resolving `FILE/..`.
 
     A Tekton StepAction knows the path of each result but not the folder, so it passes `<path of a
     result>/..`.

@@ -1,4 +1,4 @@
-"""What each exit code means, for `image-update help exit-codes` and the end of the help.
+"""The meaning of each exit code, for `image-update help exit-codes` and the end of the help.
 
 `errors.exit_of` chooses a run's code.
 """

@@ -154,7 +154,7 @@ def _checked(
     if answer and answer.error:
         if event.claimed:
             return Checked(event, error=answer.error)
-        answer = None  # the event is trusted, and missing facts are requested again when deciding
+        answer = None  # the event is trusted; missing facts are requested for the decision
     build = _build_of_event(event, answer, job)
     if answer is None:
         return Checked(event, build)
@@ -200,7 +200,7 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 
 def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an entry if the registry confirms none of its events."""
+    """Return the decision about an entry if the registry does not confirm any of its events."""
     shown = next((item for item in checked if item.error), checked[0])
     verdict = shown.refusal or _UNKNOWN
     decision = Decision(ask.subscription, shown.event.image, verdict, event=shown.event.origin)

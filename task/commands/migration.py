@@ -49,7 +49,7 @@ class Side:
     repo: str = ""
     branch: str = ""  # "" means the default branch
     head: str = ""  # the template for a pull request's head branch
-    because: str = ""  # why the tool does nothing
+    because: str = ""  # why the tool does not update the Application
 
 
 @dataclass(frozen=True)

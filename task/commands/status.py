@@ -62,7 +62,7 @@ Versions = Sequence[FileVersion]
 
 
 def without_git(sub: Subscription) -> ImageStatus:
-    """Return the status from the Application alone, without Git."""
+    """Return the status from the Application alone, without reading Git."""
     hold = Hold(sub.suspended) if sub.suspended else None
     return ImageStatus(
         sub,
@@ -318,7 +318,9 @@ def _as_asked(
     request: OpenRequest | None,
     asked: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
-    """Return a request with the Git host's current data, or None if it is no longer open."""
+    """Return a request with the Git host's current data, or None if the request is no longer
+    open.
+    """
     if request is None or request.head not in asked:
         return request
     proposed = asked[request.head]

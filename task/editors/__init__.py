@@ -39,7 +39,7 @@ class Editor(Protocol):
     def write(self, files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
         """Return the changed files and the edits in them.
 
-        Both are empty if nothing changes. Raises the same errors as `read`.
+        Both are empty if the update does not change anything. Raises the same errors as `read`.
         """
 
 

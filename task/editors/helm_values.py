@@ -265,8 +265,8 @@ def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
 
 
 def _name_without_registry(old: str, target: Target, image: Image) -> str:
-    """Return the image's name, without its registry
-    if the file's value has none (as in AIU since v0.18).
+    """Return the image's name, without its registry if the file's value has no registry (as in AIU
+    since v0.18).
 
     Charts with a separate registry value (Bitnami's `image.registry`) would render the registry
     twice.
@@ -294,7 +294,7 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
     """Return the other keys that change with this key, because they share its value through an
     alias.
 
-    Raises TargetError if one of them may belong to another image.
+    Raises TargetError if one of these keys may belong to a different image.
     """
     steps = parse_path(key)
     node, missing = locate(tree, tree.root, steps)

@@ -113,7 +113,7 @@ def is_component(files: Files, folder: str) -> bool:
 
 
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
-    """Return the result of applying these lists of entries to an image, one after another."""
+    """Return the result of applying these lists of entries to an image in sequence."""
     for entries in lists:
         made = _replacement_of(image.name, entries)
         image = made if made.version else replace(made, tag=image.tag, digest=image.digest)
@@ -162,8 +162,8 @@ def reading_of(
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return the replacement for an image with this name. Kustomize applies the entries one after
-    another.
+    """Return the replacement for an image with this name. Kustomize applies the entries in
+    sequence.
     """
     tag = digest = ""
     for entry in entries:

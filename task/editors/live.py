@@ -53,7 +53,7 @@ def write(
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
     """Return the operations that set the image, and the edits.
 
-    Both are empty if nothing changes. Raises the same errors as `read`.
+    Both are empty if the update does not change anything. Raises the same errors as `read`.
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)

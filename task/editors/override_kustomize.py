@@ -97,7 +97,7 @@ def read_below(files: Files, target: Target) -> Reading:
         spec = [entry for entry, _ in there.origins.values()] if there.used else []
     folder = target.source.path.strip("/")
     in_file = []
-    with suppress(TargetError):  # the file may not exist, or may be in another repository
+    with suppress(TargetError):  # the file may not exist, or may be in a different repository
         in_file = kustomization.replacements(files, replace(target, path=folder))
     in_spec = _replacements(entry for entry in spec if _is_of_image(entry, target))
     every = edited([*in_file, *in_spec]) if in_spec else in_file

@@ -209,8 +209,8 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment with the preceding spaces, or None if it has none
-    or is in flow style.
+    """Return the element's origin comment with the preceding spaces, or None if the element has no
+    comment or is in flow style.
 
     The comment may be on any of the element's lines.
     """
@@ -488,7 +488,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     with about(path):
         tree = _with_values(tree, section, wanted)
         # Argo CD takes a missing field from the spec's element at the same index, even if that
-        # element has another name.
+        # element has a different name.
         while gap := _incomplete_element(tree, section, wanted):
             element, name, data = gap
             tree = add(

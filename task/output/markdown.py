@@ -39,7 +39,7 @@ class Row(NamedTuple):
     application: str
     image: str
     old: str
-    new: str  # "" if nothing changes
+    new: str  # "" if the version does not change
     why: str = ""
     source: str = ""  # Markdown: where the image was built
     file: str = ""  # the file that is written

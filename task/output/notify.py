@@ -152,7 +152,7 @@ def _authorities(path: str) -> str:
 
 # There is a CloudEvent 1.0 for each commit in a report, with a CDEvent (https://cdevents.dev) as
 # its data. The event type describes only what has already happened. A commit on the branch that
-# Argo CD follows is a merged change. A commit on another branch (a pull request, `git-branch:
+# Argo CD follows is a merged change. A commit on any other branch (a pull request, `git-branch:
 # base:head`) is a proposed change. Only Argo CD can tell whether a service was upgraded.
 SPEC = "0.4.1"  # the CDEvents version
 MERGED = "dev.cdevents.change.merged.0.2.0"

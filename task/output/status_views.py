@@ -70,7 +70,7 @@ def _dumped(data: Mapping[str, Any] | Sequence[Any]) -> str:
 
 def _image(image_status: ImageStatus) -> dict[str, Any]:
     sub = image_status.subscription
-    live = image_status.kind == "live"  # then nothing is in Git
+    live = image_status.kind == "live"  # a live Application is not in Git
     return {
         "application": sub.application.key,
         "alias": sub.entry.alias or None,

@@ -59,7 +59,7 @@ class Line(NamedTuple):
     application: str
     image: str  # `alias=image`
     old: str
-    new: str  # "" if nothing changes
+    new: str  # "" if the version does not change
     offered: str  # the candidate that is not written, if `old` stays and the run has several images
     rule: str
     because: str

@@ -121,7 +121,7 @@ def _version(
 
 
 def _terms_of(part: str, text: str) -> tuple[Term, ...]:
-    """Return the terms between two `||`. They are separated by spaces or a comma."""
+    """Return the terms between two `||`, which are separated by spaces or a comma."""
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
     position = 0

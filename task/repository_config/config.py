@@ -2,7 +2,7 @@
 
 Pure values from `reading.py`.
 
-Freezes are periods in which nothing is deployed. They use the notation of Argo CD's sync windows.
+Freezes are periods without deployments. Freezes use the notation of Argo CD's sync windows.
 """
 
 from __future__ import annotations
@@ -178,7 +178,9 @@ class PathGlob:
         return len(self.parts) in places
 
     def _with_next(self, places: set[int]) -> set[int]:
-        """Return these positions, and the one after each `**`, because `**` may match nothing."""
+        """Return these positions, and the one after each `**`, because `**` may match zero
+        folders.
+        """
         return places | {
             place + 1 for place in places if place < len(self.parts) and self.parts[place] is None
         }
@@ -256,7 +258,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Freeze:
-    """Periods in which nothing is deployed."""
+    """Periods without deployments."""
 
     schedule: str  # cron syntax, five fields
     seconds: int

@@ -130,7 +130,7 @@ def read_config(text: str) -> RepositoryConfig:
 
 
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
-    """Return the config in a text, and all its mistakes, each with its line and the fix.
+    """Return the config in the file's text, and all mistakes in it, each with its line and the fix.
 
     A config with mistakes is only for `lint`: rules and freezes keep their positions, but a rule
     with an unreadable `match` applies to everything. At most `MOST_MISTAKES` mistakes are returned.

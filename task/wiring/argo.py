@@ -255,7 +255,7 @@ class Argo:
             if parent := parent_of(item, self._given.argocd_namespace):
                 taken = parent_takes_back(self.api().get_application(*parent), item, field)
                 return f"Application {'/'.join(parent)}" if taken else ""
-        except SourceError:  # it cannot be read
+        except SourceError:  # the owner cannot be read
             pass
         return ""
 

@@ -15,7 +15,7 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Return whether this is an Artifactory webhook of this or another domain."""
+    """Return whether this is an Artifactory webhook for this or any other domain."""
     if {"repo_key", "event_type"} <= set(document):
         return True
     return {"domain", "event_type"} <= set(document)

@@ -169,8 +169,8 @@ def _sources(node: Node) -> tuple[Node, ...]:
 
 
 class _Mappings:
-    """Finds the values of keys in mappings like Helm: keys and merge keys are read in order,
-    and the last one wins.
+    """Finds the values of keys in mappings as Helm does: keys and merge keys are read in order, and
+    the last one wins.
 
     According to YAML, a mapping's own key always wins over a merge key, regardless of their order.
     Helm's parser does not implement this rule.

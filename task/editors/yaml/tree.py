@@ -158,7 +158,7 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def parse(text: str) -> Tree:
-    """Return the tree of `text`. It has no documents if the text is empty or has only comments.
+    """Return the tree of `text`, which has no documents if the text is empty or has only comments.
 
     Raises TargetError if the text is not YAML, is nested deeper than 200 levels, or has an
     undefined alias or an alias bomb.
@@ -291,8 +291,8 @@ def refuse_odd_breaks(tree: Tree) -> None:
     """Raise TargetError if a U+0085, U+2028, or U+2029 is outside a value.
 
     YAML 1.1 readers treat such a character as a line break; people and YAML 1.2 readers treat it as
-    an ordinary character. So a key below it may be in another mapping than it appears to be, and a
-    hold would have no effect.
+    an ordinary character. So a key below such a character may not be in the mapping in which it
+    appears to be, and a hold would have no effect.
     """
     if not _ODD_BREAK.search(tree.text):
         return

@@ -81,7 +81,7 @@ class Run:
         return ""
 
     def template(self, node: TemplateCall, dot: Any) -> None:
-        """Run a defined template. It cannot use its caller's variables."""
+        """Run a defined template, which cannot use its caller's variables."""
         self.line = node.line
         if node.name not in self.defined:
             raise FailedTemplate(f'template "{node.name}" not defined')

@@ -169,7 +169,7 @@ class Parser:
         return token
 
     def deeper(self, line: int) -> None:
-        """Enter another block or parenthesis. Raises Malformed if there are too many."""
+        """Enter a nested block or parenthesis. Raises Malformed if there are too many levels."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise malformed(line, f"more than {DEEPEST} nested blocks or parentheses")
@@ -235,7 +235,7 @@ class Parser:
     def define(self, keyword: Token) -> None:
         """Parse a `{{define "name"}}` up to its `{{end}}`.
 
-        As in Go, it must not be inside another block.
+        As in Go, a definition must not be inside another block.
         """
         if self.depth:
             raise malformed(keyword.line, "unexpected {{define}}")

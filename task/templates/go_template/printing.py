@@ -338,7 +338,7 @@ class Printf:
         return int(value) if value else None if isinstance(value, str) else 0
 
     def extra(self) -> None:
-        """Print Go's note about operands that no directive used."""
+        """Add Go's note about operands that no directive used."""
         notes = []
         for value in self.values[self.operand :]:
             sink = Sink()
