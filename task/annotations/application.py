@@ -117,8 +117,8 @@ def _deployed_to(raw: Mapping[str, Any]) -> Destination:
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """Return an Application from its metadata alone, or None if it has no name
-    or no annotation with the prefix.
+    """Return an Application built from metadata alone, or None if there is no name or no annotation
+    with the prefix.
     """
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)

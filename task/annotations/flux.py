@@ -258,7 +258,7 @@ def containers(
     values: Mapping[str, Any],
     mapped: Mapping[str, Container | None],
 ) -> tuple[Container, ...]:
-    """Return the images, one for each name.
+    """Return the images in the values, one for each name.
 
     An image mapped by annotations (`mapped`) wins over an image with the same name in the usual
     place.

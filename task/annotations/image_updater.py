@@ -37,7 +37,7 @@ _SET = re.compile(r"\[.*?]")
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """An `applicationRef` of a resource.
+    """An `applicationRef` in a resource.
 
     An Application belongs to the matching reference with the lowest `order`.
     """

@@ -68,7 +68,7 @@ class ClusterManifests:
     def all(self) -> Iterable[Found]:
         """Yield the ImageUpdaters and the Applications as manifests.
 
-        Raises the errors of `Kubernetes`.
+        Raises the same errors as `Kubernetes`.
         """
         scopes = self._scopes()
         updaters = [item for scope in scopes for item in self._updaters(scope)]

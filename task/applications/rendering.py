@@ -385,7 +385,9 @@ def _run_renderer(
     seconds: float,
     bounds: Bounds,
 ) -> tuple[int, str, str, str]:
-    """Return the exit code, stdout, stderr, and why the program was stopped, or ""."""
+    """Return the exit code, stdout, stderr, and the reason that the program was stopped ("" if it
+    was not).
+    """
     with (
         shutdown.shield(),
         closing(CapturedOutput()) as out,

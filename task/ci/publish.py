@@ -163,7 +163,7 @@ def _if_it_fits(size: int, text: str | None) -> str:
 def repositories(report: Report) -> str:
     """Return the repositories that would be written to, as a JSON array on one line.
 
-    A pipeline can start a run with `--only-repository` for each.
+    A pipeline can start a run with `--only-repository` for each repository.
     """
     repos = sorted({without_login(commit.repo) for commit in report.commits})
     return exact_json(json.dumps(repos, ensure_ascii=False)) + "\n"

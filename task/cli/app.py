@@ -173,7 +173,7 @@ class GroupedCommands(TyperGroup):
     """The root command, with a help section for each command group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections in order."""
+        """Write the help sections in order."""
         del ctx
         width = max(map(len, COMMANDS))  # the same in all sections
         for group_name, commands in GROUPS.items():

@@ -225,7 +225,7 @@ class GroupedHelp(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the sections in order."""
+        """Write the help sections in order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         left_out = 0
         declared = {field.name: option for field, _, option in options_of(str(self.name))}

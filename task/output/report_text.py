@@ -111,7 +111,7 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     # verdict.
     rows = [row for rows in apps.values() for row in rows]
     widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
-    left = console.width - 8 - sum(widths)  # 8: the indent, and two spaces between columns
+    left = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
     widths = widths[: 3 if left >= 0 else 1] + ([left] if left >= _REASON else [])
     for app, members in apps.items():
         yield _NOTHING

@@ -215,7 +215,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
 
 
 def _props(tree: Tree, node: Node, start: int) -> str:
-    """Return the anchor and tag as written, except for a tag such as `!!float`.
+    """Return the anchor and tag as written, omitting a tag such as `!!float`.
 
     AIU v0 wrote `!!float v2.0.0`.
     """

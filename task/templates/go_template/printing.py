@@ -427,7 +427,7 @@ def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -
 
 
 def printed(value: Any) -> str:
-    """Return the text an action prints for a value."""
+    """Return the text that an action prints for a value."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else sprint((value,))
