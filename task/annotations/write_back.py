@@ -1,8 +1,8 @@
 """Determines from an Application's annotations where an update goes,
 and which files annotations may write.
 
-For a multi-source Application, `choose_source`, like AIU, uses a source of the type that the target
-needs. A `chart:` source is a Helm repository and is never cloned with Git.
+For a multi-source Application, `choose_source` uses a source of the type that the target needs, as
+AIU does. A `chart:` source is a Helm repository and is never cloned with Git.
 
 People who can annotate an Application may not be allowed to push. Without limits, a
 `write-back-target` could end another team's hold, change the repository's rules, or run a program

@@ -275,7 +275,7 @@ class ArgoCDManifests:
             return Found(self._api.get_application(*key), "argocd")
         except SourceDownError:
             raise
-        # it may have been deleted in the meantime: Argo CD returns 403, as if it were forbidden
+        # the Application may have been deleted: Argo CD returns 403, as if access were forbidden
         except SourceError as error:
             return Found(
                 {},

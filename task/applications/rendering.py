@@ -156,7 +156,7 @@ class Rendering:
     ) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
 
-        In each, a chart generates Applications, or a kustomization changes them. `before` is
+        In each folder, a chart generates Applications, or a kustomization changes them. `before` is
         prepended to each path.
         """
         for kind, folder in dict.fromkeys(folders):

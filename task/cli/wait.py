@@ -1,4 +1,4 @@
-"""`wait`: waits until the named Applications are synced to a revision and healthy."""
+"""`wait`: waits until the given Applications are synced to a revision and healthy."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

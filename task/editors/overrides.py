@@ -475,7 +475,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     carried = {name: one for name, (one, _) in there.origins.items()} if there.carries else {}
 
     def wanted(tree: Tree, element: Node) -> Parameter | None:
-        """Return the wanted content of an element, or None to leave it unchanged."""
+        """Return the wanted content for an element, or None to leave the element unchanged."""
         name = _text(element, "name")
         if name in mine:
             return mine[name]
