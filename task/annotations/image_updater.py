@@ -270,7 +270,7 @@ def _in_order(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[list[_Named], list[Problem]]:
-    """Return the resources sorted by name, and a warning for each resource without a usable name."""
+    """Return the resources sorted by name, and a warning for each one without a usable name."""
     problems = list[Problem]()
     named: list[_Named] = []
     for item, origin in updaters:

@@ -43,7 +43,7 @@ _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 
 
 class Folder:
-    """The manifests in or below a folder, and how the folder's charts and kustomizations use them."""
+    """The manifests in or below a folder, and how its charts and kustomizations use them."""
 
     def __init__(
         self,

@@ -311,7 +311,7 @@ class Argo:
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sources to read Applications from, as in `--applications`, or () if none are set."""
+    """Return the sources of Applications, as in `--applications`, or () if none are set."""
     if settings.sources.applications:
         return settings.sources.applications
     if in_cluster(environ):
