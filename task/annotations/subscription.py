@@ -158,7 +158,7 @@ def _of_every_entry(
 ) -> list[Flaw]:
     """Return one flaw for each entry.
 
-    If no entry can be parsed, return a single flaw that does not name an entry.
+    If no entry can be parsed, return a single flaw without an entry for a broken annotation.
     """
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, Trouble("annotation", str(error), error.hint))

@@ -221,7 +221,7 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
 
 
 class Neighbours:
-    """The Applications that own the files, by path."""
+    """Finds the other Application that a values file belongs to."""
 
     def __init__(self, apps: Iterable[Tracker]) -> None:
         self._at: dict[tuple[str, str], list[str]] = {}

@@ -195,7 +195,7 @@ def _new_value(key: str, keys: Keys, old: str, target: Target, image: Image) -> 
 
 
 def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
-    """Raise `TargetError` for a chart dependency whose version is locked."""
+    """Raise `TargetError` if an edit changes the version of a locked chart dependency."""
     lock = _lock(path)
     if lock not in files:
         return

@@ -190,7 +190,7 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 
     The result keeps only what later decisions may need: the build's identity if tags alone do not
     decide, and the versions that a rollback skipped, until a newer tag is written. For a build
-    without an identity, the order of arrival decides, so the result is empty.
+    without an identity, the order of arrival decides, so the build is not stored.
     """
     known = event.build != Build()
     memory = replace(

@@ -118,8 +118,8 @@ def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
     Yields nothing if no window starts within fifty years.
     """
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
-    # A day must match both day fields if either one is `*`; otherwise, it must match only one of
-    # them. In Argo CD's cron (robfig/cron 3.0), `*/2` does not count as `*`. In Debian's cron,
+    # A day must match both day fields if either one is `*`; otherwise, matching one of them is
+    # enough. In Argo CD's cron (robfig/cron 3.0), `*/2` does not count as `*`. In Debian's cron,
     # which CronSim follows, it does.
     _, _, day, _, weekday = schedule.split()
     found.day_and = any(
