@@ -27,10 +27,10 @@ _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the text as a version range, with spaces instead of commas,
-    or "" if it might mean something else.
+    """Return the value as a version range, with spaces instead of commas, or "" if the value might
+    mean something else.
 
-    `1.2.3` and `*` are ranges too, but people use them to mean a tag and any tag.
+    `1.2.3` and `*` are valid ranges too, but people write them to mean a single tag and any tag.
     """
     word, colon, rest = text.partition(":")
     named = bool(colon) and word.strip().lower() == "semver"
@@ -101,8 +101,8 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 
 
 def on_constraint(entry: Entry) -> str:
-    """Return the advice for a constraint that is a pattern or a tag to follow,
-    or "" if there is none.
+    """Return the advice for a constraint that is a pattern or a tag to follow, or "" for any other
+    constraint.
     """
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
@@ -139,9 +139,10 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def blind_pattern(text: str) -> str:
-    """Return the pattern without the surrounding spaces, quotes, or slashes, or "" if it has none.
+    """Return the pattern with its surrounding spaces, quotes, or slashes removed, or "" if it has
+    none.
 
-    Tags cannot contain them, so such a pattern never matches.
+    Tags cannot contain these characters, so such a pattern never matches.
     """
     bare = unwrapped(text)
     if bare == text:
@@ -182,7 +183,7 @@ def on_blind_glob(glob: str) -> str:
 
 def glob_of_regexp(text: str) -> str:
     """Return the glob that is equivalent to a simple regular expression, with or without `regexp:`,
-    or "" if there is none.
+    or "" if there is no such glob.
     """
     word, colon, rest = text.partition(":")
     whole = rest.strip() if colon and word.strip().lower().startswith("reg") else text
@@ -199,7 +200,7 @@ def is_image(value: str, entry: Entry) -> bool | None:
     """Return whether the value of a Helm key is an image.
 
     Returns True for the entry's own image or an image with a tag, False for a key, and None if the
-    value may be either.
+    value could be either.
     """
     if not set(value) & set("/:@") or set(value) & set("\\[{"):
         return False

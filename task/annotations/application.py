@@ -1,5 +1,5 @@
-"""Parses Argo CD Applications from JSON, and selects those that match `--application`,
-`--selector`, and so on.
+"""Parses Argo CD Applications from JSON, and selects the ones that match `--application`,
+`--selector`, and similar options.
 
 The data is untrusted, because it comes from files, servers, and other teams. A value of the wrong
 type is ignored or causes an error.
@@ -49,21 +49,21 @@ def parse_application(
 ) -> Application:
     """Return the Application in a manifest or API object.
 
-    `namespace` is the default for manifests without one. Raises `Malformed` for a missing name, and
-    for a section that is not a mapping.
+    `namespace` is the default for manifests without one. Raises `Malformed` if the name is missing
+    or a section is not a mapping.
     """
     metadata, spec, status = (_mapping_at(item, key) for key in ("metadata", "spec", "status"))
     name, namespace = _checked_name(metadata, namespace)
     sources, multi = _sources_of(spec, status)
     live = tuple(map(intern, _only_texts(_mapping_at(status, "summary").get("images"))))
-    # Strip blanks like AIU v1; v0 keeps them in some values. Intern, because thousands of
-    # Applications have the same strings.
+    # Strip whitespace as AIU v1 does; v0 keeps it in some values. Intern the strings, because
+    # thousands of Applications share them.
     found = {
         intern(key.removeprefix(prefix)): intern(value.strip())
         for key, value in _mapping_at(metadata, "annotations").items()
         if key.startswith(prefix) and key != prefix and isinstance(value, str)
     }
-    # The running images are more reliable than the values, which may be long. The values may
+    # The running images are more reliable than the values, which may be long. The values can
     # override a values file.
     if live and "write-back-target" not in found and "image-list" in found:
         sources = tuple(replace(source, values="") for source in sources)
@@ -90,7 +90,7 @@ def parse_application(
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
     """Return the name and the namespace, or the default namespace.
 
-    Both become part of the paths of the override file and the state file. Raises `Malformed`.
+    Both values become part of the override file's and the state file's paths. Raises `Malformed`.
     """
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -117,8 +117,8 @@ def _deployed_to(raw: Mapping[str, Any]) -> Destination:
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """Return an Application from its metadata alone, or None if it has no name
-    or no annotation with the prefix.
+    """Return an Application built from metadata alone, or None if there is no name or no annotation
+    with the prefix.
     """
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
@@ -132,13 +132,14 @@ def _sources_of(
     status: Mapping[str, Any],
 ) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
-    # Argo CD generates the hydrated branch from the dry source; AIU has read it since v1.3
+    # Argo CD generates the hydrated branch from the dry source; AIU has read the dry source since
+    # v1.3
     if isinstance(hydrator, dict):
         return (_source(_mapping_at(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
-        # `status.sourceTypes` is in the order of `spec.sources`. It is shorter or absent until
-        # Argo CD has compared.
+        # `status.sourceTypes` has the same order as `spec.sources`. It is shorter or absent until
+        # Argo CD has compared the sources.
         types = elements(status, "sourceTypes")
         return (
             tuple(_source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])),
@@ -197,8 +198,8 @@ def _values_text(helm: Mapping[str, Any]) -> str:
         return _text(helm.get("values"))
     written = io.StringIO()
     try:
-        # Aliases in a manifest can create an object that contains itself, or one that is endless
-        # when written out.
+        # Aliases in a manifest can create an object that contains itself, or one that expands
+        # endlessly.
         for piece in json.JSONEncoder(default=str).iterencode(given):
             written.write(piece)
             if written.tell() > _LONGEST_VALUES:
@@ -225,7 +226,7 @@ def _only_texts(raw: object) -> list[str]:
 
 
 def _text(value: object) -> str:
-    """Return a scalar as text.
+    """Return a scalar as a string.
 
     A manifest may have an unquoted number or boolean where Argo CD expects a string.
     """
@@ -240,7 +241,9 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Narrow:
-    """The Applications to consider. An Application must match one value of each given part."""
+    """The Applications to consider. An Application must match one value of every field that is
+    set.
+    """
 
     names: tuple[str, ...] = ()  # globs for `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
@@ -248,15 +251,15 @@ class Narrow:
     selector: str = ""
     within: tuple[
         str, ...
-    ] = ()  # globs like `names`: `status APP` narrows down --application further
-    # whether the names were typed by a person, so that a name without a namespace must not
-    # match more than one Application
+    ] = ()  # more globs, like `names`: `status APP` narrows --application further
+    # whether a person typed the names; if so, a name without a namespace must not match more than
+    # one Application
     typed: bool = False
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:
-    """Return whether an Application matches every part. Raises `UsageError` if the selector
-    is invalid.
+    """Return whether an Application matches every field that is set. Raises `UsageError` if the
+    selector is invalid.
     """
     return (
         all(
@@ -277,7 +280,7 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 
 
 def is_glob(text: str) -> bool:
-    """Return whether the text is a glob, which may match several Applications."""
+    """Return whether the name is a glob, which may match several Applications."""
     return any(char in text for char in "*?[")
 
 
@@ -299,7 +302,7 @@ class Requirement:
         return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
-# the names used in a Kubernetes selector's `matchExpressions`
+# the operator names used in a Kubernetes selector's `matchExpressions`
 OPERATORS = (
     "In",
     "NotIn",

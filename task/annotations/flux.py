@@ -1,9 +1,9 @@
 """Turns the annotations of a Flux v1 `HelmRelease` (Helm Operator) into Subscriptions.
 
 Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under
-`filter.fluxcd.io/`. The images are those found by its `FindHelmReleaseContainers`: one at the top
-level of the values, one below each top-level key, and those whose keys are in annotations. A broken
-filter is an error here, whereas Flux accepted any tag.
+`filter.fluxcd.io/`. The images are the ones that Flux's `FindHelmReleaseContainers` finds: one at
+the top level of the values, one below each top-level key, and any whose keys are set in
+annotations. A broken filter is an error here; Flux accepted any tag.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from task.policy.tag_filter import allow_pattern, check_length, compiled
 from task.policy.version_range import parse_range
 
 GROUPS = ("helm.fluxcd.io/", "flux.weave.works/")
-PREFIXES = ("fluxcd.io/", "flux.weave.works/")  # the first one wins
+PREFIXES = ("fluxcd.io/", "flux.weave.works/")  # the first one that is set wins
 FILTER = "filter.fluxcd.io/"
 
 
@@ -44,7 +44,7 @@ def subscribe_helm_release(
     """Return one Subscription for each image in `spec.values` that Flux would update,
     and the release's flaws.
 
-    `repo`, `branch` ("" is the default branch), and `path` are the manifest's location in Git.
+    `repo`, `branch` ("" means the default branch), and `path` are the manifest's location in Git.
     Without a `repo`, every image gets a `source` flaw. A release that is not `automated`, or that
     has `ignore` set, gets no Subscriptions. Subscriptions of a `locked` release are `suspended`.
     """
@@ -116,7 +116,7 @@ def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
-    """Return the HelmRelease, without its running images."""
+    """Return the HelmRelease as an Application, without its running images."""
     metadata = mapping(item, "metadata")
     labels = mapping(metadata, "labels")
     return Tracker(
@@ -140,7 +140,9 @@ def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
 
 
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
-    """Return the rules for an image's tags, or the default rules and the annotation's flaw."""
+    """Return the rules for an image's tags, or the default rules and a flaw if the annotation is
+    invalid.
+    """
     key, value = _policy(annotations, f"tag.{entry.alias}")
     try:
         return filter_policy(value if key else "glob:*"), None
@@ -180,7 +182,7 @@ def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
 
 
 def _why_locked(annotations: Mapping[str, str]) -> str:
-    """Return why an automated release does not change, or "" if it is not locked."""
+    """Return why an automated release is not updated, or "" if it is not locked."""
     key, value = _policy(annotations, "locked")
     if value != "true":
         return ""
@@ -249,18 +251,17 @@ class Container:
 
     name: str
     image: Image
-    path: (
-        str  # below `spec.values`; "chart-image" is the top level; "" if the editor cannot write it
-    )
+    path: str  # below `spec.values`; "chart-image": the top level; "" if the editor cannot write it
 
 
 def containers(
     values: Mapping[str, Any],
     mapped: Mapping[str, Container | None],
 ) -> tuple[Container, ...]:
-    """Return the images, one for each name.
+    """Return the images in the values, one for each name.
 
-    An image from annotations (`mapped`) wins over an image with the same name in the usual place.
+    An image mapped by annotations (`mapped`) wins over an image with the same name in the usual
+    place.
     """
     named = ((str(key), mapping(value)) for key, value in values.items())
     usual = (
@@ -277,7 +278,8 @@ def containers(
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
     """Return the image in a mapping, or None.
 
-    The form is `image: {repository, tag}`, or `image` with an optional `tag`, and maybe `registry`.
+    The form is `image: {repository, tag}`, or `image` with an optional `tag` and an optional
+    `registry`.
     """
     raw = holder.get("image")
     inner = {} if isinstance(raw, str) else mapping(raw)
@@ -291,8 +293,8 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 
 
 def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """Return the image in a text, with the registry and tag from sibling keys,
-    or None if the text is not a reference.
+    """Return the image that a value refers to, with the registry and tag from sibling keys, or None
+    if the value is not a reference.
     """
     image = live_image(text) if isinstance(text, str) else None
     if image is None:

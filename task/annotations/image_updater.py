@@ -37,12 +37,12 @@ _SET = re.compile(r"\[.*?]")
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """An `applicationRef` of a resource.
+    """An `applicationRef` in a resource.
 
     An Application belongs to the matching reference with the lowest `order`.
     """
 
-    order: tuple[int, int, int]  # the resource's index, the negated score, the position in its list
+    order: tuple[int, int, int]  # resource index, negated score, position in the resource
     updater: str  # namespace/name
     pattern: str
     labels: tuple[Requirement, ...]
@@ -72,8 +72,8 @@ class Reference:
         )
 
 
-# The references by namespace and name; the name is "" if the pattern may match several names. So
-# each Application is compared only with references that may select it.
+# References by namespace and name; the name is "" if the pattern may match several names. With this
+# index, each Application is compared only with references that may select it.
 References = dict[tuple[str, str], list[Reference]]
 
 
@@ -93,9 +93,9 @@ def configure(
     *,
     complete: bool = True,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications.
+    """Return the Applications with the resources' settings.
 
-    If a resource references one, its settings replace the AIU annotations.
+    If a resource references an Application, the resource's settings replace the AIU annotations.
 
     With `useAnnotations`, the Application's annotations apply. If it has no `image-list`, the next
     reference applies, as in AIU. An Application that no resource references is unchanged.
@@ -138,7 +138,7 @@ def _matching(
     app: Application,
     references: Mapping[tuple[str, str], Sequence[Reference]],
 ) -> list[Reference]:
-    """Return the references that select an Application, the strongest first."""
+    """Return the references that select an Application, the most specific first."""
     possible = (
         *references.get((app.namespace, app.name), ()),
         *references.get((app.namespace, ""), ()),
@@ -165,7 +165,7 @@ def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) ->
 
 
 def _idle(reference: Reference) -> Problem:
-    """Return the warning for a reference that selects nothing."""
+    """Return the warning for a reference that does not select any Application."""
     message = f"{reference.place}: no Application in namespace {reference.namespace!r} matches"
     labels = " or labelSelectors" if reference.labels else ""
     hint = (
@@ -204,7 +204,7 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
         )
     if settings.annotations is None:
         return app
-    # Our own misspelled keys are also kept, so that there is a warning about them.
+    # Misspelled keys of ours are kept too, so that they cause a warning.
     ours = {
         key: value
         for key, value in app.annotations.items()
@@ -233,18 +233,18 @@ def _references_of_all(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[References, list[Problem]]:
-    """Return the references of all resources, in order of resource name, and their problems."""
+    """Return the references in all resources, sorted by resource name, and the problems found."""
     references = References()
     named, problems = _in_order(updaters, namespace)
     for index, (name, item, origin) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
-            continue  # the same object from two files: the first one is used, as with Applications
+            continue  # the same object is in two files: use the first one, as for Applications
         called = f"ImageUpdater {'/'.join(name)}"
         for message, hint, path in unknown_fields(item):
             problems.append(_resource_warning(origin, f"{called}: {message}", hint, path))
         try:
             spec = mapping(item, "spec")
-            # Up to v1.1, AIU read the Applications' namespace from here.
+            # Up to v1.1, AIU read the Applications' namespace from this field.
             if spec.get("namespace") not in (None, "", name[0]):
                 message = (
                     "spec.namespace is no longer read; only Applications in namespace"
@@ -270,9 +270,7 @@ def _in_order(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[list[_Named], list[Problem]]:
-    """Return the resources in order of their names, and a warning for each resource
-    without a usable name.
-    """
+    """Return the resources sorted by name, and a warning for each one without a usable name."""
     problems = list[Problem]()
     named: list[_Named] = []
     for item, origin in updaters:
@@ -300,9 +298,10 @@ def _of_resource(
     origin: str,
     problems: list[Problem],
 ) -> list[Reference]:
-    """Return a resource's references, or none if AIU rejects the whole resource for one of them.
+    """Return a resource's references, or an empty list if AIU rejects the whole resource because of
+    one of them.
 
-    Adds any errors to `problems`. Raises `Malformed` if nothing can be read.
+    Adds any errors to `problems`. Raises `Malformed` if the resource cannot be read at all.
     """
     refs = mappings(spec, "applicationRefs")
     if not refs:
@@ -330,7 +329,7 @@ def _of_resource(
             continue
         try:
             labels = tuple(_label_requirements(ref))
-        except Malformed as error:  # in AIU, an invalid selector selects nothing
+        except Malformed as error:  # in AIU, an invalid selector does not select any Application
             message = f"{called}, applicationRefs[{at}]: {error.message}"
             problems.append(_resource_warning(origin, message, field=(*where, "labelSelectors")))
             continue
@@ -395,7 +394,7 @@ NO_SERVER = "not needed: the pipeline runs Image Update, so nothing listens for 
 
 @dataclass(frozen=True)
 class ConfigOption:
-    """A ConfigMap key and its replacement."""
+    """A ConfigMap key and the option that replaces it."""
 
     key: str
     option: str  # "--log-level debug"; "" if no option is needed
@@ -408,7 +407,9 @@ def is_config(item: Mapping[str, Any]) -> bool:
 
 
 def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
-    """Return an option, or a note about why there is none, for each key in AIU's ConfigMap."""
+    """Return the equivalent option, or a note about why there is none, for each key in AIU's
+    ConfigMap.
+    """
     data = plain_data.mapping(item, "data")
     return tuple(_option_of(key, plain_data.text(value).strip()) for key, value in data.items())
 

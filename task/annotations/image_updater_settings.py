@@ -73,14 +73,14 @@ class ReferenceSettings:
 
     annotations: Mapping[str, str] | None  # None: the Application's own annotations apply
     warnings: tuple[str, ...] = ()
-    keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" is for every image
+    keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" means every image
     request_labels: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()  # settings that mean something else in a cluster
 
 
 @dataclass(frozen=True)
 class _Images:
-    """The images read so far: alias → (image, settings, required signing key)."""
+    """The images read so far, as a map of alias → (image, settings, required signing key)."""
 
     known: dict[str, tuple[str, Mapping[str, str], KeySecret | None]]
     warnings: list[str]
@@ -207,9 +207,9 @@ def _stored_default(
     common: Iterable[Mapping[str, Any]],
     advice: list[str],
 ) -> None:
-    """Add advice about a block without a strategy.
+    """Add advice about a block that does not set a strategy.
 
-    AIU's CRD (1.3) stores semver in it, which overrides an outer level's strategy.
+    AIU's CRD (1.3) stores semver in such a block, which overrides an outer level's strategy.
     """
     outer = ""
     names = ("spec", "the reference", "the image")
@@ -238,8 +238,8 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if key == "forceUpdate":
             values[name] = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
-            # A comma would split the glob in the annotation. Tags contain neither commas nor `+`,
-            # so both match nothing.
+            # A comma would split the glob in the annotation. Tags cannot contain commas or `+`, so
+            # a glob with either one never matches.
             values[name] = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
         else:
             values[name] = text(merged, key)
@@ -249,7 +249,7 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     """Return the annotations for `manifestTargets`.
 
-    Raises `Malformed` for several kinds or an unknown field.
+    Raises `Malformed` if several kinds are set or a field is unknown.
 
     With a `spec`, `name` and `tag` are ignored.
     """
@@ -270,7 +270,7 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
-    """Return the labels of `gitConfig.pullRequest`."""
+    """Return the labels set in `gitConfig.pullRequest`."""
     given = list(
         dict.fromkeys(label.strip() for label in strings(mapping(git, "pullRequest"), "labels"))
     )
@@ -284,13 +284,13 @@ def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, .
 
 
 def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySecret | None:
-    """Return the required signing key of an image, or None if no signature is required.
+    """Return an image's required signing key, or None if no signature is required.
 
     AIU has verified signatures since v1.3.
 
-    The first level is the innermost one, and its fields win. A block without `enabled` is on, which
-    is the default in AIU's CRD. Raises `Malformed` for anything that cannot be verified here, so
-    that the image is skipped.
+    The first level is the innermost one, and its fields win. A block without `enabled` counts as
+    enabled, which is the default in AIU's CRD. Raises `Malformed` for anything that cannot be
+    verified here, so that the image is skipped.
     """
     given = [
         level for level in reversed(tuple(levels)) if level.get("imagesVerification") is not None
@@ -368,7 +368,7 @@ def strings(raw: Mapping[str, Any], key: str) -> list[str]:
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
-    """Return the trimmed text at a key, or "" if the key is absent or null.
+    """Return the string at a key, trimmed, or "" if the key is absent or null.
 
     Raises `Malformed` for anything else.
     """
@@ -410,7 +410,7 @@ def _lower_word(value: object) -> str:
     return str(value).lower() if isinstance(value, (str, bool)) else ""
 
 
-# field name → the fields in it, or in each item of its list; {} for a value
+# field name → the fields below it, or in each item of its list; {} for a plain value
 Fields = Mapping[str, Any]
 Path = tuple[str | int, ...]
 MOST = 50  # unknown fields reported per resource
@@ -493,7 +493,7 @@ def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, 
 
 
 def _hint(key: str, fields: Fields) -> str:
-    """Return a hint with a similarly named field on this level or a deeper one."""
+    """Return a hint with a similarly named field at this level or a deeper one."""
     level = dict(fields)
     while level:
         names = {path.rpartition(".")[2]: path for path in level}

@@ -1,10 +1,10 @@
 """The annotation keys: their valid values, which of several spellings and levels wins,
 and which keys have no effect.
 
-A key without effect gets a `Doubt`: what was probably meant, and the key to use instead. A
+A key that has no effect gets a `Doubt`: what was probably meant, and the key to use instead. A
 misspelled rule never lets a tag through, so misspellings are defined exactly. A *near miss* equals
-a known key after converting it to lower case with `-` for `_` and `.`, or differs from a known key
-in at most two letters or in word order. Keys from older versions and forks are not near misses:
+a known key after it is converted to lowercase with `-` for `_` and `.`, or differs from a known key
+in at most two characters or in word order. Keys from older versions and forks are not near misses:
 `FORMER` has advice for each.
 
 docs/annotations.md documents each key. Comments about Argo CD Image Updater (AIU) refer to v0.18
@@ -39,8 +39,8 @@ IMAGE_KEYS = (
     "helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest",
     "kustomize.image-name", "plugin.image-name", "plugin.image-tag", "plugin.image-spec", "manifests.image-name",
 )  # fmt: skip
-# AIU ignores these keys. They stay on an Application configured by an ImageUpdater resource,
-# because a resource cannot set them.
+# AIU ignores these keys. An Application configured by an ImageUpdater resource keeps them, because
+# a resource cannot set them.
 OURS = (
     "write-back-source",
     "pull-request",
@@ -53,7 +53,9 @@ OURS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A value and its key, without the prefix. Both are "" if no annotation sets the key."""
+    """A value and its key, without the prefix. The value and the key are "" if no annotation sets
+    the key.
+    """
 
     key: str = ""
     value: str = ""
@@ -67,7 +69,7 @@ class Setting:
 
 
 class Faulty(Malformed):
-    """An annotation has an unusable value. The error includes the key and the value."""
+    """An annotation has an unusable value. The error message includes the key and the value."""
 
     def __init__(self, key: str, value: str, message: str, hint: str) -> None:
         super().__init__(f"{key}: {message}", hint)
@@ -80,10 +82,10 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
 
     The first one with a value wins.
 
-    With an alias, they are the alias with "/" as "_" (AIU v0), and the alias itself (v1). Without
-    an alias, they are the whole name and its path, both with "/" as "_", then the last part, unless
-    that is an alias (`taken`). AIU does not read per-image keys without an alias, but people expect
-    it to.
+    For an entry with an alias, the prefixes are the alias with "/" as "_" (AIU v0), and the alias
+    itself (v1). For an entry without one, they are the whole name and its path, both with "/" as
+    "_", then the last part, unless another entry uses it as an alias (`taken`). AIU does not read
+    per-image keys for an entry without an alias, but people expect it to.
     """
     if entry.alias:
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
@@ -99,10 +101,10 @@ class ImageList:
 
     entries: tuple[Entry, ...]
     unreadable: tuple[tuple[str, Malformed], ...]  # the entries that cannot be parsed
-    cut: Mapping[str, list[str]]  # by an entry's text: the parts cut off by a comma
+    cut: Mapping[str, list[str]]  # the parts that a comma cut off an entry, by the entry's text
     aliases: frozenset[str]  # the prefixes of entries with an alias
     bare: Mapping[str, Entry]  # the prefixes of entries without an alias
-    names: frozenset[str]  # all of them, and the aliases of unreadable entries
+    names: frozenset[str]  # all prefixes, and the aliases of unreadable entries
     shown: tuple[str, ...]  # one prefix for each entry, in its usual spelling
 
     def prefixes(self, entry: Entry) -> tuple[str, ...]:
@@ -163,7 +165,7 @@ def _without_alias(
     return bare
 
 
-# Image key → its prefix ("" for the Application-wide form) → value.
+# Image key → prefix ("" for the Application-wide form) → value.
 Index = Mapping[str, Mapping[str, str]]
 
 
@@ -197,8 +199,8 @@ def split_key(full: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return an entry's settings by image key:
-    those with its own prefixes win over the Application-wide ones.
+    """Return an entry's settings by image key. Settings under the entry's own prefixes win over
+    Application-wide settings.
     """
     chosen = {}
     for key, values in annotated.items():
@@ -217,7 +219,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 def boolean(setting: Setting) -> bool:
     """Parse a boolean in AIU v1's spellings. An absent setting is False.
 
-    Raises `Faulty` for other strings.
+    Raises `Faulty` for any other string.
     """
     if setting.value in TRUE:
         return True
@@ -258,7 +260,8 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """Return the base branch and the head's template. Each is "" if it is not in the value.
+    """Return the base branch and the head branch's template. Each is "" if the value does not
+    contain it.
 
     A `:` inside `{{ }}` does not split the value. AIU splits at every `:`, so its templates cannot
     contain one. Raises `Faulty`.
@@ -318,7 +321,7 @@ DoubtKind = Literal["near", "former", "level", "orphan", "unknown"]
 
 @dataclass(frozen=True)
 class Doubt(Troubled):
-    """A key without effect, the reason, and the key to use instead."""
+    """A key that has no effect, the reason, and the key to use instead."""
 
     # near: a near miss of a known key. former: a key from an older version or a fork. level: an
     # Application-wide key under an alias. orphan: a per-image key whose prefix does not belong to
@@ -326,7 +329,7 @@ class Doubt(Troubled):
     kind: DoubtKind
     trouble: Trouble
     meant: str = ""  # the full key that was probably meant: "web.allow-tags"
-    name: str = ""  # for a near miss, the prefix of the entries it applies to; "" is every entry
+    name: str = ""  # for a near miss, the prefix of the entries it applies to; "" means every entry
 
     @property
     def governs(self) -> bool:
@@ -337,7 +340,9 @@ class Doubt(Troubled):
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
-    """Return the annotations that have no effect (keys without prefix), each with its doubt."""
+    """Return the annotations that have no effect, by key (without the prefix), each with its
+    doubt.
+    """
     image_list = annotations.get("image-list", "")
     return tuple((key, doubtful) for key in annotations if (doubtful := doubt(key, image_list)))
 
@@ -357,11 +362,11 @@ def doubt(key: str, image_list: str) -> Doubt | None:
 
 
 def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
-    """Yield possible interpretations of a key, the most probable first.
+    """Yield possible interpretations of a key, the most likely first.
 
-    `known`: the key is spelled correctly, except for its prefix.
+    `known` means that the key is spelled correctly, except for its prefix.
     """
-    # An alias may contain dots, so a key can be split in several places. Try the longest alias
+    # An alias may contain dots, so a key can be split at several places. Try the longest alias
     # first.
     splits = _splits(key)
     for name, rest in splits:
@@ -474,7 +479,7 @@ CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """The source of a registry login: `pull-secret`, or `credentials` in registries.conf.
+    """The source of registry credentials: `pull-secret`, or `credentials` in registries.conf.
 
     It does not contain the secret itself.
 
@@ -493,7 +498,7 @@ class CredentialSource:
 def parse_credential_source(spec: str) -> CredentialSource:
     """Parse `[registry=]kind:place`. Raises `Malformed`.
 
-    As in AIU, a script's path is not checked here. It must be absolute when the script runs.
+    As in AIU, a script's path is not checked here, but it must be absolute when the script runs.
     """
     registry, _, rest = spec.partition("=")
     if not (registry and rest):

@@ -52,7 +52,8 @@ Remark = tuple[str, Severity, str, str]
 # AIU reads these only per image, but users expect more (AIU issues 1122 and 1142). Here, their
 # Application-wide form applies to every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
-# People copy examples, or use a template that is never rendered (AIU issues 660 and 877).
+# Placeholders that remain because people copy examples or use a template that is never rendered
+# (AIU issues 660 and 877).
 PLACEHOLDER = re.compile(
     r"<(?!v?(?:[0-9*]|[xX]\b))[A-Za-z][^<>]*>|\{\{.*|\$?\{[A-Za-z][^{}]*\}|\$\([A-Za-z][^()]*\)|\$[A-Z_]+"
 )
@@ -77,7 +78,7 @@ class Finding(Troubled):
 
 
 def noted(severity: Severity, message: str, hint: str) -> Trouble:
-    """Return a trouble as `lint` reports it: always as an annotation error."""
+    """Return a trouble as `lint` reports it, which is always as an annotation error."""
     return Trouble("annotation", message, hint, severity)
 
 
@@ -132,8 +133,8 @@ def _without_effect(app: Application) -> Iterator[Remark]:
 
 
 def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
-    """Return one remark about all Applications without a method,
-    because the two tools have different defaults.
+    """Return one remark about all Applications that do not set a method, because the default
+    differs between the two tools.
     """
     silent = [
         app
@@ -198,7 +199,7 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     return tuple(told[at] for at in sorted(told))
 
 
-_Member = tuple[int, Application, Finding]  # the number is the position
+_Member = tuple[int, Application, Finding]  # the number is the finding's position
 
 
 def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
@@ -220,7 +221,7 @@ def _without_name(app: Application, finding: Finding, text: str) -> str:
 
 
 def _maker(app: Application, finding: Finding) -> str:
-    """Return the resource that set this annotation for several Applications, or ""."""
+    """Return the resource that sets this annotation for several Applications, or ""."""
     if finding.field:
         return f"ImageUpdater {app.resource}"
     return f"ApplicationSet {app.generated_by}" if app.generated_by else ""
@@ -248,7 +249,9 @@ def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
 
 
 def _place(app: Tracker, key: str) -> tuple[str, str]:
-    """Return the manifest with the annotation, and the field if it is an ImageUpdater."""
+    """Return the manifest that has the annotation, and the field if the manifest is an
+    ImageUpdater.
+    """
     if not isinstance(app, Application) or key not in app.from_resource:
         return app.origin, ""
     return app.resource_origin, FIELDS.get(split_key(key)[1] or key, "spec")
@@ -327,7 +330,7 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
         yield key, "error", f"{message}'-', '_', and '.'", hint
     elif (
         key in OURS or known in OURS
-    ) and key not in app.from_resource:  # AIU does read its own resource
+    ) and key not in app.from_resource:  # AIU does read this key in its own resource
         yield key, "info", f"{known or key} works here, but AIU ignores it", ""
 
 
@@ -421,7 +424,7 @@ def _upper_case(entry: Entry) -> Remark:
 
 
 def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
-    """Yield a remark for `semver:<range>`, which AIU does not support."""
+    """Yield a remark about `semver:<range>`, which AIU does not support."""
     word, colon, _ = strategy.value.partition(":")
     wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
     if not wanted or wanted == entry.constraint:
@@ -513,7 +516,7 @@ def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
 def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
     """Yield a warning if an image has keys of two types.
 
-    AIU 0.x uses those of the Application's type; 1.x rejects the Application.
+    AIU 0.x uses the keys for the Application's type; 1.x rejects the Application.
     """
     first = {
         kind: setting
@@ -565,7 +568,8 @@ def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
     """Yield a warning if `tag-order` does not work for a running tag, or for a tag in the
     Application's own source.
 
-    Either it does not match the tag, or it compares the digits of a commit ID, which have no order.
+    Either the order does not match the tag, or it compares the digits of a commit ID, which have no
+    meaningful order.
     """
     rules = rules_of(reading.policy)
     if not reading.policy.tag_order or not rules.ordered:
@@ -601,8 +605,8 @@ def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
 
 
 def _shared_helm_values(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield an error for two images that are written to the same Helm value:
-    each event would undo the other's change.
+    """Yield an error for two images that are written to the same Helm value: each image's events
+    would undo the other's changes.
     """
     taken: dict[tuple[str, str], str] = {}
     for sub in asked:
@@ -620,7 +624,9 @@ def _shared_helm_values(asked: Iterable[Subscription]) -> Iterator[Remark]:
 
 
 def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield a warning for two entries for the same image and place with different rules."""
+    """Yield a warning for two entries that write the same image to the same place by different
+    rules.
+    """
     taken: dict[tuple[str, str, str], Subscription] = {}
     for sub in asked:
         entry = _kustomize_entry(sub) or _containers(sub)
@@ -670,12 +676,12 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
     """Return a problem for each place in Git to which two Applications write different images,
     or the same image by different rules.
 
-    Each deploys what the other writes, regardless of its own rules.
+    Each Application deploys what the other writes, regardless of its own rules.
     """
     first: dict[tuple[str, ...], Subscription] = {}
     found: dict[
         tuple[str, ...], Finding
-    ] = {}  # one per place, no matter how many Applications share it
+    ] = {}  # one problem per place, no matter how many Applications share it
     for sub in written:
         key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
         if not key or sub.target == "override":  # an override file belongs to one Application
@@ -718,7 +724,9 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
 
 
 def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield mistakes that appear only when a target is compared with its keys and source."""
+    """Yield mistakes that appear only when a target is compared with the entry's keys and
+    source.
+    """
     for sub in asked:
         alias = _alias_of(sub)
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
@@ -763,7 +771,7 @@ def _head_template_mistakes(app: Application) -> Iterator[Remark]:
 
 
 def _meant_from_the_root(sub: Subscription) -> str:
-    """Return the values file that a relative path refers to if resolved from the root, or "".
+    """Return the values file that a relative path would refer to if resolved from the root, or "".
 
     People expect paths to start at the root (AIU issue 1518).
     """

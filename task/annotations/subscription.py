@@ -1,8 +1,8 @@
 """Turns an Application's annotations into Subscriptions, and finds flaws in them.
 
 An entry with an error does not get a Subscription, so that a broken rule never lets a tag through.
-AIU logs a warning and continues with a different meaning: for example, it uses semver for an
-unknown strategy.
+AIU logs a warning and continues with a different rule: for example, it uses semver if the strategy
+is unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 @dataclass(frozen=True)
 class Defaults:
-    """The command-line settings for all Applications."""
+    """The command-line settings that apply to all Applications."""
 
     argocd_namespace: str = "argocd"
     strategy: Strategy = "semver"
@@ -52,7 +52,7 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Scope:
-    """The Applications to look for, and the defaults for their annotations."""
+    """The Applications to consider, and the defaults for their annotations."""
 
     prefix: str
     narrow: Narrow
@@ -104,7 +104,7 @@ def attempted(
     app: Application,
     defaults: Defaults = Defaults(),
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
-    """Return the subscriptions an Application would have if it had no mistakes.
+    """Return the subscriptions that an Application would have if its annotations had no mistakes.
 
     Only `lint` needs this, so that one mistake does not hide another. Entries with a misspelled key
     are skipped, because they lack that setting.
@@ -126,7 +126,7 @@ def _subscriptions_for(
         Subscription(
             application=app,
             entry=reading.entry,
-            # A signature is for a digest, so the digest has to be written.
+            # A signature covers a digest, so the digest must be written.
             policy=replace(reading.policy, pin_digest=True) if key else reading.policy,
             keys=reading.plugin if where.of_plugin else reading.keys,
             source=where.source,
@@ -158,7 +158,7 @@ def _of_every_entry(
 ) -> list[Flaw]:
     """Return one flaw for each entry.
 
-    If no entry can be parsed, return one flaw without an entry for a broken annotation.
+    If no entry can be parsed, return a single flaw without an entry for a broken annotation.
     """
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, Trouble("annotation", str(error), error.hint))
@@ -187,19 +187,19 @@ class EntryReading:
     entry: Entry
     policy: Policy
     keys: Keys
-    plugin: Keys  # the same for an Application with a plugin
+    plugin: Keys  # the same keys for an Application that uses a plugin
     flaws: tuple[Flaw, ...]
-    broken: bool  # whether there is an error, not only a warning
+    broken: bool  # whether any flaw is an error rather than a warning
     managed: tuple[str, ...]  # the names in an override file that this entry manages
     strategy: Strategy | None = None  # None if the annotation sets an unknown strategy
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """The settings in a set of annotations, except where to write."""
+    """All settings in a set of annotations, except where to write."""
 
     readings: tuple[EntryReading, ...]
-    usable: tuple[EntryReading, ...]  # without entries that have a misspelled key
+    usable: tuple[EntryReading, ...]  # excludes entries that have a misspelled key
     managed: tuple[str, ...]
     claims: tuple[Claim, ...]
     flaws: tuple[Flaw, ...]
@@ -257,7 +257,7 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
                 manifests_name=entry_reading.keys.manifests_name,
             )
             for entry_reading in readings
-            if len(readings) > 1  # claims decide which entry owns a place
+            if len(readings) > 1  # claims matter only if several entries could own a place
         ),
         flaws=(
             *flaws,
@@ -270,9 +270,9 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
 def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
     """Return the flaws for misspelled rules and places.
 
-    Each one blocks every entry it would apply to.
+    Each misspelled key blocks every entry it would apply to.
 
-    AIU ignores a misspelled `allow-tags`, and lets every tag through.
+    AIU ignores a misspelled `allow-tags` and lets every tag through.
     """
     listed = read_image_list(annotations.get("image-list", ""))
     flaws = []
@@ -347,8 +347,8 @@ class EntryReader:
             digest=values["helm.image-digest"],
         )
         self._check_helm_keys(names)
-        # If no annotation sets the parameters, AIU's override files have `image.name` and
-        # `image.tag`.
+        # If no annotation sets the parameters, AIU writes `image.name` and `image.tag` to its
+        # override files.
         helm = (
             (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
         )
@@ -369,8 +369,8 @@ class EntryReader:
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self.settings[key]
             if BLANK_INDEX.search(setting.value):
-                # AIU and Helm reject an index with spaces. Here, it would become a key that no file
-                # has.
+                # AIU and Helm reject an index with spaces. Here, it would become a key that does
+                # not exist in any file.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.key}: {setting.value!r} has a space inside an index"
                 self._fault(setting, message, f"use {fixed}")
@@ -553,7 +553,7 @@ class EntryReader:
 def _check_glob(glob: str) -> None:
     """Raise `Malformed` for a glob that is broken or never matches.
 
-    AIU accepts the latter, and so accepts tags that were meant to be ignored.
+    AIU accepts a glob that never matches, and so accepts tags that were meant to be ignored.
     """
     tag_filter.check_glob(glob)
     if sign := advice.blind_glob(glob):

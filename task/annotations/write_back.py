@@ -1,8 +1,8 @@
 """Determines from an Application's annotations where an update goes,
 and which files annotations may write.
 
-For a multi-source Application, `choose_source`, like AIU, uses a source of the type that the target
-needs. A `chart:` source is a Helm repository and is never cloned with Git.
+For a multi-source Application, `choose_source` uses a source of the type that the target needs, as
+AIU does. A `chart:` source is a Helm repository and is never cloned with Git.
 
 People who can annotate an Application may not be allowed to push. Without limits, a
 `write-back-target` could end another team's hold, change the repository's rules, or run a program
@@ -32,7 +32,7 @@ TARGETS = ("kustomization", "helmvalues", "manifests")
 MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # AIU treats these words as file names, and writes files that are never read (AIU issues 867 and
-# 934). The intended targets:
+# 934). This table has the intended targets.
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -55,9 +55,9 @@ class Where:
     path: str
     source: Source
     repo: str
-    base: str  # "" is the default branch
+    base: str  # "" means the default branch
     fallbacks: tuple[str, ...] = ()
-    head_template: str = ""  # "" is the base branch
+    head_template: str = ""  # "" means the base branch
     method: str = "git"
     credentials: str = ""
     # the folder of the first target on the same branch, for the state file's path
@@ -66,7 +66,7 @@ class Where:
 
     @property
     def of_plugin(self) -> bool:
-        """Whether plugin variables are written, so that Helm's keys have no meaning."""
+        """Whether the target is plugin variables, for which Helm's keys have no meaning."""
         return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 
@@ -77,7 +77,7 @@ def write_backs(
     """Return all write-back targets that can be parsed,
     and all errors that prevent the Application from being updated.
 
-    If there are errors, only `lint` needs the targets, so that it can check the rest.
+    If there are errors, only `lint` uses the targets, so that it can check everything else.
     """
     errors: dict[str, Faulty | TaskError] = {}
 
@@ -221,7 +221,7 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
 
 
 class Neighbours:
-    """Knows which Application a file's path belongs to."""
+    """Finds the other Application that a values file belongs to."""
 
     def __init__(self, apps: Iterable[Tracker]) -> None:
         self._at: dict[tuple[str, str], list[str]] = {}
@@ -232,7 +232,9 @@ class Neighbours:
                     self._at.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
-        """Return the subscription with the name of another Application that has the file."""
+        """Return the subscription, noting the other Application that owns its file, if there is
+        one.
+        """
         if sub.target != "helmvalues":
             return sub
         repo = normal_url(sub.repo)
@@ -293,7 +295,7 @@ def _named_source(app: Application, name: str) -> Source:
 def _repository(app: Application, source: Source) -> tuple[str, str]:
     """Return the repository to write to, and its revision.
 
-    With `git-repository`, the revision is that of the source with the same URL. Since v0.16, AIU
+    With `git-repository`, the revision comes from the source with the same URL. Since v0.16, AIU
     compares the two URLs literally.
     """
     other = app.annotations.get("git-repository", "")
@@ -320,8 +322,8 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     """Return the override file's name according to Argo CD's rule, and the alternative name.
 
     Argo CD adds the namespace as a prefix if the Application is outside the control plane's
-    namespace (argo-cd util/argo, AppInstanceName). AIU compares with its own namespace, so if it
-    runs elsewhere, it writes files that are never read (AIU issues 963 and 1343).
+    namespace (argo-cd util/argo, AppInstanceName). AIU compares with its own namespace, so an AIU
+    that runs elsewhere writes files that are never read (AIU issues 963 and 1343).
     """
     plain = f".argocd-source-{app.name}.yaml"
     prefixed = f".argocd-source-{app.namespace}_{app.name}.yaml"
@@ -329,7 +331,7 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """Normalize `path`, relative to `folder`, or to the root if it begins with "/".
+    """Normalize `path`, which is relative to `folder`, or to the root if it begins with "/".
 
     Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not restrict
     `..`.
@@ -360,13 +362,13 @@ _GITS = "Git's own files"
 _CI = "the repository's CI definition"
 _REVIEWERS = "the repository's definition of reviewers"
 _NEVER_AT_ALL = (_OURS, _GITS)
-# File and folder names, without the YAML extension. Case is ignored, because some checkouts ignore
-# it, and so is depth, because hosts can be configured to look elsewhere.
+# File and folder names, without the YAML extension. Case is ignored, because some file systems
+# ignore case. Depth is ignored too, because hosts can be configured to look in other folders.
 _NEVER: Mapping[str, str] = {
     name: what
     for what, names in (
         (_OURS, ".image-update"),
-        (_GITS, ".git git~1 .gitmodules .gitattributes .gitignore"),  # Windows calls .git git~1
+        (_GITS, ".git git~1 .gitmodules .gitattributes .gitignore"),  # git~1 is .git on Windows
         (
             _CI,
             (
@@ -385,12 +387,12 @@ LONGEST_PATH = 4096  # bytes that file systems accept
 
 
 def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None:
-    """Raise `NotPermittedError` for changes that an Application is not allowed to make,
-    including by the repository's own config. An annotation may point to any file, and so may the
-    list of waiting builds, which others can edit.
+    """Raise `NotPermittedError` for changes that an Application is not allowed to make, including
+    by the repository's own config. An annotation can point to any file, and so can the list of
+    waiting builds, which others can edit.
 
-    A folder of manifests may also contain files that annotations cannot write. Without changes,
-    nothing is raised.
+    A folder of manifests may also contain files that annotations cannot write. Does not raise
+    anything if there are no changes.
     """
     for path in paths:
         refuse_unwritable(path)

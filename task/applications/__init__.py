@@ -1,1 +1,1 @@
-"""Application sources. Each one yields the Applications it finds."""
+"""Sources of Applications. Each source yields the Applications it finds."""

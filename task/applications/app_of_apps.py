@@ -30,7 +30,7 @@ from task.model import File, Found, Place, Snapshot
 from task.plain_data import elements, mapping
 from task.text import and_more
 
-MOST = 5_000  # Applications found this way
+MOST = 5_000  # Applications found by following others
 _CLUSTER = "read its Applications with --applications cluster"
 _BRANCH = f"set targetRevision to a branch, or {_CLUSTER}"
 _URL = f"set repoURL to a URL that this step can reach, pass --rewrite-url, or {_CLUSTER}"
@@ -71,7 +71,9 @@ class Deployed:
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
-        """Return whether a file is one of the folder's manifests. `path` is relative to the top."""
+        """Return whether a file is one of the folder's manifests. `path` is relative to the
+        repository's root.
+        """
         below = posixpath.relpath(path, self.path or ".")
         if "/" in below and not self.recurse:
             return False
@@ -115,8 +117,8 @@ def _deployed_by(
     name: str,
     namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
-    """Yield what a source deploys, or why it is not a folder;
-    nothing if it only provides values for another source.
+    """Yield what a source deploys, or why it is not a folder. Yield nothing if the source only
+    provides values for another source.
     """
     repo = _scalar(source.get("repoURL"))
     path = _scalar(source.get("path"))
@@ -165,7 +167,9 @@ def _without_folder(
 
 
 def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
-    """Return what Argo CD passes to Helm, and the first key that is not supported here, or ""."""
+    """Return what Argo CD passes to Helm, and the first key that is not supported here ("" if all
+    keys are supported).
+    """
     strange = "helm.fileParameters" if helm.get("fileParameters") else ""
     files = []
     for file in elements(helm.get("valueFiles")):
@@ -189,12 +193,14 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
 
 
 def _is_elsewhere(file: str) -> bool:
-    """Return whether a `valueFiles` entry refers to another source, a server, or several files."""
+    """Return whether a `valueFiles` entry refers to a different source, a server, or several
+    files.
+    """
     return file.startswith("$") or "://" in file or any(char in file for char in "*?[")
 
 
 def _set_options(helm: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield (Helm option, name, value) for each parameter."""
+    """Yield (Helm option, name, value) for each Helm parameter."""
     for parameter in elements(helm.get("parameters")):
         if isinstance(parameter, dict) and parameter.get("name"):
             option = "--set-string" if parameter.get("forceString") is True else "--set"
@@ -203,15 +209,15 @@ def _set_options(helm: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _helm_escaped(value: str) -> str:
-    """Escape a parameter's value for Helm like Argo CD: commas are literal, except in a list."""
+    """Escape a parameter's value for Helm as Argo CD does: commas are literal, except in a list."""
     if value.startswith("{") and value.endswith("}"):
         return value
     return re.sub(r"(?<!\\),", r"\\,", value)
 
 
 def _fits_argo_glob(path: str, pattern: str) -> bool:
-    """Return whether a path matches one of Argo CD's globs: `*` matches any text, even slashes,
-    and {a,b} matches a or b.
+    """Return whether a path matches one of Argo CD's globs: `*` matches any characters, even
+    slashes, and {a,b} matches a or b.
     """
     waiting = [pattern[:_LONGEST_PATTERN]]
     patterns = list[str]()
@@ -269,7 +275,7 @@ class FollowedApplications:
                 self._no_folders[no_folder] = None
 
     def below(self) -> Iterator[Found]:
-        """Yield the Applications below those passed to `note`, level by level.
+        """Yield the Applications below the ones passed to `note`, level by level.
 
         Anything that cannot be read is reported as a problem.
         """
@@ -301,7 +307,9 @@ class FollowedApplications:
         yield from _refusals(refused)
 
     def _children(self, folders: Sequence[Deployed]) -> Iterator[Found]:
-        """Yield the manifests in these folders on one branch of one repository."""
+        """Yield the manifests in these folders, which are on the same branch of the same
+        repository.
+        """
         first = folders[0]
         if first.repo in self._unreadable:
             return
@@ -325,7 +333,9 @@ class FollowedApplications:
                         yield found
 
     def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
-        """Yield the problems with these folders' repository, unless already reported."""
+        """Yield the problems with opening these folders' repository, unless they were already
+        reported.
+        """
         if isinstance(error, TooManyRepositoriesError):
             if not self._full:
                 yield Found(
@@ -335,7 +345,7 @@ class FollowedApplications:
                 )
             self._full = True
         elif isinstance(error, SourceError):
-            # Do not suggest allowing the URL, because others wrote it.
+            # Do not suggest allowing the URL, because it comes from a manifest that others wrote.
             self._unreadable.add(folders[0].repo)
             yield self._problem(folders, error, _URL)
         else:
@@ -346,7 +356,9 @@ class FollowedApplications:
         kept: KeptRepository,
         folders: Sequence[Deployed],
     ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
-        """Read what the new folders need. Return the branch, and each new folder with its kind."""
+        """Read the files that the new folders need. Return the branch, and each new folder with its
+        kind.
+        """
         names = [Place(folder.path, "names") for folder in folders]
         branch = _Branch(kept, kept.snapshot(folders[0].revision, names))
         looks = []
@@ -395,7 +407,7 @@ class FollowedApplications:
             )
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
-        """Return whether this folder has not been read this way yet, and remember it."""
+        """Return whether this folder has not been read this way yet, and mark it as read."""
         release = folder.release if kind == "helm" else Release()
         key = (
             replace(
@@ -411,9 +423,9 @@ class FollowedApplications:
         return new
 
     def _problem(self, folders: Sequence[Deployed], error: TaskError, hint: str = "") -> Found:
-        """Return one problem for all Applications on a branch.
+        """Return one problem for all Applications that deploy from a branch.
 
-        It is an error if a retry may help.
+        The problem is an error if a retry may help.
         """
         if not isinstance(error, SourceError):
             self._unreadable.add(folders[0].repo)
@@ -432,7 +444,7 @@ class FollowedApplications:
 
 
 class _Branch:
-    """A branch of a repository, and what was read from it."""
+    """A repository branch, and the files read from it so far."""
 
     def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
         self._kept = kept
@@ -453,7 +465,7 @@ class _Branch:
         ]
 
     def missing(self, path: str) -> str:
-        """Return the reason a folder is empty."""
+        """Return the reason that no files were found in a folder."""
         shown = repr(path[:_LONGEST])
         if any(text in self._known for text in accumulate(path.split("/"), posixpath.join)):
             return f"{shown} is not a folder on {self.name} of {self.repo}"
@@ -483,7 +495,7 @@ class _Branch:
     def read_kustomizations(self, folders: set[str]) -> None:
         """Read these folders and the folders and files their kustomizations refer to.
 
-        Each round reads everything known so far.
+        Each round reads all references found so far.
         """
         done = set[str]()
         while folders:
@@ -586,7 +598,7 @@ def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
 
 
 def _in_namespace(found: Found, namespace: str) -> Found:
-    """Return the manifest, with the namespace that Argo CD uses if it has none."""
+    """Return the manifest. If it has no namespace, add the one that Argo CD uses."""
     metadata = found.item.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return found

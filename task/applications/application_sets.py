@@ -1,6 +1,7 @@
 """Renders the ApplicationSets among manifests.
 
-A cluster does not need this, because the generated Applications themselves are read from it.
+Applications read from a cluster do not need this, because the generated Applications are already in
+the cluster.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class RenderedSets:
         self._budget = budget or Budget()
 
     def of(self, found: Found) -> Iterator[Found]:
-        """Yield an ApplicationSet's Applications, and a problem for each mistake in it."""
+        """Yield an ApplicationSet's Applications, and a problem for each mistake in the
+        ApplicationSet.
+        """
         key = self._key(found.item)
         try:
             rendered = render(

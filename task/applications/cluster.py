@@ -3,7 +3,7 @@ for `argocd`.
 
 Only Applications that may use the images are read in full. First, only their metadata is listed,
 which is an eighth of the size of a full list, or a fiftieth with gzip (2,000 Applications,
-Kubernetes 1.36). The annotations in it show which whole objects are needed.
+Kubernetes 1.36). The annotations in the metadata show which objects must be read in full.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ _Reference = tuple[str, str]
 
 
 class ClusterManifests:
-    """The Applications that have annotations with the prefix, or that an ImageUpdater references.
+    """The cluster's Applications that have annotations with the prefix, or that an ImageUpdater
+    references.
 
-    `wanted` decides whether an object may concern this run. Only then is the whole object read. It
-    gets the metadata of an Application (`item["metadata"]["annotations"]`) or a whole ImageUpdater
-    resource (`item["kind"]`).
+    `wanted` decides whether an object may concern this run; only those objects are read in full.
+    `wanted` gets an Application's metadata (`item["metadata"]["annotations"]`) or a whole
+    ImageUpdater resource (`item["kind"]`).
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class ClusterManifests:
     def all(self) -> Iterable[Found]:
         """Yield the ImageUpdaters and the Applications as manifests.
 
-        Raises the errors of `Kubernetes`.
+        Raises the same errors as `Kubernetes`.
         """
         scopes = self._scopes()
         updaters = [item for scope in scopes for item in self._updaters(scope)]
@@ -85,8 +86,8 @@ class ClusterManifests:
             try:
                 chosen = self._chosen(scope, references)
             except ForbiddenError as error:
-                # If we only have a Role in Argo CD's namespace, use its Applications, unless the
-                # options exclude them.
+                # If we only have a Role in Argo CD's namespace, use the Applications in that
+                # namespace, unless the options exclude them.
                 home = Application(
                     self._home,
                     "",
@@ -104,8 +105,8 @@ class ClusterManifests:
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
-        """Return the namespaces from the command line, or "" for all namespaces
-        if one of them has a wildcard.
+        """Return the namespaces set on the command line, or "" (all namespaces) if one of them
+        contains a wildcard.
         """
         named = self._narrow.namespaces or tuple(
             name.partition("/")[0] if "/" in name else "*" for name in self._narrow.names
@@ -129,7 +130,7 @@ class ClusterManifests:
         return []
 
     def _chosen(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
-        """Return the Applications that may concern us, reduced to their names.
+        """Return the Applications that may concern this run, reduced to their names.
 
         Annotations and managedFields are large.
         """
@@ -163,7 +164,7 @@ class ClusterManifests:
         return _passes_narrowing(item, self._narrow)
 
     def _whole(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
-        """Yield the whole objects, using the cheaper way to read them.
+        """Yield the objects in full, using the cheaper way to read them.
 
         Objects that have been deleted in the meantime are skipped.
         """
@@ -181,7 +182,7 @@ class ClusterManifests:
                 if _key(item) in names:
                     yield item
             return
-        for start in range(0, len(needed), _HANDFUL):  # not all at once, because objects are large
+        for start in range(0, len(needed), _HANDFUL):  # in batches, because objects are large
             yield from filter(
                 None,
                 in_threads(self._get, needed[start : start + _HANDFUL], AT_ONCE),
@@ -223,7 +224,8 @@ class ArgoCDManifests:
     def all(self) -> Iterable[Found]:
         """Return the relevant Applications in full.
 
-        An unreadable Application is a problem, but a server that is down raises an error.
+        An unreadable Application is reported as a problem, but a server that is down raises an
+        error.
         """
         keys = list(
             dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace))
@@ -273,7 +275,7 @@ class ArgoCDManifests:
             return Found(self._api.get_application(*key), "argocd")
         except SourceDownError:
             raise
-        # it may have been deleted in the meantime: Argo CD returns 403, as if it were forbidden
+        # the Application may have been deleted: Argo CD returns 403, as if access were forbidden
         except SourceError as error:
             return Found(
                 {},
@@ -303,7 +305,7 @@ def _patterns_of(updater: Item) -> Iterator[_Reference]:
 
 
 def _key(item: Item) -> tuple[str, str]:
-    """Return the namespace and name.
+    """Return an Application's namespace and name.
 
     Older Argo CD servers omit the control plane's namespace.
     """

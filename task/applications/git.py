@@ -19,25 +19,25 @@ from task.model import File, Found, Place, Snapshot
 from task.text import counted
 from task.urls import without_login
 
-MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each is fetched
+MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each one is fetched
 _BRANCH = (
     "set the generator's revision to a branch, or read its Applications with --applications cluster"
 )
 
 
 def repository_key(repo: str) -> str:
-    """Return a key that is the same for every way to write a repository's URL in manifests."""
+    """Return a key that is the same for all spellings of a repository's URL in manifests."""
     return without_login(repo).rstrip("/").removesuffix(".git")
 
 
 class TooManyRepositoriesError(SourceError):
-    """The manifests refer to more repositories than are read."""
+    """The manifests refer to more repositories than a run may read."""
 
 
 class KeptRepository:
     """A repository that stays open until `Repositories.close`.
 
-    Later places on a branch come from the same commit.
+    All reads from a branch use the same commit.
     """
 
     def __init__(self, reader: SnapshotReader) -> None:
@@ -51,7 +51,7 @@ class KeptRepository:
         return self._default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return these places at the branch's tip.
+        """Return the files at these places, at the branch's tip.
 
         The first call determines the commit for all later calls.
         """
@@ -62,7 +62,7 @@ class KeptRepository:
         return self._reader.read_more(self._snapshots[name], places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places at the same commit."""
+        """Return the files at more places, at the same commit."""
         return self._reader.read_more(snapshot, places)
 
 
@@ -80,7 +80,8 @@ class Repositories:
     def of(self, repo: str, *, named: bool = True) -> KeptRepository:
         """Return the repository. Raises TooManyRepositoriesError.
 
-        `named`: the URL comes from a manifest, whose author may not be trusted, so it is counted.
+        `named` means that the URL comes from a manifest, whose author may not be trusted. Such
+        repositories count toward the limit.
         """
         key = repository_key(repo)
         if key not in self._kept:
@@ -111,7 +112,7 @@ class Repositories:
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
         """Return the contents of these files.
 
-        Raises Malformed for anything but text, and Git's errors.
+        Raises Malformed for a file that is not text, and Git's errors.
         """
         known = self._texts.setdefault((repo, revision), {})
         if missing := [path for path in paths if path not in known]:
@@ -132,7 +133,7 @@ class Repositories:
 
 
 class SnapshotReader(Protocol):
-    """A repository whose files can be read, with more files later from the same commit."""
+    """A repository whose files can be read, in several steps, from the same commit."""
 
     def default_branch(self) -> str:
         """Return the branch that HEAD points to."""
@@ -141,7 +142,7 @@ class SnapshotReader(Protocol):
         """Return the files at these places, at the tip of the branch."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places at the same commit."""
+        """Return the files at more places, at the same commit."""
 
     def close(self) -> None:
         """Remove the fetched objects."""
@@ -152,14 +153,15 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     including subfolders.
 
     Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query
-    key other than `ref`: a misspelled `ref` would silently read the Applications from another
+    key other than `ref`: a misspelled `ref` would silently read the Applications from the wrong
     branch.
     """
     path, _, query = path.partition("?")
     path = path.strip("/")
     ref = _ref(query)
     branch = ref if ref not in ("", "HEAD") else store.default_branch()
-    # Of Kustomize's file names, only the last one has no manifest extension, so "tree" omits it.
+    # Among Kustomize's file names, only the last one lacks a manifest extension, so "tree" omits
+    # it.
     folder = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
     snapshot = store.snapshot(branch, [Place(path, "text")] if path.endswith(SUFFIXES) else folder)
     files = {name: file for name, file in snapshot.files.items() if file.text or file.problem}

@@ -1,4 +1,5 @@
-"""Determines what a kustomization reads: only folders in the same repository are allowed. Pure.
+"""Determines which files a kustomization reads. Only folders in the same repository are allowed.
+Pure.
 
 Kustomize itself would fetch anything that looks like a URL. So before it runs, every reference to
 a file or folder in a kustomization is checked.
@@ -18,7 +19,7 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-# these may be in other folders; everything else is in the folder itself
+# these keys may refer to other folders; all others refer to the folder itself
 FOLDERS = (
     "resources",
     "bases",
@@ -42,7 +43,7 @@ _KEYS = frozenset((
     "namePrefix", "nameSuffix", "namespace", "openapi", "patches", "patchesJson6902", "patchesStrategicMerge",
     "replacements", "replicas", "secretGenerator", "sortOptions", "vars",
 ))  # fmt: skip
-# keys that change nothing
+# keys that do not change anything
 _FIRST = {
     "apiversion",
     "kind",
@@ -57,7 +58,8 @@ _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|gi
 _TEXTS = frozenset((
     "annotations", "commonannotations", "commonlabels", "labels", "literals", "metadata", "options", "pairs", "patch",
 ))  # fmt: skip
-# Kustomize treats such text as a repository, even without a scheme, if the folder does not exist.
+# Kustomize treats such a value as a repository, even without a scheme, if the folder does not
+# exist.
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+[/:]|[^?]*(?://|\?(?:ref|version)=)")
 _NOT_HERE = f"Kustomize would fetch it: commit a copy, {_CLUSTER}"
 _ABSENT = "fix the entry, or commit the file or folder"
@@ -73,7 +75,7 @@ def kustomization_in(files: Collection[str], folder: str) -> str:
 
 
 def path_at(folder: str, entry: str) -> str:
-    """Return the path from the top that an entry in a folder's kustomization refers to.
+    """Return the path that an entry in a folder's kustomization refers to, relative to the top.
 
     "" is the top itself.
     """
@@ -86,11 +88,11 @@ def needed(
     read: Callable[[str], Mapping[str, str]],
     links: Collection[str] = frozenset(),
 ) -> dict[str, str]:
-    """Return all files that a kustomization needs, by their path from the top.
+    """Return all files that a kustomization needs, by path relative to the top.
 
     `read` returns the files in or below a folder, except symbolic links. `links` are the links
-    found so far, and `read` may add to them. Raises a Malformed that identifies the kustomization
-    for anything that would be fetched or is outside the repository.
+    found so far; `read` may add more. Raises a Malformed that identifies the kustomization for
+    anything that would be fetched or is outside the repository.
     """
     files = dict(read(folder))
     whole = [folder]
@@ -145,7 +147,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _absent(entry: str, there: str, path: str, links: Collection[str]) -> Malformed:
-    """Return the error for an entry without files."""
+    """Return the error for an entry that does not match any files."""
     if any(part in links for part in accumulate(there.split("/"), posixpath.join)):
         return Malformed(f"{path}: {entry[:200]!r} is a symbolic link or inside one", _LINKED)
     hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
@@ -185,7 +187,8 @@ def changes(text: str, namespace: str = "") -> bool:
     """Return whether a kustomization changes the manifests in its files,
     or includes manifests from elsewhere.
 
-    `namespace` is the default for manifests without one, so setting it changes nothing.
+    `namespace` is the default for manifests without one, so a kustomization that sets the same
+    namespace does not change anything.
     """
     try:
         kustomization = parsed_kustomization(text, "")
@@ -240,7 +243,7 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
 def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
     """Return the kustomization with lowercase keys, because Kustomize ignores case.
 
-    Raises Malformed if the text is not a kustomization.
+    Raises Malformed if the file is not a kustomization.
     """
     return {str(key).lower(): value for key, value in _parsed_kustomization(text, path).items()}
 
@@ -264,7 +267,7 @@ def _texts_in(value: Any) -> Iterator[str]:
     Raises Malformed for a merge key, because the merged content is not checked here.
     """
     waiting = [value]
-    seen = set[int]()  # an alias shares its value, and may contain itself
+    seen = set[int]()  # aliases share a value, and a value may contain itself
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):

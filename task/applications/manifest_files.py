@@ -43,9 +43,7 @@ _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 
 
 class Folder:
-    """The manifests in or below a folder,
-    and what its charts and kustomizations do with them.
-    """
+    """The manifests in or below a folder, and how its charts and kustomizations use them."""
 
     def __init__(
         self,
@@ -60,7 +58,7 @@ class Folder:
 
         `snapshot` is their location in Git.
 
-        `read` returns a file's content. It raises Malformed with the reason if the file cannot be
+        `read` returns a file's content, and raises Malformed with the reason if the file cannot be
         read.
         """
         self._root = root
@@ -125,11 +123,11 @@ class Folder:
                 yield f"{self._before}{path}", content
 
     def _is_template(self, path: str, content: bytes) -> bool:
-        """Return whether a file becomes a manifest only after Helm renders it.
+        """Return whether a file is a manifest only after Helm has rendered it.
 
-        Notes its chart if the file generates Applications.
+        Records the file's chart if the file generates Applications.
 
-        For nested charts, this is the outermost one.
+        For nested charts, that is the outermost chart.
         """
         parts = path.split("/")
         folders = (
@@ -173,8 +171,8 @@ class Folder:
         yield from (("kustomize", folder) for folder in self._changing())
 
     def _changing(self) -> list[str]:
-        """Return the folders whose kustomization changes Applications,
-        except those used by another one of them.
+        """Return the folders whose kustomization changes Applications, except folders that another
+        one of them uses.
         """
         if not self._applications:
             return []
@@ -293,8 +291,8 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
 
 
 def _path_shown(folder: str) -> str:
-    """Return a folder's path as CI systems write it:
-    they show a `lint .` finding at its line only without `./`.
+    """Return a folder's path as CI systems write it: they show a `lint .` finding at its line only
+    if its path does not start with `./`.
     """
     if folder == ".":
         return ""

@@ -12,15 +12,15 @@ from task.model import Found
 from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
-_BROKEN = Exit.CONFIGURATION  # an error if nothing else was read
+_BROKEN = Exit.CONFIGURATION  # an error if no other manifests were read
 _APPLICATION = re.compile(
     r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b",
     re.MULTILINE,
 )
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST = 4 * 1024 * 1024  # bytes to search, because parsing is slow
-# The Argo CD and AIU kinds that are read where a program or a parent may also yield many
-# others.
+# The Argo CD and AIU kinds. Only these are read from sources where a program or a parent may also
+# yield many other kinds.
 KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
 
 
@@ -41,8 +41,8 @@ def is_project(item: Mapping[str, Any]) -> bool:
 
 
 def makes_applications(text: str) -> bool:
-    """Return whether a file contains an Application or ApplicationSet,
-    or a Helm template for one.
+    """Return whether a file contains an Application or ApplicationSet, or a Helm template that
+    generates one.
     """
     return bool(_APPLICATION.search(text))
 
@@ -84,15 +84,15 @@ def or_broken(
     others: Iterable[tuple[str, bytes]],
     place: str = "",
 ) -> Iterator[Found]:
-    """Yield what was found.
+    """Yield the manifests that were found.
 
-    If none of it concerns us, also yield the first few files that are not YAML, or else a warning
-    that there is nothing in `place`.
+    If none of them are relevant, also yield the first few files that are not YAML, or else a
+    warning that nothing was found in `place`.
 
-    One of these files may be the reason. `others` are the files with their origins, which are read
-    only in this case. Most of them are not manifests but templates for other programs, so a message
-    about them is only advice. If there are no other files, they are the manifests the user meant,
-    and the message is more than advice.
+    One of the files that are not YAML may be the reason. `others` are the files with their origins,
+    which are read only in this case. Most of them are not manifests but templates for other
+    programs, so a message about them is only advice. If there are no other files, these are the
+    manifests the user meant, and the message is more than advice.
     """
     any_of_ours = any_trouble = False
     for item in found:
@@ -127,13 +127,14 @@ def or_broken(
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
-    """Return the same manifests, but with the numbers and booleans
-    in ApplicationSets as kubectl reads them.
+    """Return the same manifests, with the numbers and booleans in ApplicationSets typed as kubectl
+    reads them.
 
     In an Application, every scalar is a string. In an ApplicationSet, the way a template renders
     1.10 depends on its type.
     """
-    # Imported late: few runs meet an ApplicationSet, and its templates take long to import.
+    # Imported late, because few runs read an ApplicationSet, and the template code is slow to
+    # import.
     from task.applicationsets import load_all  # noqa: PLC0415
 
     try:

@@ -1,7 +1,7 @@
 """Renders folders in which Helm or Kustomize generates the Applications, for `--render`.
 
-`helm template` and `kustomize build` run on a copy of some files, without network, home folder, or
-credentials.
+`helm template` and `kustomize build` run on a copy of the required files, without network access, a
+home folder, or credentials.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 _OTHERWISE = "or read its Applications with --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
-_LONGEST_RELEASE = 53  # characters of a release's name
-# Helm follows `$ref` in this file to any file and server that the step can reach, so Helm never
-# gets one.
+_LONGEST_RELEASE = 53  # characters in a release name
+# Helm follows `$ref` in this file to any file or server that the step can reach, so the file is
+# never passed to Helm.
 _SCHEMA = "values.schema.json"
-# seconds for all rendering in a run: thousands of charts by many authors may be followed
+# seconds for all rendering in a run: it may follow thousands of charts by many authors
 BUDGET = 300.0
 SECONDS = 60.0  # for one program
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
@@ -53,15 +53,15 @@ _TAIL = 16_000  # bytes of stderr to keep
 _LAST = 3  # lines of stderr that an error quotes
 _LONGEST = 600  # characters of stderr in a message
 _ADVICE = "Use --debug flag"  # Helm's own advice about a flag that this step does not have
-# the proxy for any attempted fetch: nothing listens on this port
+# the proxy for any attempted fetch: no server listens on this port
 _NOWHERE = "http://127.0.0.1:9"
 _ENDED = "the templates or patches generate too much, or never finish"
 
 
 def kind_of(names: Collection[str]) -> Kind | None:
-    """Return what generates the manifests in a folder with these files.
+    """Return the tool that generates the manifests in a folder with these files.
 
-    Like Argo CD, prefers Kustomize to Helm.
+    As in Argo CD, Kustomize takes precedence over Helm.
     """
     if any(file_name in names for file_name in KUSTOMIZATIONS):
         return "kustomize"
@@ -74,7 +74,7 @@ class Release:
 
     name: str = ""
     namespace: str = ""
-    value_files: tuple[str, ...] = ()  # paths from the top
+    value_files: tuple[str, ...] = ()  # paths relative to the top
     values: str = ""  # YAML; it wins over the files
     parameters: tuple[tuple[str, str, str], ...] = ()  # the option, the name, the value
 
@@ -114,7 +114,7 @@ class _Sources:
 
 
 class Rendering:
-    """Knows what may be rendered on this machine, and with which program."""
+    """Renders the folders that may be rendered on this machine, with the installed programs."""
 
     def __init__(
         self,
@@ -137,7 +137,9 @@ class Rendering:
         self._programs = {kind: _installed(_PROGRAMS[kind], environ) for kind in allowed}
 
     def way_out(self, kind: Kind) -> str:
-        """Return how to have charts or kustomizations rendered, or "" if they already are."""
+        """Return a hint about how to have charts or kustomizations rendered, or "" if they already
+        are.
+        """
         if kind not in self._programs:
             return f"render it with --render {kind}, {_OTHERWISE}"
         return (
@@ -154,13 +156,13 @@ class Rendering:
     ) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
 
-        In each, a chart generates Applications, or a kustomization changes them. `before` is
+        In each folder, a chart generates Applications, or a kustomization changes them. `before` is
         prepended to each path.
         """
         for kind, folder in dict.fromkeys(folders):
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
-                continue  # it is read or reported as a separate source
+                continue  # the folder is read or reported as a separate source
             # Only the source's own folder is rendered, not the folders below it.
             own = f"pass it as a separate source with --render {kind}, {_OTHERWISE}"
             yield self.advice(kind, where, self.way_out(kind) if folder == root else own)
@@ -252,7 +254,7 @@ _CAPABILITIES = re.compile(
 
 
 def _capabilities(files: Mapping[str, str]) -> list[str]:
-    """Return the places in templates that need more than `_API_VERSIONS`."""
+    """Return the places in templates that check for capabilities other than `_API_VERSIONS`."""
     found = []
     for path, template in sorted(files.items()):
         if "/templates/" in f"/{path}" and (asked := _CAPABILITIES.search(template)):
@@ -274,7 +276,7 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
 
 
 def _release(folder: str) -> str:
-    """Return a release name that Helm accepts, based on the folder's name."""
+    """Return a release name that Helm accepts, derived from the folder's name."""
     name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
     return (
         re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"
@@ -353,8 +355,8 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
 
 
 def _environment(room: str) -> dict[str, str]:
-    """Return the whole environment, without tokens, configuration, other programs,
-    or access to servers.
+    """Return the program's whole environment, which excludes tokens, configuration, other programs,
+    and access to servers.
     """
     home = os.path.join(room, "home")
     os.makedirs(home)
@@ -383,7 +385,9 @@ def _run_renderer(
     seconds: float,
     bounds: Bounds,
 ) -> tuple[int, str, str, str]:
-    """Return the exit code, stdout, stderr, and why the program was stopped, or ""."""
+    """Return the exit code, stdout, stderr, and the reason that the program was stopped ("" if it
+    was not).
+    """
     with (
         shutdown.shield(),
         closing(CapturedOutput()) as out,
@@ -400,8 +404,8 @@ def _run_renderer(
                 bounds.limits(),
                 folder,
             )
-        # For example, a program for another architecture. It is a ValueError if the process was
-        # killed before it could start.
+        # For example, the program is for another architecture. The error is a ValueError if the
+        # process was killed before it could start.
         except (sh.ForkException, sh.CommandNotFound, OSError, ValueError) as error:
             raise Malformed(
                 f"{argv[0]} cannot be started",
@@ -422,7 +426,7 @@ def _run_renderer(
             finish(running)
             raise
         if watch.why:
-            send(running, "SIGKILL")  # for children that outlived it
+            send(running, "SIGKILL")  # for child processes that outlived the program
         code = exit_code(running)
         printed_too_much = watch.why == bounds.too_many_messages
         why = (

@@ -1,4 +1,4 @@
-"""The work tree around a path on this machine: which repository it belongs to, and its files."""
+"""The Git work tree that contains a path on this machine: its repository and its files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from task.git.errors import GitFailed, quoted
 from task.model import File
 from task.text import blanked
 
-_SECONDS = 30.0  # an `include.path` in Git's configuration may be a pipe that nobody writes to
-LARGEST = 64_000_000  # bytes of the files to render, and of the output
+_SECONDS = 30.0  # an `include.path` in Git's configuration may be a pipe without a writer
+LARGEST = 64_000_000  # bytes in the files to render, and in the output
 LINK = "120000"  # Git's mode for a symbolic link
 _MOST = 100_000  # files
 _NO_COMMIT = ("ambiguous argument 'HEAD'", "unknown revision")
@@ -27,12 +27,12 @@ class Located:
 
     repo: str  # the configured URL of the remote `origin`
     branch: str  # "" if no branch is checked out: GitLab and Jenkins check out a commit
-    path: str  # from the repository's root
+    path: str  # relative to the repository's root
 
 
 def locate(path: str, git: Git) -> Located | None:
-    """Return a file's origin, branch, and path, or None if it has no work tree,
-    or the work tree has no origin or commit.
+    """Return a file's origin, branch, and path, or None if the file is not in a work tree, or the
+    work tree has no origin or commit.
 
     Git is run once per work tree.
     """
@@ -61,9 +61,9 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
 
     Warns about a broken configuration.
 
-    A work tree owned by another user, which is common in containers, is not a risk: only these two
-    commands are run, and both only read. (An explicit `--git-dir` also turns off Git's ownership
-    check.)
+    A work tree owned by a different user, which is common in containers, is not a risk: only these
+    two commands are run, and both only read. (An explicit `--git-dir` also turns off Git's
+    ownership check.)
     """
     git_dir = f"{top}/.git"
     try:
@@ -88,8 +88,8 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
 
 
 class LocalFiles:
-    """Reads what Helm or Kustomize needs for a folder: the folder itself,
-    and others in the same work tree.
+    """Reads the files that Helm or Kustomize needs for a folder: the folder itself, and other
+    folders in the same work tree.
 
     Without a work tree, the top is the working folder if it contains the folder, or else the folder
     itself.
@@ -100,12 +100,12 @@ class LocalFiles:
         here = os.path.realpath(".")
         self._top = top_of(real) or (here if f"{real}/".startswith(f"{here}/") else real)
         path = os.path.relpath(real, self._top).replace(os.sep, "/")
-        self.folder = "" if path == "." else path  # from the top
+        self.folder = "" if path == "." else path  # relative to the top
 
     def read(self, folder: str) -> Mapping[str, File]:
-        """Return all files in or below a folder, with links as links.
+        """Return all files in or below a folder. Symbolic links are returned as links.
 
-        Raises Malformed if there are too many files or they are too large.
+        Raises Malformed if there are too many files or the files are too large.
         """
         found: dict[str, File] = {}
         size = 0

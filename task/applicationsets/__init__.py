@@ -1,4 +1,4 @@
-"""Turns an ApplicationSet into its Applications, like Argo CD.
+"""Turns an ApplicationSet into its Applications, as Argo CD does.
 
 Import only this package, not its modules.
 """

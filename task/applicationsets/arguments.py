@@ -1,6 +1,4 @@
-"""Checks that all template functions use: argument types, and limits on the length of
-strings.
-"""
+"""Checks shared by all template functions: argument types, and limits on string length."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ def mapping(value: Any) -> AnyMap:
 def texts(value: Any) -> list[str]:
     """Return the items of a list as strings, without nil items.
 
-    Any other value is treated as the only item.
+    Any other value is treated as a one-item list.
     """
     return (
         [shown(item) for item in value if item is not None]
@@ -78,26 +76,26 @@ def texts(value: Any) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """Return any value as text, like `fmt.Sprintf("%v")`."""
+    """Return any value as a string, like `fmt.Sprintf("%v")`."""
     return value if isinstance(value, str) else "<nil>" if value is None else sprint((value,))
 
 
 def joined(parts: Iterable[str], between: str = "") -> str:
-    """Join all parts. Raises FailedTemplate if the text becomes too long."""
+    """Join all parts. Raises FailedTemplate if the result becomes too long."""
     listed = list(parts)
     bounded(sum(map(len, listed)) + len(between) * len(listed))
     return between.join(listed)
 
 
 def bounded(size: int) -> None:
-    """Raise FailedTemplate if text of this size is too long."""
+    """Raise FailedTemplate if a string of this size is too long."""
     if size > LONGEST_TEXT:
         raise FailedTemplate(f"the text exceeds {LONGEST_TEXT} characters")
 
 
 def go_value(value: Any) -> Any:
-    """Return data as Go templates see it after a JSON round trip: every number is a float,
-    and every mapping is a map.
+    """Return the data as Go templates see it after a JSON round trip: every number is a float, and
+    every mapping is a map.
 
     Raises Malformed for a number that JSON cannot represent.
     """

@@ -36,9 +36,9 @@ _LINE = re.compile(r"template, line ([0-9]+): ")
 
 
 class Budget:
-    """The total cost limits for all ApplicationSets in a run.
+    """The limits on the total cost of all ApplicationSets in a run.
 
-    They have many authors, some of whom may be hostile.
+    The ApplicationSets have many authors, some of whom may be hostile.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Budget:
         rows: int = 100_000,
         made: int = 10_000,
     ) -> None:
-        self.steps = steps  # of templates
-        self.characters = characters  # read and generated
-        self.rows = rows  # parameter sets, including those that a selector drops
+        self.steps = steps  # template steps
+        self.characters = characters  # characters read and generated
+        self.rows = rows  # parameter sets, including the ones that a selector drops
         self.made = self.most = made  # Applications
 
     def read(self, characters: int) -> None:
-        """Count text. Raises Malformed if the budget is exhausted."""
+        """Count the text's characters. Raises Malformed if the budget is exhausted."""
         self.characters -= characters
         if self.characters < 0:
             raise Malformed(
@@ -136,7 +136,7 @@ class Filler:
         return filled
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Return any data with its strings and keys rendered.
+        """Return the data with all of its strings and keys rendered.
 
         Without `nulls`, nulls in mappings are omitted.
         """
@@ -156,7 +156,7 @@ class Filler:
 
 
 def _fast(template: str, params: Mapping[str, Any]) -> str:
-    """Render a template like valyala/fasttemplate with `{{` and `}}`.
+    """Render a template as valyala/fasttemplate does, with the delimiters `{{` and `}}`.
 
     An unknown name is kept, including its braces.
     """

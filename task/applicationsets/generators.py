@@ -66,7 +66,8 @@ class Generators:
     filler: Filler
     git: GitFiles
     clusters: Sequence[NamedCluster] | None = None
-    # A matrix's second generator queries a repository in the same way for each row of the first.
+    # A matrix's second generator repeats its repository queries for each row of the first
+    # generator.
     _chosen: dict[Any, list[str]] = field(default_factory=dict)
     _read: dict[str, Any] = field(default_factory=dict)
 
@@ -102,9 +103,9 @@ class Generators:
         return chosen
 
     def _filled(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
-        """Return the generator, rendered with another generator's parameters.
+        """Return the generator after rendering it with another generator's parameters.
 
-        Errors mention JSON for the parts that Argo CD keeps as JSON.
+        For the parts that Argo CD keeps as JSON, errors mention JSON.
         """
         filled: dict[str, Any] = {}
         for kind, body in generator.items():
@@ -132,8 +133,8 @@ class Generators:
         return filled
 
     def _own_value(self, name: str, value: Any, outer: Params) -> str:
-        """Return one of the generator's `values`,
-        rendered if another generator has all of its keys.
+        """Return one of the generator's `values`, rendered if another generator provides all keys
+        that it uses.
 
         Otherwise, the generator's own row renders it later (Argo CD 3.4 and later).
         """
@@ -292,7 +293,7 @@ class Generators:
     def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
         """Return the row with the generator's `values`.
 
-        The values may use the row, but not each other.
+        A value may use the row's parameters, but not other values.
         """
         values = _mapping_in(body, "values")
         try:
@@ -496,7 +497,7 @@ def _combined(params: Params, other: Params) -> Params:
 
 
 def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
-    """Return the rows by the values of their merge keys.
+    """Return the rows, indexed by the values of their merge keys.
 
     Raises Malformed if two rows have the same values.
     """

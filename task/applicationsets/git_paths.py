@@ -20,8 +20,8 @@ _POSIX = {
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Return every folder of these files, sorted, except folders whose names begin with a dot,
-    and those below them.
+    """Return every folder that contains these files, sorted. Folders whose names begin with a dot,
+    and all folders below them, are omitted.
     """
     found: set[str] = set()
     for path in files:
@@ -35,7 +35,7 @@ def folders_of(files: Iterable[str]) -> list[str]:
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return these files' folders that match the `directories` entries, (path, exclude)."""
+    """Return the folders of these files that match the `directories` entries, (path, exclude)."""
     return _chosen(
         [(partial(glob_match, path), exclude) for path, exclude in entries],
         folders_of(files),
@@ -81,8 +81,8 @@ def _pathspec(spec: str) -> re.Pattern[str]:
     plain = spec.removeprefix("./").removeprefix("/")
     if not set(plain) & set("*?[\\"):
         return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?" if plain else ".*", re.DOTALL)
-    # With atomic groups, the text between two stars matches only at the first possible position.
-    # The result is the same, and no pattern is slow.
+    # With atomic groups, the part between two stars matches only at the first possible position.
+    # The result is the same, and matching is never slow.
     runs = [""]
     at = 0
     while at < len(plain):
@@ -134,7 +134,7 @@ def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
 
 
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
-    """Return the parameters for a folder and for the file in it."""
+    """Return the path parameters for a folder, and for the file in it, if any."""
     basename = posixpath.basename(path) or path
     names = {"basename": basename, "basenameNormalized": normalize(basename)}
     if file:

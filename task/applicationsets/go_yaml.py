@@ -1,4 +1,4 @@
-"""Reads and writes YAML like Go's sigs.k8s.io/yaml, which kubectl and Argo CD use.
+"""Reads and writes YAML as Go's sigs.k8s.io/yaml does, which kubectl and Argo CD use.
 
 The rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A
 date remains a string.
@@ -29,7 +29,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?")
 
 
 def load(text: str) -> Any:
-    """Return the first document of a text, or None for an empty string.
+    """Return the first document in a YAML string, or None if the string is empty.
 
     Raises `NotYaml`, and `Malformed` for a document that is too large.
     """
@@ -37,7 +37,7 @@ def load(text: str) -> Any:
 
 
 def load_all(text: str) -> list[Any]:
-    """Return all documents of a text. Raises the errors of `load`."""
+    """Return all documents in a YAML string. Raises the same errors as `load`."""
     return loaded(text, _DIALECT)
 
 
@@ -55,7 +55,9 @@ def _scalar(event: Any) -> Any:
 
 
 def _scalar_number(value: str) -> Any:
-    """Return the value of a plain scalar that starts like a number: an int, a float, or text."""
+    """Return the value of a plain scalar that starts like a number: an int, a float, or a
+    string.
+    """
     plain = value.replace("_", "")
     if _INTEGER.fullmatch(plain):
         digits = plain.lstrip("+-")
@@ -70,7 +72,7 @@ def _scalar_number(value: str) -> Any:
 
 
 def _in_json(value: Any) -> Any:
-    """Return a value that is not a key.
+    """Return a value (not a key) as Go reads it.
 
     Raises Malformed for infinity and NaN, because Go reads YAML via JSON.
     """
@@ -80,7 +82,7 @@ def _in_json(value: Any) -> Any:
 
 
 def _key(value: Any, _container: Mapping[str, Any]) -> str:
-    """Return a key as text, converted as in JSON."""
+    """Return a key as a string, converted as for JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value is None:
@@ -139,7 +141,7 @@ def _block(value: Any, indent: str, start: str) -> Iterator[str]:
 
 
 def _flow(value: Any, indent: str) -> str:
-    """Return a scalar, or an empty list or mapping, as text."""
+    """Return a scalar, or an empty list or mapping, as YAML."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, int):
@@ -179,7 +181,7 @@ def _literal_style(text: str, indent: str) -> str:
 
 
 def _means_something_else(text: str) -> bool:
-    """Return whether YAML would read the plain text as a number, a date, a bool, or null."""
+    """Return whether YAML would read the unquoted string as a number, a date, a bool, or null."""
     if text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text):
         return True
     number = text.replace("_", "")
@@ -187,9 +189,9 @@ def _means_something_else(text: str) -> bool:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Return whether the plain text contains a YAML indicator."""
+    """Return whether the unquoted string contains a YAML indicator."""
     inside = ": " in text or " #" in text
-    # A word such as `-x` or `:x` is plain text.
+    # A word such as `-x` or `:x` does not need quotes.
     if text[0] in "-?:" and len(text) > 1 and text[1] != " " and not inside:
         return text[-1] in ": " or text.startswith("---")
     return text[0] in "-?:,[]{}#&*!|>'\"%@` =" or inside or text[-1] in ": "

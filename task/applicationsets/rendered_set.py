@@ -1,6 +1,6 @@
 """Turns an ApplicationSet into its Applications, or finds out why Argo CD would not generate any.
 
-`may_name` and `template_of` read a set that cannot be rendered.
+`may_name` and `template_of` are for a set that cannot be rendered.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ class Rendered:
     # The rules are Argo CD's reasons, with its messages. If one is PARAMS or TEMPLATE, there are no
     # Applications.
     troubles: tuple[Trouble, ...] = ()
-    unknown: tuple[UnknowableError, ...] = ()  # generators with parameters unknown here
+    unknown: tuple[UnknowableError, ...] = ()  # generators with unknown parameters
 
     @property
     def failed(self) -> bool:
-        """Whether a generator or template failed, so that Argo CD generates nothing."""
+        """Whether a generator or template failed, so that Argo CD does not generate any
+        Applications.
+        """
         return any(trouble.rule in (PARAMS, TEMPLATE) for trouble in self.troubles)
 
 
@@ -61,7 +63,7 @@ def render(
     clusters: Sequence[NamedCluster] | None = None,
     namespace: str = "argocd",
 ) -> Rendered:
-    """Return an ApplicationSet's Applications. `namespace` is the default for the manifest.
+    """Return an ApplicationSet's Applications. `namespace` is the default if the manifest has none.
 
     Mistakes in the set are part of the result. Raises Git's errors.
     """
@@ -138,8 +140,8 @@ def _parameter_sets(
 
 
 def _overridden(own: Any, common: Any) -> Any:
-    """Return a generator's template, completed by the common one,
-    merged like Go structs with dario.cat/mergo.
+    """Return a generator's template, completed by the common template, merged as dario.cat/mergo
+    merges Go structs.
     """
     if isinstance(own, dict) and isinstance(common, dict):
         return {key: _overridden(own.get(key), common.get(key)) for key in {**common, **own}}
@@ -247,8 +249,8 @@ def _with_valid_names(
     applications: Sequence[Mapping[str, Any]],
     name: str,
 ) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
-    """Return the Applications that Argo CD would create, without duplicate and invalid names,
-    and the troubles.
+    """Return the Applications that Argo CD would create, skipping duplicate and invalid names, and
+    the troubles.
     """
     count = Counter(app["metadata"]["name"] for app in applications)
     troubles = [
@@ -284,7 +286,7 @@ def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str) -> bool:
     """Return whether an `image-list` in a template may contain one of the images.
 
-    A placeholder may stand for any text.
+    A placeholder may stand for any string.
     """
     names = [image.repository.rpartition("/")[2].lower() for image in images]
     return any(
@@ -294,8 +296,8 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
 
 
 def _image_lists(value: Any, key: str) -> Iterator[str]:
-    """Yield the key's values at any depth, and each text that contains the key,
-    such as a `templatePatch`.
+    """Yield the key's values at any depth, and each string that contains the key, such as a
+    `templatePatch`.
     """
     waiting = [value]
     for _ in range(_MOST):
@@ -313,8 +315,8 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """Return the template as an Application with unknown strings for its placeholders,
-    or None if nothing is known about it.
+    """Return the template as an Application, with unknown strings in place of its placeholders, or
+    None if it has no usable `image-list`.
 
     A value with a placeholder could be anything, so it is omitted, except for `image-list`, whose
     aliases are known.
@@ -351,7 +353,7 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
 
 
 def _unknown(value: Any, depth: int = 0) -> Any:
-    """Return the data with some text for each placeholder."""
+    """Return the data with a dummy string in place of each placeholder."""
     if isinstance(value, str):
         return _TAG.sub("x", value)
     if isinstance(value, list) and depth < _DEEPEST:

@@ -32,7 +32,7 @@ DEEPEST = 100
 
 
 def _as_integer(value: Any) -> int:
-    """Convert any value like spf13/cast: a string that is not a number is 0."""
+    """Convert any value as spf13/cast does: a string that is not a number becomes 0."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, (int, float)):
@@ -167,9 +167,9 @@ def _omit(given: Any, *keys: Any) -> AnyMap:
 
 
 def _equality_text(value: Any) -> str:
-    """Return the same text for values that are equal for `deepEqual`.
+    """Return a string that is the same for all values that `deepEqual` considers equal.
 
-    It distinguishes an int from a float.
+    An int and a float have different strings.
     """
     return json.dumps(_plain_json(value), sort_keys=True)
 
@@ -208,7 +208,7 @@ class NotJson(FailedTemplate):
 
 
 def _plain_json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
-    """Return the value as plain data of limited size, because a map may contain another map
+    """Return the value as plain data. The size is limited, because a map may contain another map
     twice, or itself.
     """
     room = [LONGEST_TEXT] if room is None else room
@@ -228,7 +228,7 @@ def _plain_json(value: Any, room: list[int] | None = None, depth: int = 0) -> An
 
 
 def _json_text(value: Any, end: str) -> str:
-    """Return plain data as JSON, like Go.
+    """Return plain data as JSON, formatted as in Go.
 
     `end` is "" or the line ending of indented JSON.
     """
@@ -441,7 +441,7 @@ _CHANCE = (
     " genSelfSignedCert genSelfSignedCertWithKey genSignedCert genSignedCertWithKey buildCustomCert"
     " derivePassword htpasswd bcrypt encryptAES decryptAES"
 )
-# Argo CD functions that are missing here, and the alternative.
+# Argo CD functions that are not supported here, and what to use instead.
 ELSEWHERE = dict.fromkeys(
     _CHANCE.split(),
     "its value differs between runs: set it with a generator",

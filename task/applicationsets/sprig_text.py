@@ -1,7 +1,7 @@
 """The Masterminds/sprig v3 functions for strings, in the order of its documentation.
 
-Argo CD adds `normalize` and `slugify`, which turn a string into a name. URLs are read and written
-like Go's `net/url`.
+Argo CD adds `normalize` and `slugify`, which turn a string into a name. URLs are parsed and
+formatted as in Go's `net/url`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _substr(start: Any, end: Any, value: Any) -> str:
 def _abbrev(left: int, width: Any, value: Any) -> str:
     """Run `abbrev` and `abbrevboth`, which count bytes.
 
-    `left` is the start of the kept part.
+    `left` is where the kept part starts.
     """
     raw = go_bytes(text(value))
     size = number(width)
@@ -154,7 +154,9 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
 
 
 def _duration(value: Any) -> str:
-    """Run `duration`: format whole seconds like Go. A string that is not a number is 0."""
+    """Run `duration`: format whole seconds as Go does. A string that is not a number counts as
+    0.
+    """
     found = _SECONDS.fullmatch(value) if isinstance(value, str) else None
     seconds = int(value) if found or named(value) == "int" else 0
     if abs(seconds) > _LONGEST_DURATION:
@@ -166,7 +168,7 @@ def _duration(value: Any) -> str:
 
 
 def _to_decimal(value: Any) -> int:
-    """Run `toDecimal`: parse an octal number. Anything else is 0."""
+    """Run `toDecimal`: parse an octal number. Anything else becomes 0."""
     number = int(shown(value), 8) if _OCTAL.fullmatch(shown(value)) else 0
     return number if -(2**63) <= number < 2**63 else 0
 
@@ -271,7 +273,9 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
 
 
 def _expanded(template: str, match: Any) -> str:
-    """Expand `$1`, `${1}`, and `${name}` in a replacement. An unknown group is empty."""
+    """Expand `$1`, `${1}`, and `${name}` in a replacement. An unknown group expands to an empty
+    string.
+    """
 
     def group(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -375,7 +379,7 @@ def url_join(given: Any) -> str:
 
 
 def _place(parts: Mapping[str, str], user: str) -> str:
-    """Return a URL's authority and path, like Go's `URL.String`."""
+    """Return a URL's authority and path, formatted as in Go's `URL.String`."""
     host = parts["host"]
     path = parts["path"] if parts["path"] == "*" else _percent_escaped(parts["path"], _IN_PATH)
     authority = ""
@@ -423,7 +427,7 @@ def _userinfo(value: str) -> str:
 
 
 def _host_with_port(scheme: str, host: str) -> str:
-    """Return the host, unescaped, with its port."""
+    """Return the unescaped host with its port."""
     at = host.find(":") if scheme in ("http", "https") else host.rfind(":")
     if "[" in host:
         at = host.rfind("]") + 1

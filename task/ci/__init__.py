@@ -1,1 +1,1 @@
-"""The CI system of a run: its variables, and the results that it gets."""
+"""A run's CI system: the variables it sets, and the results it receives."""

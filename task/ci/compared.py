@@ -1,7 +1,8 @@
-"""The commits that `check` compares, from the options or else from the CI system's variables.
+"""Determines the commits that `check` compares, from the options or else from the CI system's
+variables.
 
-Only the event file of Actions is read from disk. A job that does not run for a request has nothing
-to compare. That is an error, because comparing a branch with itself would pass for every change.
+Only the Actions event file is read from disk. A job that does not run for a request has no commits
+to compare. This is an error, because comparing a branch with itself would always pass.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ LONGEST = 500  # characters of a name
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-# GitHub, Gitea, and Forgejo: the member of the event file, and the names in it.
+# GitHub, Gitea, and Forgejo: the member of the event file, and the keys in that member.
 # https://docs.github.com/webhooks/webhook-events-and-payloads
 EVENTS: Mapping[str, tuple[str, str, str]] = {
-    # the merge queue: the base is the branch with the requests before this one
+    # the merge queue: the base is the branch plus the requests queued before this one
     "merge_group": ("base_sha", "base_ref", "head_sha"),
     # also pull_request_target, whose GITHUB_SHA is the base
     "pull_request": ("", "base.ref", "head.sha"),
@@ -36,10 +37,10 @@ GIVE = "set --base, such as origin/main"
 
 
 def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
-    """Return what `check` compares. Raises `UsageError` if neither the options nor the variables
-    say it.
+    """Return the commits that `check` compares. Raises `UsageError` if neither the options nor the
+    variables specify them.
 
-    Options win over variables.
+    Options override variables.
     """
     for option, text in (("--base", given.base), ("--head", given.head)):
         if text and not _is_name(text):
@@ -62,7 +63,7 @@ def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
 
 
 class _Request(NamedTuple):
-    """What a job's request compares: a commit or a branch with the head."""
+    """The comparison for a job's request: a base commit or branch, and the head."""
 
     base: str
     branch: str
@@ -70,7 +71,7 @@ class _Request(NamedTuple):
     merge: str = ""
 
     def compared(self, repository: str) -> Compared:
-        """Return the comparison. Raises `UsageError` if a name cannot be that of a branch or
+        """Return the comparison. Raises `UsageError` if a value cannot be the name of a branch or
         commit.
         """
         branch = self.branch.removeprefix(BRANCHES)
@@ -109,7 +110,9 @@ def _of_variables(known: Mapping[str, str]) -> _Request:
 
 
 def _request_of_actions(known: Mapping[str, str]) -> _Request:
-    """Return what a workflow's event says. Only the event is right for all kinds of requests."""
+    """Return the request that a workflow's event describes. Only the event is correct for all kinds
+    of requests.
+    """
     path = known.get("GITHUB_EVENT_PATH", "")
     name = known.get("GITHUB_EVENT_NAME", "")
     event = _event_file(path)
@@ -140,14 +143,14 @@ def _event_file(path: str) -> Mapping[str, Any]:
 
 
 def _member(item: Any, names: str) -> str:
-    """Return the text of a member, or "" if there is none."""
+    """Return the string value of a member, or "" if there is none."""
     for name in names.split("."):
         item = item.get(name) if isinstance(item, dict) else None
     return item if isinstance(item, str) else ""
 
 
 def _is_name(text: str) -> bool:
-    """Return whether git would read the text as the name of a commit, and not as anything else."""
+    """Return whether git would interpret the value as a commit name and nothing else."""
     return bool(text) and text.isprintable() and len(text) <= LONGEST and text[0] not in "-:^"
 
 

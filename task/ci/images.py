@@ -1,9 +1,9 @@
 """The images that were just built: from `--image`, `--image-digest`, and `--tag`, and from
 builders' files.
 
-Only a file's content determines its format. The supported formats are BuildKit and buildx metadata
-(including `bake`), kaniko's digest and image-name files, ko's image refs, Jib's jib-image.json,
-Skaffold's build output, GoReleaser's artifacts.json, and Tekton's `IMAGES`.
+A file's format is detected from its content alone. The supported formats are BuildKit and buildx
+metadata (including `bake`), kaniko's digest and image-name files, ko's image refs, Jib's
+jib-image.json, Skaffold's build output, GoReleaser's artifacts.json, and Tekton's `IMAGES`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribut
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
     """Return the images that were just built, each with a tag or a digest.
 
-    Raises `UsageError` with the option to correct.
+    Raises a `UsageError` that names the option to correct.
     """
     try:
         images = parse_images(references)
@@ -85,7 +85,8 @@ def _check_tag(tag: str, images: Sequence[Image]) -> None:
 def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     """Return one image for each repository and tag.
 
-    A digest that is given once applies to all spellings of the repository. Raises `UsageError`.
+    A digest applies to all spellings of the repository, even if it is set for only one of them.
+    Raises `UsageError`.
     """
     distinct: dict[tuple[str, str], Image] = {}
     for image in images:
@@ -112,7 +113,7 @@ def _without_version(image: Image) -> UsageError:
 
 
 def without_login(sentence: str) -> str:
-    """Return a message about a reference, without a username and password."""
+    """Return a message about a reference, with any username and password removed."""
     return LOGIN.sub(r"\1", sentence)
 
 
@@ -121,8 +122,8 @@ KNOWN = (
     " files, ko --image-refs, jib-image.json, skaffold --file-output, GoReleaser's"
     " artifacts.json, and Tekton's IMAGES"
 )
-MOST = 1000  # images in one file; no build has more
-# Errors quote only words that look like this, because somebody may pass a file of passwords by
+MOST = 1000  # images in one file; builds do not have more
+# Errors quote only words that look like this, because users may pass a file of passwords by
 # mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
@@ -133,14 +134,15 @@ class Built:
     """The images in one file."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
-    # of an image that the pipeline names, because kaniko's --digest-file contains only a digest
+    # the digest of an image that the pipeline specifies, because kaniko's --digest-file contains
+    # only a digest
     digest: str = ""
 
 
 def built(text: str) -> Built:
     """Return the images in a builder's file.
 
-    Raises `Malformed` with a summary of the text if its format is unknown or ambiguous.
+    Raises `Malformed` with a summary of the content if its format is unknown or ambiguous.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -172,9 +174,9 @@ def with_built(
 ) -> tuple[tuple[str, ...], str]:
     """Return the references and the digest for `event_images`, from the options and the files.
 
-    If a builder's output has a digest without a tag, tags of the same repository without a digest
-    get that digest, because they are from the same build. Raises `UsageError` if an image has two
-    digests.
+    If a builder's output has a digest without a tag, that digest is added to any tags of the same
+    repository that lack one, because they come from the same build. Raises `UsageError` if an image
+    has two digests.
     """
     files = tuple(files)
     digests = {text: None for text in (digest, *(file.digest for file in files)) if text}
@@ -196,10 +198,10 @@ def with_built(
 
 
 def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -> Iterator[Image]:
-    """Yield the images of the files, then the tags that get their digest from a reference without a
+    """Yield the images in the files, then the tags that get their digest from a reference without a
     tag.
 
-    `named`: the images from the files and the options.
+    `named` are the images from the files and the options.
     """
     bare = {image.identity: image.digest for image in images if not image.tag}
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
@@ -301,7 +303,7 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
 def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     """Return the images in GoReleaser's artifacts.
 
-    Images for single platforms are left out if a manifest combines them.
+    Images for single platforms are omitted if a manifest combines them.
     """
     types = [str(item["type"]) for item in items]
     known = [
@@ -320,7 +322,7 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
 
 
 def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
-    """Return the images, without those whose tag also appears with a digest."""
+    """Return the images, skipping tags that also appear with a digest."""
     exact = {(image.identity, image.tag) for image in images if image.digest}
     return [image for image in images if image.digest or (image.identity, image.tag) not in exact]
 
@@ -372,7 +374,7 @@ def _of_words(text: str) -> Built:
 
 
 def _word_read(word: str, number: int) -> str:
-    """Return a word of this line as a reference. Raises `Malformed`."""
+    """Return a word on this line as a reference. Raises `Malformed`."""
     quotable = _LIKE_A_REFERENCE.fullmatch(word)
     if not quotable and "@" not in word:
         raise Malformed(
@@ -391,9 +393,9 @@ def _word_read(word: str, number: int) -> str:
 
 
 def _reference(text: str) -> str:
-    """Return the text unchanged.
+    """Return the reference unchanged.
 
-    Raises `Malformed` unless it is a reference with a tag or a digest.
+    Raises `Malformed` unless the value is a reference with a tag or a digest.
     """
     try:
         image = parse_image(text)
@@ -408,7 +410,7 @@ def _reference(text: str) -> str:
 
 
 def _with_digest(name: str, digest: str) -> str:
-    """Return the name with the digest, unless it already has one.
+    """Return the name with the digest added, unless the name already has a digest.
 
     Raises `Malformed` if the digests differ.
     """

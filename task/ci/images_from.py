@@ -13,13 +13,13 @@ from task.ci.images import Built, built
 from task.errors import Malformed, UsageError
 from task.files import read_file
 
-BUILDER = "builder"  # a value of --images-format: not events
+BUILDER = "builder"  # a value for --images-format that means: not events
 STDIN = "-"
 
 
 @dataclass(frozen=True)
 class ImagesFrom:
-    """The content of the files."""
+    """The content of the `--images-from` files."""
 
     built: tuple[Built, ...] = ()
     events: Events | None = None  # None if no file has events

@@ -1,10 +1,10 @@
 """Output for the CI host: the report, a few short results for the next step, and the secrets to
 mask in its log.
 
-The results stay below 2 KiB in total: all steps share Tekton's limit of 4096 bytes, and a step that
-exceeds it fails after its push. Tekton Chains treats results named `*IMAGE_URL`, `*IMAGE_DIGEST`,
-`IMAGES`, or `*ARTIFACT_OUTPUTS` as images that the step has built, so none of our results has such
-a name.
+The results stay below 2 KiB in total, because all steps share Tekton's limit of 4096 bytes, and a
+step that exceeds the limit fails after its push. Tekton Chains treats results named `*IMAGE_URL`,
+`*IMAGE_DIGEST`, `IMAGES`, or `*ARTIFACT_OUTPUTS` as images that the step has built, so our results
+do not have such names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from task.urls import web_page, without_login
 
 LIMIT = 2048
 LONGEST_MESSAGE = 300
-_SHORT_MESSAGE = 30  # bytes of the message if all other values have their maximum length
+_SHORT_MESSAGE = 30  # bytes left for the message if all other values have their maximum length
 _OF_APPLICATIONS = 100  # bytes that the message leaves for Application names
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",
@@ -45,13 +45,13 @@ def results(report: Report) -> Mapping[str, str]:
     """Return all results.
 
     Results without a value are "", because a pipeline fails if it reads a result that was not
-    written. A name that is too long is left out, because a truncated name would mean something
+    written. A name that is too long is omitted, because a truncated name would refer to something
     else. The report has the full name.
     """
     commit = _first_commit(report)
     image = report.images[0] if report.images else None
     updated = sorted({decision.subscription.application.key for decision in report.updates})
-    # only writing a hold to memory does not change an image
+    # a run that only writes a hold to memory has not updated any image
     is_updated = bool(updated) and not report.dry
     values = dict.fromkeys(NAMES, "") | {
         "status": status(report),
@@ -87,7 +87,7 @@ def results(report: Report) -> Mapping[str, str]:
 def _first_commit(report: Report) -> Commit | None:
     """Return the first commit that was written.
 
-    A commit with an image comes before one that only remembers an event.
+    A commit that updates an image takes precedence over one that only stores an event.
     """
     written = {
         (decision.subscription.repo, decision.subscription.application.key)
@@ -102,7 +102,7 @@ def _first_commit(report: Report) -> Commit | None:
 
 
 def _artifact_inputs(image: Image | None) -> str:
-    """Return the result that Chains reads as an input of this run.
+    """Return the result that Tekton Chains records as an input of this run.
 
     A Tekton step fails if its object result lacks a declared member.
     """
@@ -120,7 +120,7 @@ def _artifact_inputs(image: Image | None) -> str:
 
 
 def _names_within(room: int, names: Iterable[str]) -> list[str]:
-    """Return as many names as fit in a JSON array of this many bytes."""
+    """Return as many names as fit in a JSON array of the given size in bytes."""
     kept: list[str] = []
     for name in names:
         room -= len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
@@ -151,10 +151,10 @@ def cut(text: str, size: int) -> str:
 
 
 def _if_it_fits(size: int, text: str | None) -> str:
-    """Return the text, or "" if it is longer than `size` bytes or contains an invisible character.
+    """Return the value, or "" if it is longer than `size` bytes or contains an invisible character.
 
-    Git allows branch names that a terminal shows reversed, and a changed name would be another
-    branch.
+    Git allows branch names that a terminal shows reversed, and a changed name would refer to a
+    different branch.
     """
     line = (text or "").encode(errors="replace").decode()
     return line if len(line.encode()) <= size and line.isprintable() else ""
@@ -163,19 +163,19 @@ def _if_it_fits(size: int, text: str | None) -> str:
 def repositories(report: Report) -> str:
     """Return the repositories that would be written to, as a JSON array on one line.
 
-    A pipeline can start a run with `--only-repository` for each.
+    A pipeline can start a run with `--only-repository` for each repository.
     """
     repos = sorted({without_login(commit.repo) for commit in report.commits})
     return exact_json(json.dumps(repos, ensure_ascii=False)) + "\n"
 
 
 def dotenv(values: Mapping[str, str]) -> str:
-    """Return the results as a GitLab dotenv report: one line each, with letters, digits, and `_` in
-    the keys.
+    """Return the results as a GitLab dotenv report: one line each, with only letters, digits, and
+    `_` in the keys.
 
-    Later jobs get these lines as variables, and variables win over a component's inputs. So a key
-    must not be an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made a pipeline's second update
-    push to the branch.
+    Later jobs get these lines as variables, and variables override a component's inputs. So a key
+    must not be the name of an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made a pipeline's
+    second update push to the branch.
     """
     # The runner expands variables in these values, and "$$" becomes "$". An error message may
     # contain "$CI_JOB_TOKEN".
@@ -189,7 +189,7 @@ def dotenv(values: Mapping[str, str]) -> str:
 def github_output(values: Mapping[str, str]) -> str:
     """Return the results as `name=value` lines for $GITHUB_OUTPUT.
 
-    A value with a line break would need a delimiter so that it cannot set another output. Our
+    A value with a line break would need a delimiter, so that it cannot set additional outputs. Our
     values do not have line breaks.
     """
     return "".join(f"{key}={_one_line(value)}\n" for key, value in values.items())
@@ -210,7 +210,7 @@ GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
 
 def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
-    """Raise `UsageError` for a path that cannot be written to. Call this before doing anything."""
+    """Raise `UsageError` for a path that cannot be written to. Call this before doing any work."""
     places = {
         "--results-dir": _folder(output) if output.results_dir else "",
         "--report": _report(output),
@@ -236,8 +236,8 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
-    """Write the report to all places, and return an error for each place that could not be written
-    to.
+    """Write the report to all of its destinations, and return an error for each one that could not
+    be written.
     """
     failed = _write(
         [("--report", _report(output), json_text(report), "w")] if output.report else []
@@ -256,7 +256,7 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
         )
     form = FORMS.get(output.output)
     refused = write_stdout(form(report) if form else shown(report, environ))
-    # `plan | head`: nothing is lost
+    # `plan | head` closes the pipe early, which is harmless
     if refused and not (report.dry and isinstance(refused, BrokenPipeError)):
         failed.append(unwritable(refused))
     return failed
@@ -272,11 +272,11 @@ def tell(
     problems: tuple[Problem, ...] = (),
     code: int = 0,
 ) -> None:
-    """Hand over the results of a command that does not write to Git.
+    """Write the results of a command that does not write to Git.
 
     After an error, the message is the error.
 
-    Raises `UsageError` if a place cannot be written to.
+    Raises `UsageError` if a destination cannot be written.
     """
     named = results(
         Report(
@@ -309,7 +309,7 @@ def hand_over(
 ) -> list[UsageError]:
     """Write the results where the next step reads them.
 
-    Return an error for each place that could not be written to.
+    Return an error for each destination that could not be written.
     """
     writes = []
     if output.results_dir:
@@ -363,9 +363,9 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
 
 
 def _folder(output: HandedOptions) -> str:
-    """Return the results folder, without `FILE/..`.
+    """Return the results folder, resolving `FILE/..`.
 
-    A Tekton StepAction knows the path of each result, but not the folder, so it passes `<path of a
+    A Tekton StepAction knows the path of each result but not the folder, so it passes `<path of a
     result>/..`.
     """
     return os.path.normpath(output.results_dir)
@@ -374,7 +374,7 @@ def _folder(output: HandedOptions) -> str:
 def _report(output: ResultOptions) -> str:
     """Return the report's path.
 
-    In a folder, such as Tekton's workspace `report`, it is report.json.
+    If the path is a folder, such as Tekton's workspace `report`, the file is `report.json`.
     """
     return (
         os.path.join(output.report, "report.json")
@@ -395,12 +395,12 @@ _FRAMES = ("-----BEGIN ", "-----END ")
 
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Have GitHub's runner mask the values of these variables, line by line, including their forms
-    in URLs and Basic headers.
+    """Have GitHub's runner mask the values of these variables, line by line, including the encoded
+    forms in URLs and Basic headers.
 
-    The runner masks values from a workflow's `secrets`, but not a token from another step or from a
-    variable of a self-hosted runner. We do not print secrets, but messages from git, ssh, or a
-    server may contain them.
+    The runner masks values from a workflow's `secrets`, but not a token from a different step or
+    from a variable on a self-hosted runner. We do not print secrets, but messages from git, ssh, or
+    a server may contain them.
     """
     values: dict[str, None] = {}
     for line in (line for variable in names for line in environ.get(variable, "").splitlines()):
@@ -409,6 +409,6 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
             encoded = b64encode(text.encode(errors="surrogateescape")).decode()
             values |= dict.fromkeys((text, quote(text, safe=""), encoded))
     out = stream or sys.stderr
-    with suppress(OSError):  # if the log cannot be written, it cannot show a secret
+    with suppress(OSError):  # if the log cannot be written, it cannot leak a secret
         out.write("".join(f"::add-mask::{value.replace('%', '%25')}\n" for value in values))
         out.flush()

@@ -1,7 +1,8 @@
-"""Facts about the job from the CI system's variables: its source, run, build, and pull request.
+"""Reads facts about the job from the CI system's variables: its source, run, build, and pull
+request.
 
-The names come from the systems' documentation. Only GitHub's event file for pull requests is read
-from disk.
+The variable names come from the systems' documentation. Only GitHub's event file for pull requests
+is read from disk.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from task.urls import host_and_path, without_login
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """Return the origin from the system with the most facts: the commit, else the repository, else
-    the run.
+    """Return the origin from the CI system that provides the most facts: the commit, else the
+    repository, else the run.
     """
     known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
-    # Several systems may seem present: Gitea's runner sets GitHub's variables, and people set some
-    # by hand.
+    # Several systems may appear to be present: Gitea's runner sets GitHub's variables, and people
+    # set some variables by hand.
     origins = [Origin(*(filled(text, known) for text in system.origin)) for system in SYSTEMS]
     return max(
         origins,
@@ -35,7 +36,7 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
 
 
 def actor_of(environ: Mapping[str, str]) -> str:
-    """Return who started the pipeline, or "" if unknown."""
+    """Return the person who started the pipeline, or "" if unknown."""
     names = (environ.get(system.actor, "").strip() for system in SYSTEMS)
     return next(filter(None, names), "")
 
@@ -54,8 +55,8 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
-# Reproducible builds use these days for "no date": the epoch (Jib adds one second), and the first
-# day in ZIP and in Go.
+# Reproducible builds use these dates for "no date": the epoch (Jib adds one second), and the first
+# dates in ZIP and in Go.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
 
@@ -64,15 +65,15 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
 
     `repository` is the value of `--source-repository`.
 
-    The variables complete the options if the job itself is the build. If `--source-commit` or
-    `--source-repository` differ from the job's source, the job only deploys, and its number does
-    not say how old the build is. Tekton and Argo Workflows do not have such variables, so their
-    manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration has to do the same
-    (`<< pipeline.number >>`): its jobs have only `CIRCLE_BUILD_NUM`, which counts jobs and
+    The variables fill in missing options if the job itself is the build. If `--source-commit` or
+    `--source-repository` differs from the job's source, the job only deploys, and its number does
+    not show how old the build is. Tekton and Argo Workflows do not have such variables, so their
+    manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration must do the same (`<<
+    pipeline.number >>`), because CircleCI jobs have only `CIRCLE_BUILD_NUM`, which counts jobs and
     increases when an old workflow is rerun.
 
-    The repository does not contain a login. The time is RFC 3339 in UTC, or "" if it only means "no
-    date". Raises `UsageError` for an invalid option.
+    Any credentials are removed from the repository. The time is RFC 3339 in UTC, or "" if it only
+    means "no date". Raises `UsageError` for an invalid option.
     """
     number = sequence_of(given.sequence)
     counter = ""
@@ -139,9 +140,9 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return the number of this run, and its counter, or (None, "")."""
+    """Return this run's number and the counter that it comes from, or (None, "")."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    # owner/repository/file@ref; a file may be called `release.yml@x.yml`
+    # owner/repository/file@ref; a file may be named `release.yml@x.yml`
     workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0].split("/", 2)
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
     for counter in (system.counter for system in SYSTEMS if system.counter):
@@ -165,7 +166,7 @@ _REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the repository's URL and the number of this job's pull request.
 
-    Raises `UsageError` with the missing variables.
+    Raises a `UsageError` that lists the missing variables.
     """
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's variables
@@ -175,7 +176,7 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
         if marker not in known:
             continue
         number = next((known[name] for name in request.numbers if name in known), "")
-        if match := _PAGE.fullmatch(number):  # CircleCI has the URL
+        if match := _PAGE.fullmatch(number):  # CircleCI sets the URL
             number = match[1]
         if not _REQUEST.fullmatch(number):
             said = f"is {number[:100]!r}" if number else "is not set"
@@ -200,7 +201,7 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _number_of_actions(known: Mapping[str, str]) -> tuple[str, str]:
-    """Return the pull request in GITHUB_REF, else the one in the event.
+    """Return the pull request number in GITHUB_REF, or else the one in the event.
 
     In `pull_request_target`, GITHUB_REF is the base branch.
     """
@@ -229,7 +230,9 @@ def _number_of_actions(known: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _in_the_event(path: str) -> str:
-    """Return the number in the event file, or "" if there is none or the file cannot be read."""
+    """Return the pull request number in the event file, or "" if there is none or the file cannot
+    be read.
+    """
     try:
         event: Any = parsed_json(read_text(path)) if path else {}
         request = event.get("pull_request") or (

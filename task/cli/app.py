@@ -1,9 +1,9 @@
-"""The command line as a Typer app. It turns every error into a line on stderr and an exit code.
+"""The command line as a Typer app. Every error becomes a line on stderr and an exit code.
 
-A command's module is imported only when the command is called (lazy loading of subcommands in
-Click). `run` does not import the modules of `wait`, `lint`, and others, or create their options.
-`task.wiring` imports only the clients that a run uses. Together, this saves almost half of the CPU
-time at startup, which matters when many pods start on one node.
+A command's module is imported only when the command is called (Click's lazy loading of
+subcommands). `run` does not import the modules of `wait`, `lint`, and other commands, or create
+their options. `task.wiring` imports only the clients that a run uses. Together, this saves almost
+half of the CPU time at startup, which matters when many pods start on one node.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class GroupedCommands(TyperGroup):
     """The root command, with a help section for each command group."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections in order."""
+        """Write the help sections in order."""
         del ctx
         width = max(map(len, COMMANDS))  # the same in all sections
         for group_name, commands in GROUPS.items():
@@ -206,8 +206,8 @@ class CommandFiles(Mapping[str, TyperCommand]):
 
 @cache
 def _command(name: str) -> TyperCommand:
-    # A signal here would leave modules half imported, and a stopped run needs this one again for
-    # its results.
+    # A signal here would leave modules half imported, and a stopped run needs this module again to
+    # write its results.
     kind = kind_of(name)
     with shutdown.shield():
         update = kind.writes or kind.takes_images
@@ -219,13 +219,13 @@ def _command(name: str) -> TyperCommand:
     app.command(
         name,
         cls=GroupedHelp,
-        # After \b, Click does not rewrap the lines.
+        # Click does not rewrap the lines after \b.
         help=f"{first}\n\n\b\nExamples:\n{shown}\n\n\b\nDocumentation: {DOCS}/{page}",
         # without this, Typer shortens the help in the list of commands
         short_help=first,
         context_settings={
             "help_option_names": ["-h", "--help"]
-        },  # Click keeps the names from a command's first context
+        },  # Click keeps the help option names from a command's first context
     )(function)
     return cast("TyperCommand", get_command(app))
 
@@ -267,7 +267,7 @@ def _root_options(
 ) -> None:
     del version
     if not context.invoked_subcommand:
-        typer.echo(context.get_help(), err=True)  # no command was given, so stdout stays empty
+        typer.echo(context.get_help(), err=True)  # the command is missing, so stdout stays empty
         raise typer.Exit(int(Exit.USAGE))
 
 
@@ -315,7 +315,7 @@ def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends
             shutdown.StoppedError(name, hint="nothing is left half done; run it again"),
             call,
         )
-    except Exception as error:  # noqa: BLE001 - people get the traceback, hosts their results
+    except Exception as error:  # noqa: BLE001 - people get the traceback, hosts get results
         if isinstance(error, OSError) and SHOWN_BY_TYPER.intersection(argv):  # to a full disk
             abandon(sys.stdout)
             return _end_with(unwritable(error), call)
@@ -370,7 +370,7 @@ def _end_with(error: TaskError, call: Call) -> int:
             code,
         )
         output = record_of(ResultOptions, call.given)
-        with shutdown.shield():  # errors here stay silent, because the run has already failed
+        with shutdown.shield():  # errors here are not reported, because the run has already failed
             if not kind_of(call.command).reports:
                 hand_over(results(failure), output, call.environ)
             else:

@@ -1,4 +1,6 @@
-"""One call of the command: its variables and arguments, even if its options cannot be parsed."""
+"""One call to the command line: its variables and arguments, even if its options cannot be
+parsed.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ from task.secret import Secret
 from task.settings import SECRETS, every_option
 from task.text import nearest
 
-# The commands that CI hosts call. They hand over results, however they end.
+# The commands that CI hosts call. These commands write results no matter how they end.
 HOSTED = commands_that(lambda command: command.hosted)
 
 
 class Adopted(NamedTuple):
-    """The result of adopting a form's parameters."""
+    """The result of `adopt`."""
 
-    called: Mapping[str, str] = {}  # the form's name for each variable
+    called: Mapping[str, str] = {}  # the parameter's name in the form, for each variable
     fields: Collection[str] = ()  # the names of the form's parameters
-    words: Sequence[str] = ()  # from `options`, for the command line
+    words: Sequence[str] = ()  # arguments from `options`, for the command line
     mistake: UsageError | None = None
 
 
@@ -40,10 +42,10 @@ def adopt(
     commands: Mapping[str, Any],
     options: Sequence[str] = (),
 ) -> Adopted:
-    """Turn the parameters into variables for the command's options.
+    """Turn the form's parameters into variables for the command's options.
 
     `options` are the arguments of a Tekton step. A parameter that is empty or has its default value
-    counts as not given, because every step passes it.
+    counts as unset, because every step passes all parameters.
     """
     given = _parameters_in(environ)
     if not given:
@@ -106,21 +108,21 @@ def _parameters_not_taken(
 
 
 def variables(params: Collection[Any]) -> dict[str, str]:
-    """Return the variables of a command's options by the names of the hosts' parameters."""
+    """Return the variables for a command's options, keyed by the hosts' parameter names."""
     return {
         parameter_of(param): str(param.envvar) for param in params if getattr(param, "envvar", None)
     }
 
 
 def parameter_of(param: Any) -> str:
-    """Return the name that hosts use for an option."""
+    """Return the parameter name that hosts use for an option."""
     return "names" if param.name == "app" else str(param.opts[0]).removeprefix("--")
 
 
 def defaults() -> dict[str, str]:
     """Return each option's default as a string, by parameter name.
 
-    It is "" if the repository's config provides the default.
+    The default is "" if the repository's config provides it.
     """
     return {
         (option.flag or field.name).removeprefix("--").replace("_", "-"): _text(field.default)
@@ -162,7 +164,7 @@ def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
 
 
 class Call:
-    """A call of the command. Commands get it from `context.obj`."""
+    """A call to the command line. Commands get the call from `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
         self._group = group
@@ -178,13 +180,13 @@ class Call:
         self._words = [*(() if has_options else argv[1:]), *adopted.words]
         self.argv = [*argv[:1], *self._words]
         if self.mistake and self.command not in HOSTED:
-            self.command = "run"  # its options say where a failed step writes its results
+            self.command = "run"  # `run`'s options specify where a failed step writes results
         self.environ: Mapping[str, str] = dict(os.environ)
 
     @cached_property
     def _read(self) -> Any:
-        """Return what can be parsed of a possibly invalid command line, or None if it has no
-        command.
+        """Return the parts of a possibly invalid command line that can be parsed, or None if there
+        is no command.
         """
         return self.command and self._group.commands[self.command].make_context(
             self.command,
@@ -198,7 +200,7 @@ class Call:
     def given(self) -> Mapping[str, Any]:
         """Return the options that can be read, by name.
 
-        Even an invalid command line says where to write the results.
+        Even an invalid command line can specify where to write the results.
         """
         return (
             {option: value for option, value in self._read.params.items() if value is not None}
@@ -211,7 +213,7 @@ class Call:
         """Return the flags whose values come from variables, with the names that errors use for
         them.
 
-        That is the variable or the host's parameter.
+        The name is that of the variable or of the host's parameter.
         """
         if not self._read:
             return {}
@@ -229,7 +231,9 @@ class Call:
         }
 
     def in_words_of_the_form(self, text: str) -> str:
-        """Return a text with the form's names for options that are parameters."""
+        """Return the message with options that are parameters replaced by their names in the
+        form.
+        """
         return re.sub(
             r"--([a-z][a-z-]*)(=?)",
             lambda flag: flag[1] + (flag[2] and ": ") if flag[1] in self._fields else flag[0],
@@ -240,7 +244,7 @@ class Call:
     def log(self) -> Log:
         """Return the log.
 
-        It starts with warnings about unknown variables, which may explain later errors.
+        The log starts with warnings about unknown variables, which may explain later errors.
         """
         form = self.given.get("log_format", "auto")
         if form == "auto":

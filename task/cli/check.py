@@ -1,4 +1,4 @@
-"""`check`: judges every version change between two commits, and reports the result."""
+"""`check`: judges every version change between two commits and reports the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def carry_out(
     log: Log,
     shielded: ExitStack,
 ) -> Report:
-    """Judge the change, and return the report, without writing anything."""
+    """Judge the change and return the report, without writing anything."""
     compared = compared_of(settings.check, environ)
     job = job_of(settings, (), environ)
     world = RealWorld(settings, environ, log, job.scope)
@@ -47,8 +47,8 @@ def carry_out(
 
 
 def _attach_admitted(report: Report, log: Log) -> None:
-    """Show each admitted version at its line. Refused versions are errors, which have their own
-    line.
+    """Show each admitted version at its line. Refused versions are reported as errors, which
+    already have a line.
     """
     for admitted in report.updates:
         log.notice(admitted.subscription.application.key, admitted.because, admitted.place)

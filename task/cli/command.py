@@ -1,8 +1,9 @@
-"""Creates a Typer command, with its help, from a function and the fields that define its options.
+"""Creates a Typer command and its help from a function and the fields that define the command's
+options.
 
 Typer's own help draws boxes and, at 80 columns, truncates long names and variables. Click's plain
 help does not. `--help` shows the options that most users of the command need. `--help-all` shows
-all options with their variables.
+all options and their variables.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
     """Return a function with the signature from which Typer creates a command's options.
 
     `body` is called with the settings and the call. The demo has no settings, and is called with
-    the option that it declares itself.
+    the one option that it declares itself.
     """
 
     def called(
@@ -65,9 +66,10 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
 
 
 def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
-    """Return the settings of a call.
+    """Return the settings for a call.
 
-    `given` is what Typer has parsed. Raises `UsageError` for options that cannot be combined.
+    `given` contains the values that Typer has parsed. Raises `UsageError` for options that cannot
+    be combined.
     """
     taken = TAKEN[command]
     kinds = get_type_hints(Settings)
@@ -97,7 +99,7 @@ def _typer_parameter(
 ) -> inspect.Parameter:
     """Return the parameter from which Typer creates the field's option.
 
-    For a bool, it is `--x/--no-x`.
+    A bool becomes `--x/--no-x`.
     """
     flag = kind is bool or bool in get_args(kind)
     many = get_origin(kind) is tuple
@@ -112,7 +114,7 @@ def _typer_parameter(
         metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
-        parser=None if many or flag else str,  # `_reader` expects strings, whatever the default is
+        parser=None if many or flag else str,  # `_reader` expects strings, whatever the default
         callback=_reader(field, option, default, flag=flag, needed=needed),
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
@@ -140,11 +142,11 @@ def _reader(
     flag: bool,
     needed: bool,
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
-    """Return the callback that converts the given value to the field's value."""
+    """Return the callback that converts the option's value to the field's value."""
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
         given = _given(context, param, value, option, default)
-        if flag:  # its variable is that of `--x`; a blank variable counts as not given
+        if flag:  # the variable is the one for `--x`; a blank variable counts as unset
             return value if given.is_given else field.default
         found = option.read(given)
         if needed and not found:
@@ -172,12 +174,12 @@ def _given(
     found = context.get_parameter_source(str(param.name))
     source = SOURCES.get(found.name if found else "", "default")
     if source == "variable":
-        value = os.environ[str(param.envvar)]  # whole: Typer splits it at spaces
+        value = os.environ[str(param.envvar)]  # the whole value, because Typer splits it at spaces
     values = () if source == "default" else value if isinstance(value, list | tuple) else (value,)
     return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
 
 
-# words that are files, not NAME or NAMESPACE/NAME
+# arguments that are files, not NAME or NAMESPACE/NAME
 _PAGE = re.compile(r"-|.*\.html?|\.{0,2}/.*")
 
 
@@ -197,8 +199,8 @@ class GroupedHelp(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert a value for `--html` if it has none, because Typer does not support optional
-        values.
+        """Insert a value for `--html` if the option has none, because Typer does not support
+        optional values.
 
         After `report --html`, a single word is the report to read, not the page to write. Raises
         `UsageError` if the word could be the name of an Application.
@@ -223,7 +225,7 @@ class GroupedHelp(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the sections in order."""
+        """Write the help sections in order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         left_out = 0
         declared = {field.name: option for field, _, option in options_of(str(self.name))}
@@ -304,7 +306,7 @@ def _help_row(
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
-        shown = param.opts[0]  # `--no-x` is useful only if a variable or the default turns it on
+        shown = param.opts[0]  # `--no-x` is useful only if a variable or the default turns `--x` on
     elif any(option.brief):
         shown = shown.replace(option.metavar, option.brief[0])
         text = option.brief[1]

@@ -1,4 +1,4 @@
-"""`demo`: shows what a run does in a throwaway repository. It needs only Python and git."""
+"""`demo`: shows what a run does, using a throwaway repository. Needs only Python and git."""
 
 import os
 import shutil

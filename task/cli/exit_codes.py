@@ -1,11 +1,11 @@
-"""What each exit code means, for `image-update help exit-codes` and the end of the help.
+"""The meaning of each exit code, for `image-update help exit-codes` and the end of the help.
 
 `errors.exit_of` chooses a run's code.
 """
 
 from __future__ import annotations
 
-# The words of the table in docs/reference.md, which also says who has to act.
+# The wording matches the table in docs/reference.md, which also lists who has to act.
 MEANINGS = {
     "0": "updated, unchanged, or skipped by the rules",
     "1": "a defect in Image Update, with a traceback on stderr",

@@ -1,7 +1,7 @@
-"""The `options` parameter of a host's form, for options that do not have their own parameter.
+"""The `options` parameter in a host's form, for options that do not have their own parameter.
 
 Dashboards draw a field for each parameter, so only options that people fill in are parameters. All
-others are written as on the command line, one option per line. No shell reads them.
+other options are written as on the command line, one per line. They are not passed to a shell.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from task.cli.mistakes import unknown_option
 from task.errors import UsageError
 from task.option import variable_of
 
-# The arguments after this word are those of `options`. Tekton can pass an array only as arguments.
+# The arguments after this word come from `options`, because Tekton can pass an array only as
+# arguments.
 MARK = "--options"
 _ENTRY = re.compile(r"(--[a-z][a-z0-9-]*)(?:\s*=\s*|\s+|$)(.*)", re.DOTALL)
-# The manifest sets where the host reads results, and where it mounts certificates and credentials.
+# Set by the manifest: where the host reads results, and where it mounts certificates and
+# credentials.
 _RESULTS = ("--results-dir", "--dotenv")
 _MOUNTED = ("--basic-auth-directory", "--ca-file", "--report")
 # Options for secrets that the manifest may pass as variables.
@@ -38,7 +40,7 @@ def arguments(
 ) -> list[str]:
     """Return the arguments that `options` adds to the command line.
 
-    `flags` has the Typer options of each command, and `parameters` the names of the form's other
+    `flags` has each command's Typer options, and `parameters` has the names of the form's other
     parameters. Raises `UsageError` for an entry that is not an option, or that the form or the
     manifest already sets.
     """
@@ -67,7 +69,7 @@ def _as_argument(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> str:
-    """Return the argument for one entry, or "" if its value is empty, which counts as not given."""
+    """Return the argument for one entry, or "" if its value is empty, which counts as unset."""
     entry = _ENTRY.fullmatch(text)
     if entry is None:
         hint = "use one option per line, as --name value or --name=value; names start with --"

@@ -1,4 +1,4 @@
-"""Settings → the job of one run. Raises `UsageError` for an invalid value."""
+"""Builds the job for a run from the settings. Raises `UsageError` for an invalid value."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GivenImages:
-    """The images of a run: from one build, or from events, each of which is a separate build."""
+    """The images for a run: from one build, or from events, each of which is a separate build."""
 
     images: tuple[Image, ...] = ()
     events: Events | None = None
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether none of the events is a push of a tagged image."""
+        """Whether the events do not include a push of a tagged image."""
         return self.events is not None and not self.images
 
 
@@ -63,7 +63,7 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
     """Return the images from the options and from the `--images-from` files."""
     if not given.images_from:
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
-    # for this option only, because it knows the events of fifteen registries
+    # imported only for this option, because the module parses events from fifteen registries
     from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
 
     if STDIN in given.images_from and STDIN in applications:
@@ -81,7 +81,9 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
 
 
 def _check_beside_events(given: EventOptions, found: ImagesFrom) -> None:
-    """Raise `UsageError` for options of a single build, which events provide themselves."""
+    """Raise `UsageError` for options that describe a single build, because each event describes its
+    own.
+    """
     fields = ("image", "image_digest", "tag", "sequence", "source_commit", "created")
     if found.built:
         raise UsageError(
@@ -103,7 +105,7 @@ def job_of(
     environ: Mapping[str, str],
     events: Events | None = None,
 ) -> Job:
-    """Return the run's job. Raises `UsageError` for an invalid value."""
+    """Return the job for a run. Raises `UsageError` for an invalid value."""
     origin = origin_of(environ)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.source_repository or origin.repository)
@@ -160,7 +162,8 @@ def _wording(settings: Settings, origin: Origin) -> Wording:
         template=_template(commits.commit_message_template),
         trailers=_build_trailers(settings, origin),
         command=settings.command,
-        # The GitHub API makes the token's owner the author, and nobody else can sign off for them.
+        # The GitHub API makes the token's owner the author, and other people cannot sign off on the
+        # owner's behalf.
         sign_off=False if commits.commit_through == "github" else commits.sign_off,
         push_options=commits.push_option,
     )
@@ -191,7 +194,7 @@ def duration_of(option: str, text: str) -> int:
 
 def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the pull request options, except `--pull-request`, that were set on the command line
-    and not by a variable.
+    rather than by a variable.
     """
     fields = (
         "pull_request_label",
@@ -211,7 +214,7 @@ def _plan_comment(
 ) -> PlanComment:
     """Return the pull request to comment on.
 
-    Plans for other images or Applications have separate comments.
+    Plans for different images or Applications get separate comments.
     """
     if not settings.dry:
         raise UsageError(
@@ -243,12 +246,12 @@ def _deployed(
     commit: str,
     environ: Mapping[str, str],
 ) -> DeployedSource | None:
-    """Return the source of the build, if its deployments should be shown.
+    """Return the build's source, if its deployments should be shown.
 
     Raises `UsageError` if the source is unknown.
 
-    A promoted version's commit is determined later. The branch is the CI job's, if that job built
-    the commit.
+    A promoted version's commit is determined later. The branch comes from the CI job, if that job
+    built the commit.
     """
     if settings.dry or not settings.deployments:
         return None
@@ -290,9 +293,7 @@ def _is_remote(url: str) -> bool:
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Return which Applications to consider, and the defaults for settings without an
-    annotation.
-    """
+    """Return the Applications to consider, and the defaults for settings without an annotation."""
     given = settings.scope
     names = settings.application
     apps = settings.app or settings.status.app
@@ -318,7 +319,7 @@ def scope_of(settings: Settings) -> Scope:
 def _promotion(settings: Settings, repository: str) -> Promotion | None:
     """Return the requested promotion.
 
-    `repository` is the CI job's repository, or the one from the options.
+    `repository` is the CI job's repository, or the repository set in the options.
     """
     if settings.command != "promote":
         return None
@@ -339,14 +340,14 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
-    """Return the requested hold, release, or rollback, or None for other commands."""
+    """Return the requested hold, release, or rollback, or None for any other command."""
     given = settings.hold
     back = settings.rollback
     hold = None
     if not kind_of(settings.command).by_hand:
         return None
     for name in SECRETS:
-        # A CI system may expand variables in what a person types. GitLab does that for $NAME.
+        # A CI system may expand variables in text that a person types. GitLab does this for $NAME.
         if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
             hint = f"remove the value of {name}: everyone who can see the commit would see it"
             raise UsageError("--reason and --by must not contain a secret", hint=hint)
@@ -371,7 +372,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 
 def _failed_image(text: str) -> Image:
-    """Return the image of `--failed`. Raises `UsageError` if it has no version."""
+    """Return the image set with `--failed`. Raises `UsageError` if the image has no version."""
     hint = "use the image as it was built, such as ghcr.io/acme/web:1.2.3"
     try:
         image = parse_image(text)
@@ -390,7 +391,9 @@ def _commit_page(repository: str, commit: str) -> str:
 
 
 def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
-    """Return the trailers about the build. The CI system's facts apply only to its own commit."""
+    """Return the trailers about the build. Facts from the CI system apply only to the commit that
+    the CI job built.
+    """
     git = settings.commit
     given = settings.event.source_commit
     for key, _ in git.trailer:
@@ -433,14 +436,14 @@ SECONDS = {
 }
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 BACK = re.compile(r"[1-9][0-9]{0,3}-back")
-_LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely a mistake than a tag
-LONGEST = 500  # characters of a reason or a name
+_LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely to be a mistake than a tag
+LONGEST = 500  # characters in a reason or a name
 
 
 def until_of(text: str, now: str) -> str:
     """Return the end of a hold as RFC 3339 in UTC.
 
-    `text` is a time, a date (meaning its start), or a duration from `now`.
+    `text` is a time, a date (meaning the start of that day), or a duration from `now`.
 
     Raises `UsageError` for anything else and for a time in the past.
     """

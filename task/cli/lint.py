@@ -61,7 +61,7 @@ def lint(settings: Settings, call: Call) -> int:
         found, read, moved = _collect(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
-            # The source is an argument here, and the variable of --applications may differ.
+            # The source comes from an argument here, so the error must not mention --applications.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if report := lint_views.REPORTS.get(form):
             say(report([(Finding(noted("error", str(error), error.hint)), "", 0)]))
@@ -94,7 +94,7 @@ def _show(found: Sequence[Placed], read: int, moved: Migration | None, form: str
 def _with_sources(settings: Settings, call: Call) -> Settings:
     """Return the settings with each SOURCE added to `--applications`.
 
-    The variable of `--applications` counts only if there is no SOURCE.
+    The `--applications` variable counts only if there is no SOURCE.
     """
     given = settings.lint.source
     named = settings.sources.applications
@@ -109,11 +109,11 @@ class _Inspected:
     """The Applications and their repositories, once everything has been read."""
 
     found: Discovered
-    texts: Mapping[str, str]  # of the files from Git, by their path
+    texts: Mapping[str, str]  # content of the files from Git, by path
     passed_over: Sequence[Application]
     written: Sequence[Subscription]
     of_repositories: Sequence[Finding]  # about configs and open branches
-    of_owners: Sequence[Finding]  # about owners that revert a patch or require signed commits
+    of_owners: Sequence[Finding]  # about owners that revert patches or require signed commits
     on_hold: Sequence[Finding]
     moved: Migration | None
 
@@ -205,7 +205,7 @@ def _of_unknown_names(seen: _Inspected, scope: Scope) -> list[Placed]:
 
 
 def _told_of_applications(seen: _Inspected, scope: Scope, *, compares: bool) -> Sequence[Finding]:
-    """Return the findings about annotations. `compares`: whether a comparison with AIU is
+    """Return the findings about annotations. `compares` is whether a comparison with AIU is
     requested.
     """
     found = seen.found
@@ -225,16 +225,16 @@ def _of_releases(seen: _Inspected) -> Iterator[Placed]:
     for release in seen.found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
-            # it is about the release's location, which may be elsewhere in the repository
+            # this flaw is about the release's location, which may be elsewhere in the repository
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
             yield finding, *_place(finding, "", seen.texts)
 
 
 def _finding_of_problem(problem: Problem) -> Placed:
-    """Convert a problem with reading a source to a finding.
+    """Convert a problem with reading a source into a finding.
 
-    The message starts with the problem's location, if it has one.
+    The message starts with the problem's location, if it is known.
     """
     place, _, message = problem.message.partition(": ")
     path, line = _path_and_line(place)
@@ -263,7 +263,7 @@ def _taken_back(
     scope: Scope,
     world: World,
 ) -> Iterator[Finding]:
-    """Yield a warning for each live Application, or its ApplicationSet, whose owner would revert a
+    """Yield a warning for each live Application (or its ApplicationSet) whose owner would revert a
     patch.
     """
     told: set[str] = set()
@@ -295,7 +295,7 @@ def _taken_back(
 
 
 def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
-    """Yield a remark for each project that requires signed commits.
+    """Yield a remark about each project that requires signed commits.
 
     Whether a run signs its commits depends on the run's options.
     """
@@ -327,7 +327,7 @@ def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
 
 
 def _path_and_line(origin: str) -> tuple[str, int]:
-    """Split `path:line` into path and line. The line is 0 if there is none."""
+    """Split `path:line` into path and line. The line is 0 if `path` has no line."""
     path, _, line = origin.rpartition(":")
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
@@ -339,9 +339,9 @@ def _with_texts(
 ) -> Iterator[Found]:
     """Yield the manifests.
 
-    The texts of manifests from Git are added to `texts`, by the path in their origin.
+    The content of manifests from Git is added to `texts`, by the path in their origin.
 
-    The ApplicationSets that generate them are added to `sets`, by `namespace/name`.
+    The ApplicationSets that generate manifests are added to `sets`, by `namespace/name`.
     """
     for found in manifests:
         if found.owner is not None:
@@ -370,7 +370,7 @@ def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str
     return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=texts.get(path))
 
 
-LARGEST_DOCUMENT = 1_000_000  # characters of a document that is searched for a field
+LARGEST_DOCUMENT = 1_000_000  # characters in a document that is searched for a field
 # lines examined for one annotation, because a List may have thousands of Applications with the same
 # keys
 MOST = 500
@@ -388,9 +388,9 @@ def line_of(
     """Return the line of `key` (with its prefix) in the document that starts at `start`, or `start`
     if there is none.
 
-    A List is one document with all its Applications. If several lines have the key, the first one
-    with the value wins. If none has the value, the result is the first line, or `start` if `sure`
-    is set. `text` is the content of a file that is not on this machine.
+    A List is one document with all its Applications. If several lines have the key, the first line
+    with the right value wins. If the value is not found, the result is the first line with the key,
+    or `start` if `sure` is set. `text` is the content of a file that is not on this machine.
     """
     lines, begin, end = _document(path, start, text)
     numbers = _numbers(path, key, text)
@@ -430,8 +430,8 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
 
 def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
-    """Return all lines, and the first line (from 0) and the end of the document that starts at a
-    line.
+    """Return all lines, and the first line (from 0) and the end of the document that starts at the
+    given line.
     """
     lines, ends = _read(path, text)
     begin = max(start, 1) - 1
@@ -442,7 +442,7 @@ def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, 
 @lru_cache(maxsize=8)
 def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
     """Return the lines of a file, and the line numbers (from 0) of its document separators. Both
-    are empty if the file cannot be read.
+    lists are empty if the file cannot be read.
     """
     try:
         lines = (read_text(path, LARGEST) if text is None else text).split("\n")

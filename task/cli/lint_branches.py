@@ -14,7 +14,8 @@ from task.model import Subscription
 from task.text import printable
 from task.urls import normal_url, without_login
 
-# The suffixes of our branch prefixes. Git hosts report whether a pattern protects a branch name.
+# Suffixes appended to our branch prefixes, because Git hosts report whether a pattern protects a
+# branch name.
 _KINDS = ("", "-memory")
 PAGE = f"{DOCS}/how-to/protect-the-branches.md"
 
@@ -27,7 +28,7 @@ def open_branches(
     """Yield a warning for each repository whose request or head branches others can push to.
 
     `prefixes` has each repository's `branchPrefix`, where it is known. Repositories are skipped if
-    there is no token for the Git host's API, no permission to read its rules, or no answer.
+    there is no token for the Git host's API, no permission to read its rules, or no response.
     """
     repos = dict.fromkeys(sub.repo for sub in subs if sub.pull_request or sub.head_template)
     for repo in repos:

@@ -70,9 +70,9 @@ def config_findings(
     """Yield an error for each mistake in a config, and a warning for each rule that does not match
     any Application.
 
-    Rules are compared with the subscriptions that write to the config's repository. If there are
-    none, rules are not checked. The config is expected at the root of the work tree that contains a
-    file or folder of Applications.
+    Rules are compared with the subscriptions that write to the config's repository. If there are no
+    such subscriptions, rules are not checked. The config is expected at the root of the work tree
+    that contains a file or folder of Applications.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         yield from _misplaced_configs(path)
@@ -81,7 +81,7 @@ def config_findings(
         try:
             config, mistakes = check_config(
                 read_text(path, 4 * LARGEST)
-            )  # up to 4 bytes per character
+            )  # UTF-8 uses up to 4 bytes per character
         except (OSError, UnicodeDecodeError) as error:
             yield _finding_at(path, f"cannot be read: {error}", "save the file as UTF-8")
             continue
@@ -142,7 +142,7 @@ def _misplaced_configs(config: str) -> Iterator[Finding]:
 
 
 def same_repository(repo: str, other: str) -> bool:
-    """Return whether two URLs refer to the same repository, even if one uses ssh."""
+    """Return whether two URLs refer to the same repository, even if only one of them uses SSH."""
     first, second = (
         normal_url(url).partition("://")[2].rpartition("@")[2] for url in (repo, other)
     )
@@ -180,7 +180,7 @@ def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
 
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
-    """Return the path and its parent folders as Git would store them."""
+    """Return the file at the path and its parent folders as Git would store them."""
     found: dict[str, File] = {}
     parts = path.split("/")
     for number in range(1, len(parts) + 1):
@@ -227,7 +227,7 @@ def _config_of(source: str) -> str:
     return os.path.relpath(os.path.join(top, PATH))
 
 
-LOCAL = ("/", ".", "file://")  # these URLs do not need a login
+LOCAL = ("/", ".", "file://")  # these URLs do not need credentials
 
 
 def held(
@@ -239,7 +239,7 @@ def held(
     """Yield an info for each hold, an error for each unreadable state file or unusable target, and
     `target_findings`.
 
-    Repositories that require a login are read only with `--holds`. If a repository cannot be
+    Repositories that require credentials are read only with `--holds`. If a repository cannot be
     reached, a warning is logged. Local files are read from disk.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
@@ -342,11 +342,11 @@ def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Itera
                 origin=sub.application.origin,
             )
         except TaskError:
-            continue  # `run` reports it, and so do the findings about the annotations
+            continue  # `run` reports this error, and so do the findings about the annotations
 
 
 def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
-    """Yield the active freezes in the repository's config, or the mistake in it."""
+    """Yield the active freezes in the repository's config, or the mistake in the config."""
     try:
         config = config_in(snapshot.files)
     except TaskError as error:
@@ -370,14 +370,14 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
         yield Finding(noted("info", f"images are {told}", hint), application=key, origin=origin)
 
 
-LARGEST_FILE = 10 * 1024 * 1024  # bytes of one file; the same limit as for a run
+LARGEST_FILE = 10 * 1024 * 1024  # bytes in one file; the same limit as for a run
 
 
 def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterator[Finding]:
     """Return the warnings that a run would give about these files, and an error for each file that
     must not be written.
 
-    Errors while reading are left to the run.
+    Read errors are not reported here, because a run reports them.
     """
     found: dict[Finding, None] = {}
     for sub in subs:
@@ -417,7 +417,7 @@ def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
     head = sub.head_template or (
         request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
     )
-    if "{{" in head or not head:  # only a run knows its name
+    if "{{" in head or not head:  # only a run knows the head branch's name
         sub = replace(sub, writes=tuple(replace(writes, branches=None) for writes in sub.writes))
     try:
         refuse_files(sub, files, head)
@@ -449,7 +449,9 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
-    """Yield the same findings from an Application's work tree, if it writes to that repository."""
+    """Yield the same findings from an Application's work tree, if the Application writes to that
+    repository.
+    """
     for sub in subs:
         path = sub.application.origin.rpartition(":")[0]
         located = locate(sub.application.origin) if os.path.exists(path) else None
@@ -459,12 +461,12 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
             snapshot = Snapshot(sub.repo, sub.base, "", files)
             yield from _hidden_targets(snapshot, sub)
             yield from target_findings(snapshot, (sub,))
-        elif sub.target == "helmvalues":  # the Application itself may hide the content of any file
+        elif sub.target == "helmvalues":  # the Application itself may override any values file
             yield from _hidden_targets(Snapshot(sub.repo, sub.base, "", {}), sub)
 
 
 def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield an error if something hides the target, as far as these files show."""
+    """Yield an error if these files show that something hides the target."""
     app = sub.application
     try:
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
@@ -476,7 +478,7 @@ def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
             origin=app.origin,
         )
     except TaskError:
-        return  # `run` reports it
+        return  # `run` reports this error
 
 
 def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
@@ -489,7 +491,7 @@ def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
 
 
 def _places_in_work_tree(top: str, sub: Subscription) -> Files:
-    """Return the subscription's places in a work tree. Folders that are too large are left out."""
+    """Return the subscription's places in a work tree. Folders that are too large are skipped."""
     files: dict[str, File] = {}
     read: set[Place] = set()
     wanted: Collection[Place] = target_places(sub)

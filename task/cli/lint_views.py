@@ -1,4 +1,4 @@
-"""The findings of `lint` in each format: for people, for GitHub's log, and for programs."""
+"""Formats the findings of `lint`: for people, for GitHub's log, and for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SARIF_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 
-NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but it is not in a file
+NO_FILES = ("stdin", "cluster", "argocd")  # a line in stdin helps people, but is not in a file
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _IN_GITHUB = {
     "error": "error",
@@ -127,7 +127,7 @@ def junit(found: Sequence[Placed]) -> str:
 
 
 def sarif(found: Sequence[Placed]) -> str:
-    """Return SARIF 2.1.0, which GitHub's code scanning and many editors read."""
+    """Return SARIF 2.1.0, which GitHub code scanning and many editors read."""
     results = []
     for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
         subject, message, _ = _words_of_finding(finding, path, line)
@@ -136,7 +136,7 @@ def sarif(found: Sequence[Placed]) -> str:
             if finding.hint
             else f"{subject}: {message}"
         )
-        # GitHub rejects the whole file if a result has no location, but accepts any path.
+        # GitHub rejects the whole file if any result lacks a location, but accepts any path.
         place = {"artifactLocation": {"uri": quote(_file_or_application(finding, path), safe="/:")}}
         results.append(
             {
@@ -208,7 +208,7 @@ def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str,
 
 
 def _check_name(finding: Finding) -> str:
-    """Return the annotation that the finding is about, without an image's alias."""
+    """Return the annotation that the finding is about, without the image's alias."""
     return _clean(finding.key.rpartition(".")[2]) or "applications"
 
 
@@ -223,14 +223,14 @@ def _file_or_application(finding: Finding, path: str) -> str:
 
 def _in_workspace(path: str) -> str:
     """Return a local path relative to the current folder, as these programs expect."""
-    if "//" in path:  # REPO//PATH, which is not a local path
+    if "//" in path:  # REPO//PATH is not a local path
         return _clean(path)
     relative = os.path.relpath(path)
     return _clean(path if relative.startswith("..") else relative)
 
 
 def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
-    """Yield a unique fingerprint for each finding, which does not depend on the lines above it."""
+    """Yield a unique fingerprint for each finding that does not depend on the lines above it."""
     seen = Counter[str]()
     for finding, path, _ in found:
         parts = (

@@ -56,7 +56,7 @@ def explained(
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
         return _missing_option(param, "is empty")
     if kind == "BadParameter" and param is not None and getattr(param, "is_flag", False):
-        # Only a variable can set it to a value.
+        # Only a variable can give a flag a value.
         value = environ.get(str(param.envvar), "").strip()
         return UsageError(
             f"{param.opts[0]}: {value!r} is not true or false",
@@ -89,7 +89,7 @@ def _takes_no_value(flag: str) -> UsageError:
 
 
 def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
-    near = get_close_matches(name, commands, n=1, cutoff=0.65)  # deploy is not like demo
+    near = get_close_matches(name, commands, n=1, cutoff=0.65)  # `deploy` must not match `demo`
     ask = f"did you mean {near[0]}? " if near else ""
     return UsageError(
         f"unknown command {name!r}",
@@ -98,7 +98,7 @@ def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
 
 
 def _instead_of_an_argument(argument: str, command: str) -> str:
-    """Return a hint about the option that the argument was meant for, or ""."""
+    """Return a hint about the option that the stray argument was meant for, or ""."""
     if command == "promote":
         return "select Applications with --from and --to"
     if kind_of(command).takes_images and ("/" in argument or ":" in argument):
@@ -153,14 +153,14 @@ def _of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageE
 
 
 def _unlike_any(name: str, command: str, flags: Collection[str]) -> UsageError:
-    """Return the error for an option that no command has. It may be a misspelling of one of
+    """Return the error for an option that no command has. The option may be a misspelling of one of
     `flags`.
     """
     called = f"image-update {command}" if command else "image-update"
     if short := _meant_by(name, flags):
         hint = f"did you mean {short}? {called} --help-all shows all options"
         return UsageError(f"unknown option {name}", hint=hint)
-    # A common prefix says more than similarity: --app means --application, not --tag.
+    # A common prefix is a better clue than similarity: --app means --application, not --tag.
     begun = sorted((flag for flag in flags if flag.startswith(name)), key=len)
     near = begun[:1] or get_close_matches(name, flags, n=1)
     ask = f"did you mean {near[0]}? " if near else ""
@@ -168,7 +168,7 @@ def _unlike_any(name: str, command: str, flags: Collection[str]) -> UsageError:
     return UsageError(f"unknown option {name}", hint=hint)
 
 
-# What users of kubectl, git, and curl mean by short options that do not exist here.
+# Meanings in kubectl, git, and curl of short options that do not exist here.
 _LETTERS = {
     "-A": "--namespace '*'",
     "-a": "--application",
@@ -185,7 +185,7 @@ _LETTERS = {
 
 
 def _as_typed(name: str, argv: Collection[str]) -> str:
-    """Return an option as it was typed: Typer reads `-image` as `-i`."""
+    """Return an option as the user typed it, because Typer reads `-image` as `-i`."""
     if name.startswith("--"):
         return name
     words = (word.partition("=")[0] for word in argv)
@@ -193,7 +193,7 @@ def _as_typed(name: str, argv: Collection[str]) -> str:
 
 
 def _meant_by(name: str, flags: Collection[str]) -> str:
-    """Return the option that is meant by a short option, or by one with a missing dash, or "" if
+    """Return the option meant by a short option or by an option with a missing dash, or "" if
     unknown.
     """
     if name.startswith("--"):

@@ -1,4 +1,4 @@
-"""`report`: shows a run's report again, or converts it to an HTML page for a pipeline's
+"""`report`: shows a run's report again, or converts the report to an HTML page for a pipeline's
 artifacts.
 """
 
@@ -20,7 +20,7 @@ from task.output.report_text import table
 from task.settings import Settings
 from task.text import one_line
 
-LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
+LARGEST = 64 * 1024 * 1024  # bytes; the report may include the diffs from `plan`
 
 
 def report(settings: Settings, call: Call) -> int:
@@ -44,7 +44,7 @@ def report(settings: Settings, call: Call) -> int:
             for item in found["decisions"]
             if item["verdict"] == "error"
         }
-        # errors of Applications are in the table; the others are on stderr, as in the run
+        # Applications' errors are in the table; all other errors go to stderr, as in the run
         for item in found["errors"]:
             if (item["application"], item["message"]) not in in_table:
                 log.problem(
@@ -68,7 +68,7 @@ def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -
 
 
 def _read(path: str) -> str:
-    """Return the text of a file, or of report.json in a folder. `-` means stdin."""
+    """Return the content of a file, or of report.json in a folder. `-` means stdin."""
     if path != "-" and os.path.isdir(path):
         path = os.path.join(path, "report.json")
     try:

@@ -78,7 +78,8 @@ def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Stat
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
-        # The build that wrote the current value shows since when another version has been running.
+        # The build that wrote the current value shows since when a different version has been
+        # running.
         by_commit = "differs" in given.fail_on and bool(given.older_than)
         look = StatusDetails(
             given.asks_for_newest,

@@ -35,7 +35,8 @@ from task.wiring.world import RealWorld
 def match_of(job: Job) -> Match:
     """Return the function that finds the job's candidates.
 
-    Each one is imported when it is needed, because nearly all runs have images.
+    The less common functions are imported lazily, because nearly all runs are given images and do
+    not need them.
     """
     if job.events:
         from task.commands.events import match_events  # noqa: PLC0415
@@ -116,12 +117,12 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
     with ExitStack() as shielded:
         report = work(settings, environ, log, shielded)
         _log_problems(report, output.output, log)
-        # these are already in the log
+        # these errors are already in the log
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         failed = publish(report, output, environ)
         for error in failed:
             log.problem("error", "", error.message, error.hint)
-        # The results show what landed, and are kept. The exit code shows that something could not
+        # The results show what landed, so they are kept. The exit code shows that a file could not
         # be written.
         code = shutdown.code_of_run((error.trouble for error in failed), report.exit)
         if send.metrics_file:
@@ -136,12 +137,12 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
                 environ,
                 log,
             )
-        shutdown.deaf()  # everything is reported: it is too late to stop anything
+        shutdown.deaf()  # everything is reported, so it is too late for a signal to stop anything
     return code
 
 
 def _log_problems(report: Report, form: str, log: Log) -> None:
-    """Log a run's problems, except those that a table of decisions on a terminal shows."""
+    """Log a run's problems, except the ones shown in a table of decisions on a terminal."""
     on_screen: set[tuple[str, str]] = set()
     if log.console and sys.stdout.isatty() and form == "text":
         on_screen = {
@@ -172,7 +173,8 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
     """Yield the problems in order, each with the affected Applications as the log lists them.
 
     If a server is down, hundreds of Applications may have the same problem. If there are more than
-    a few, they share one line, which lists the first of them. The report has one element for each.
+    a few, they share one line, which lists the first few. The report has one element for each
+    Application.
     """
     alike = [(replace(problem, application=""), problem) for problem in problems]
     same: dict[Problem, list[str]] = {}
@@ -187,7 +189,7 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
 
 
 def _tell_passed_over(events: Events, log: Log) -> None:
-    """Log how many events are not a push of a tagged image, and, at level debug, why."""
+    """Log how many events are not a push of a tagged image and, at debug level, why."""
     for why, number in Counter(events.passed_over).items():
         log("debug", f"{counted(number, 'event')} skipped: {why}")
     if not events.pushes:

@@ -1,4 +1,4 @@
-"""`wait`: waits until the named Applications are synced to a revision and healthy."""
+"""`wait`: waits until the given Applications are synced to a revision and healthy."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ def wait_for(
     A later revision also counts if `descends` confirms that it contains the requested one.
 
     Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD does not
-    say, and `UsageError`.
+    report its status, and `UsageError`.
     """
     revision = asked.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
@@ -101,8 +101,8 @@ def wait_for(
 
 
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
-    """Return a judge for the requested revision, or for a later one in any of the Application's
-    repositories.
+    """Return a judge for the requested revision, or for a later revision in any of the
+    Application's repositories.
     """
     itself = judge_of(lambda found: accepts(revision, found), repository)
     later = dict[str, Judge]()
@@ -129,8 +129,8 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tuple[str, str]]:
     """Return the Applications that the names refer to.
 
-    A bare name is in the control plane's namespace. Raises `UsageError` if a bare name exists in
-    several namespaces, or if a glob does not match anything.
+    A bare name refers to the control plane's namespace. Raises `UsageError` if a bare name exists
+    in several namespaces, or if a glob does not match anything.
     """
     given = [text.strip() for text in names]
     listed = _listed_for(given, api)
@@ -157,8 +157,8 @@ def _is_bare(name: str) -> bool:
 def _listed_for(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
     """Return the Applications that a bare name or a glob may refer to.
 
-    If listing Applications is not permitted, others are ignored: a token for this one is enough to
-    wait for it. Only a glob needs the list.
+    If listing Applications is not permitted, other namespaces are ignored: permission to read a
+    single Application is enough to wait for it. Only a glob needs the list.
     """
     if not any(_is_bare(name) or is_glob(name) for name in names):
         return ()

@@ -1,6 +1,4 @@
-"""Reads each branch that Applications write to,
-from several repositories at the same time.
-"""
+"""Reads each branch that Applications write to, several repositories at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def read_branches(
     read: Callable[[Batch], R],
     failed: Callable[[Sequence[Ask], TaskError, str], R],
 ) -> list[R]:
-    """Return the result of `read` for each branch, or of `failed` for an error.
+    """Return the result of `read` for each branch, or of `failed` if reading raised an error.
 
     `failed` also gets the base branch, or "" if the whole repository cannot be read.
     """
@@ -40,7 +38,7 @@ def read_branches(
             for base, members in by_branch(repository, asks).items():
                 try:
                     results.append(read(Batch(repository, base, tuple(members))))
-                except TaskError as error:  # one missing branch does not hide the others
+                except TaskError as error:  # one missing branch must not hide the other branches
                     results.append(failed(members, error, base))
         except TaskError as error:
             results.append(failed(asks, error, ""))

@@ -1,8 +1,8 @@
 """`check`: judges every change of a tracked version between two commits, as `run` would.
 
-It does not write to the repository or its memory. Steps: the files the change touches → the
-Applications on both sides → the entries whose version or name differs → the base's config and
-memory → the answers of registries, and proofs → a decision for each entry.
+`check` does not write to the repository or its memory. Steps: the files that the change touches →
+the Applications on both sides → the entries whose version or name differs → the base's config and
+memory → registry responses and proofs → a decision for each entry.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from task.repository_config.config import RepositoryConfig
 from task.repository_config.reading import config_in
 from task.text import counted
 
-# No Application, state, config, or target has such a suffix.
+# Applications, states, configs, and targets do not have these suffixes.
 _NEVER = frozenset(
     (
         ".adoc", ".bat", ".c", ".cc", ".cpp", ".cs", ".css", ".csv", ".gif", ".go", ".h", ".html",
@@ -78,14 +78,14 @@ _NEVER = frozenset(
 def may_matter(path: str) -> bool:
     """Return whether a path can be a target, an Application's manifest, a state, or a config.
 
-    Links and submodules can, because they have no suffix.
+    Symbolic links and submodules count too, because they have no suffix.
     """
     return posixpath.splitext(path)[1].lower() not in _NEVER
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The tracked entries that the change affects."""
+    """The tracked entries that the change affects, and related findings."""
 
     sides: Sides
     touched: tuple[Touched, ...]
@@ -141,14 +141,14 @@ def _tell_nothing(change: ChangeToJudge, world: World) -> None:
 
 @dataclass(frozen=True)
 class SideSeen:
-    """The Applications on one side."""
+    """The Applications on one side of the change."""
 
     seen: Seen
     problems: tuple[Problem, ...]
 
 
 def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
-    """Return the Applications on a side. The base may lack a folder that the change adds."""
+    """Return the Applications on one side. The base may lack a folder that the change adds."""
     manifests: Iterable[Found] = ()
     try:
         manifests = list(change.applications(side))
@@ -180,7 +180,9 @@ def _tracked_entries(
     before: SideSeen,
     after: SideSeen,
 ) -> tuple[list[Pair], list[Subscription]]:
-    """Return the tracked entries in this repository and branch: as pairs, and all of them."""
+    """Return the tracked entries in this repository and branch: as pairs of both sides, and all
+    entries.
+    """
     sides = [_entries_written_here(side.seen, change) for side in (before, after)]
     return paired(*sides), [*sides[0], *sides[1]]
 
@@ -190,7 +192,7 @@ def _without_entries(
     seen: Seen,
     change: ChangeToJudge,
 ) -> tuple[Problem, ...]:
-    """Return a warning if nothing can be judged, because the check then always passes."""
+    """Return a warning if there are no entries to judge, because the check then always passes."""
     if entries:
         return ()
     if _all_of(seen):
@@ -209,7 +211,7 @@ def _all_of(seen: Seen) -> list[Subscription]:
 def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscription]:
     """Return the entries that are written in this repository and branch.
 
-    Only the two commits are compared, so running images are left out.
+    Only the two commits are compared, so running images are ignored.
     """
     entries = []
     for sub in _all_of(seen):
@@ -267,7 +269,7 @@ def _of_states(
 
 
 def _of_config(sides: Sides) -> tuple[Problem, ...]:
-    """Return a warning about a changed config, or the error if it cannot be read."""
+    """Return a warning about a changed config, or an error if the config cannot be read."""
     if not _changes_config(sides):
         return ()
     place = f"{CONFIG_PATH}:1"
@@ -283,7 +285,9 @@ def _of_config(sides: Sides) -> tuple[Problem, ...]:
 
 
 def _changes_config(sides: Sides) -> bool:
-    """Return whether a change touches the config, or a file that is mistaken for it."""
+    """Return whether a change touches the config, or a file that people may mistake for the
+    config.
+    """
     return any(place.path in sides.paths for place in CONFIG)
 
 
@@ -344,7 +348,7 @@ def _not_judged(sub: Subscription, why: str) -> Problem:
 
 
 def _judged_once_more(sub: Subscription, why: str) -> Problem:
-    """Return the warning about an entry if the change also alters its version."""
+    """Return the warning about an entry whose version the change also alters."""
     name = sub.entry.alias or sub.entry.image.name
     return _about_gone(sub, f"{name} is checked against the base's annotations: {why}")
 
@@ -436,9 +440,9 @@ def _under_both_configs(
     looked: Looked,
     job: Job,
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
-    """Apply the base's config to the entries of both sides.
+    """Apply the base's config to the entries on both sides.
 
-    If the base's config cannot be read, use the one in the change, which repairs it.
+    If the base's config cannot be read, use the config in the change, which repairs it.
     """
     sides = looked.sides
     base = sides.base
@@ -466,7 +470,9 @@ def _versions(
     sides: Sides,
     job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
-    """Return the versions that the change writes, and a failure for each unreadable memory."""
+    """Return the versions that the change writes, and a failure for each memory that cannot be
+    read.
+    """
     brought: list[Version] = []
     failed: list[Judgement] = []
     for touched in ones:

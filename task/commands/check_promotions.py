@@ -1,6 +1,7 @@
 """Finds the promotions in a change by its commit message, and checks that the source has them.
 
-A message only names the source. The claim must be true, but it does not prove anything else.
+A message only names the source. The claim must be true, but a true claim does not prove anything
+else.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from task.policy.builds import alike
 from task.text import and_more, shortened
 
 TRAILER = "promoted-from:"
-MOST = 500  # sources that messages may name
+MOST = 500  # sources that commit messages may name
 
 
 def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
@@ -39,9 +40,9 @@ def with_sources(
     job: Job,
     world: World,
 ) -> tuple[list[Version], tuple[Problem, ...]]:
-    """Return the versions, each with the source it was promoted from, and the warnings.
+    """Return the versions, each with the source that it was promoted from, and the warnings.
 
-    A version is denied if a named source tracks the image but has another version.
+    A version is denied if a source named in a message tracks the image but has a different version.
     """
     if not (names and versions):
         return list(versions), ()

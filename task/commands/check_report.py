@@ -9,7 +9,7 @@ from task.deciding.job import Job
 from task.errors import Exit, exit_of
 from task.model import Decision, Judged, Problem, Report, Timings, Unusable
 
-# The hints for versions that must not be merged.
+# Hints for versions that must not be merged.
 STOPPED = {
     "refuse": "use a version that the rule admits, or change the rule in a separate request",
     "defer": "merge it once the hold or freeze has ended",
@@ -26,7 +26,7 @@ def check_report(
 ) -> Report:
     """Return the report, sorted by Application, then by alias.
 
-    `commits` are the compared commits: the base and the merge. The exit code is 5 if anything is
+    `commits` are the compared commits: the base and the merge. The exit code is 5 if any version is
     refused or held, unless there is a worse problem.
     """
     shown = tuple(sorted(decisions, key=_place))
@@ -54,7 +54,7 @@ def stopped(judged: Judged) -> Problem | None:
     """Return the error about a version that must not be merged, or None if it may be."""
     if judged.verdict != "error" and judged.verdict not in STOPPED:
         return None
-    if judged.overridden_by:  # a run writes it anyway, and says so
+    if judged.overridden_by:  # a run writes this version anyway, and reports it
         return None
     trouble = judged.judged.trouble
     if judged.verdict != "error":

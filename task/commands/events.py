@@ -1,8 +1,10 @@
-"""Registry events: asks the registries whether the events are true, and which build is newer.
+"""Registry events: checks with the registries whether the events are true, and which build is
+newer.
 
-Anybody who can call a webhook can send anything. So an event's claims about an image are verified
-before the rules apply: a forged event can only announce images that the rules would admit anyway.
-Builds are ordered by the image itself. An event's own time is used only if nothing else is known.
+Anyone who can call a webhook can send arbitrary content. So an event's claims about an image are
+verified before the rules apply, and a forged event can only announce images that the rules would
+admit anyway. Builds are ordered by the image itself. An event's own time is used only if no other
+information is available.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _UNKNOWN = Verdict("refuse", "not-in-registry", "the registry has no such image"
 
 @dataclass(frozen=True)
 class Checked:
-    """One event for one subscription, and the registry's answer about it."""
+    """One event for one subscription, and the registry's response about the event's image."""
 
     event: Event
     build: Build = Build()
@@ -50,12 +52,12 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Whether the rules may decide about it."""
+        """Whether the event may be judged by the rules."""
         return self.refusal is None and self.error is None
 
 
 def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return asks for the events that registries confirm, and decisions about the others."""
+    """Return asks for the events that registries confirm, and decisions about all other events."""
     matched = asks_for_images(seen.subscribed, job.images)
     events: dict[str, list[Event]] = {}
     for event in job.events:
@@ -95,7 +97,7 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def _of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
-    """Return this run's asks. With `--only-repository`, other runs handle the rest."""
+    """Return this run's asks. With `--only-repository`, separate runs handle the rest."""
     live = () if job.only else matched.live
     return (*(ask for asks in by_repository(matched, job) for ask in asks), *live)
 
@@ -108,7 +110,7 @@ def _answers(
 ) -> Mapping[Question, Answer]:
     """Query the registries once about each image, for all facts that its entries need.
 
-    The questions returned as keys have no facts.
+    The questions used as keys in the result have no facts.
     """
     facts: dict[Question, dict[Fact, None]] = {}
     for ask in matched.asks:
@@ -124,7 +126,7 @@ def _answers(
 def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
     """Return the question about an event, or None if the rules refuse its tag anyway."""
     refusal = objection(event.image.tag, sub.policy)
-    # The repository's config is read later, and its `tagOrder` may turn the tag into a version.
+    # The repository's config is read later, and its `tagOrder` may extract a version from the tag.
     may_change = refusal and refusal.rule in OF_VERSIONS
     if job.terms.check == "never" or (refusal and not may_change):
         return None
@@ -134,7 +136,8 @@ def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
     if event.build == Build() and needs(sub.policy, "created"):
         facts.append("created")
         facts += ["labels"] if job.source_repository else []
-    # The registry returns the tag's current digest. Our own `--image` may mean an earlier one.
+    # The registry returns the tag's current digest. Our own `--image` may refer to an earlier
+    # digest.
     image = replace(event.image, digest="") if event.claimed else event.image
     return replace(question_about(sub, image), facts=tuple(facts)) if facts else None
 
@@ -145,13 +148,13 @@ def _checked(
     answers: Mapping[Question, Answer],
     job: Job,
 ) -> Checked:
-    """Compare an event with the registry's answer."""
+    """Compare an event with the registry's response."""
     asked = _question(sub, event, job)
     answer = answers.get(replace(asked, facts=())) if asked else None
     if answer and answer.error:
         if event.claimed:
             return Checked(event, error=answer.error)
-        answer = None  # the event is trusted, and missing facts are requested again when deciding
+        answer = None  # the event is trusted; missing facts are requested for the decision
     build = _build_of_event(event, answer, job)
     if answer is None:
         return Checked(event, build)
@@ -169,8 +172,8 @@ def _checked(
 
 
 def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
-    """Return the event's own build. If it has none, use the image's label or date,
-    or else the event's time.
+    """Return the event's own build. If the event has none, use the image's label or date, or else
+    the event's time.
     """
     if event.build != Build():
         repository = event.build.repository or job.source_repository
@@ -187,7 +190,7 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
 
 
 def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
-    """Return the ask for these events, each with its build and without duplicates."""
+    """Return the ask for these events, each with its build, skipping duplicates."""
     distinct: dict[tuple[Image, Build], Event] = {}
     for item in checked:
         event = replace(item.event, build=item.build)
@@ -197,7 +200,7 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 
 def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an entry if the registry confirms none of its events."""
+    """Return the decision about an entry if the registry does not confirm any of its events."""
     shown = next((item for item in checked if item.error), checked[0])
     verdict = shown.refusal or _UNKNOWN
     decision = Decision(ask.subscription, shown.event.image, verdict, event=shown.event.origin)
@@ -205,7 +208,9 @@ def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
 
 
 def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
-    """Return the error about an event that could not be checked, although another could."""
+    """Return the error about an event that could not be checked, although a different event
+    could.
+    """
     app = ask.subscription.application.key
     message = f"{event.image.reference} could not be checked, so it is skipped: {error.message}"
     trouble = Trouble("registry", message, error.hint, exit=error.exit)
@@ -213,7 +218,7 @@ def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
 
 
 def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
-    """Warn once if builds are ordered only by the times of their events."""
+    """Warn once if builds are ordered only by their events' times."""
     times = {event.at for event in job.events if event.at and event.build == Build()}
     ordered = any(
         event.build == Build(created=event.at) and event.at in times

@@ -1,4 +1,4 @@
-"""`status --fail-on`: pure code that finds images that need attention, and since when."""
+"""`status --fail-on`: finds images that need attention, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _is_held(image_status: ImageStatus) -> bool:
 
 
 def _present_since(image_status: ImageStatus) -> str:
-    """Return when the current value was written, if that build is known."""
+    """Return when the current value was written, or "" if the build that wrote it is unknown."""
     newest = image_status.builds[0] if image_status.builds else None
     is_present = newest and (newest.tag, newest.digest) == (
         image_status.in_git.tag,
@@ -67,7 +67,7 @@ REASONS: Mapping[str, Reason] = {
     ),
     "waits": Reason(
         lambda image: image.request is not None,
-        lambda _one: "",  # a request does not say when it got this version
+        lambda _one: "",  # a request does not show when it got this version
         lambda image: (
             f"is waiting: {image.request.tag if image.request else ''} is proposed but not merged"
         ),
@@ -79,7 +79,7 @@ REASONS: Mapping[str, Reason] = {
 def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
     """Return an error for each image that has matched one of the words for `older_than` seconds.
 
-    If the time is unknown, the image counts.
+    If the time is unknown, the image is included.
     """
     return tuple(_each_that_is_late(found, wanted, older_than))
 

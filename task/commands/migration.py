@@ -49,12 +49,12 @@ class Side:
     repo: str = ""
     branch: str = ""  # "" means the default branch
     head: str = ""  # the template for a pull request's head branch
-    because: str = ""  # why the tool does nothing
+    because: str = ""  # why the tool does not update the Application
 
 
 @dataclass(frozen=True)
 class TrackedImage:
-    """One entry of `image-list`, as both tools handle it."""
+    """An `image-list` entry, and how both tools handle it."""
 
     alias: str
     name: str
@@ -68,7 +68,7 @@ class TrackedImage:
 
 @dataclass(frozen=True)
 class MigratedApplication:
-    """One Application before and after."""
+    """An Application before and after the migration."""
 
     application: str
     selected_by: str
@@ -76,11 +76,11 @@ class MigratedApplication:
     here: Side
     images: tuple[TrackedImage, ...]
     logins: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # problems with its files, such as a hidden value
+    notes: tuple[str, ...] = ()  # problems with the Application's files, such as a hidden value
 
     @property
     def changes(self) -> bool:
-        """Whether Image Update would write to another place, or might pick another tag."""
+        """Whether Image Update would write to a different place, or might pick a different tag."""
         same = (self.now.how, self.now.files) == (self.here.how, self.here.files)
         return not same or any(
             tracked_image.strategy not in ("", tracked_image.strategy_now)
@@ -98,11 +98,11 @@ def row_of(
     updaters: bool,
     in_cluster: bool,
 ) -> MigratedApplication:
-    """Return one Application before and after.
+    """Return an Application before and after the migration.
 
-    `status` has the status of its images. `meant` has its subscriptions with mistakes ignored,
-    because AIU ignores most of them. `updaters`: whether there are ImageUpdaters. `in_cluster`:
-    whether secrets can be read from the cluster.
+    `status` has the status of the Application's images. `meant` has its subscriptions with mistakes
+    ignored, because AIU ignores most mistakes. `updaters` is whether there are ImageUpdaters.
+    `in_cluster` is whether secrets can be read from the cluster.
     """
     listed = parse_image_list(app.annotations.get("image-list", ""))
     entries = [entry for entry in listed if isinstance(entry, Entry)]
@@ -112,8 +112,8 @@ def row_of(
     broken = _first_that_breaks(problems)
     if broken:
         here = Side("nothing", because=_problem_in_words(broken))
-        # Without a status, only Git shows the type of the source. Neither tool updates a plain
-        # directory.
+        # If the Application has no status, only Git shows the source's type. Neither tool updates a
+        # plain directory.
         typed = any(sub.source.kind for sub in meant)
         if before.how == "git" and broken.rule == "target" and not typed:
             before = here
@@ -140,7 +140,7 @@ def row_of(
 
 
 def _selected_by(app: Application, *, updaters: bool) -> str:
-    """Return the reason why AIU handles an Application."""
+    """Return the reason that AIU handles an Application."""
     if not app.reference:
         return "no ImageUpdater" if updaters else BY_ANNOTATIONS
     if app.from_resource:
@@ -177,7 +177,9 @@ def _our_side(subscribed: Subscribed) -> Side:
 
 
 def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
-    """Return how AIU handles an Application. Unless the method is git, it patches the live one."""
+    """Return how AIU handles an Application. Unless the method is git, AIU patches the live
+    Application.
+    """
     if skipped:
         return Side(
             "nothing",
@@ -212,7 +214,9 @@ def _image(
     *,
     hidden: bool,
 ) -> TrackedImage:
-    """Return one entry, as both tools handle it. A hidden file does not show what is running."""
+    """Return how both tools handle an entry. A file that is hidden does not show the running
+    version.
+    """
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = _version_and_source(row, hidden=hidden) if row else ("", "")
     strategy_now = _strategy_of_aiu(app.annotations, entry)
@@ -230,7 +234,7 @@ def _image(
 
 
 def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
-    """Return the current version, and where it was found."""
+    """Return the current version, and the place where it was found."""
     if row.in_git.version and not (hidden and row.live):
         return row.in_git.version, row.in_git.file or "the live Application"
     if row.live:
@@ -243,8 +247,8 @@ def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
 
 
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
-    """Return the strategy that AIU uses: it reads an image's keys only under an alias,
-    and falls back to semver.
+    """Return the strategy that AIU uses. AIU reads an image's keys only under an alias, and falls
+    back to semver.
     """
     own = annotations.get(f"{entry.alias}.update-strategy", "") if entry.alias else ""
     word = (own or annotations.get("update-strategy", "")).strip().lower().partition(":")[0]
@@ -253,7 +257,7 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
 
 
 def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
-    """Yield the logins that the step needs or reads itself."""
+    """Yield the credentials that the step needs or reads itself."""
     read = (
         "which is read from the cluster"
         if in_cluster
@@ -271,7 +275,7 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
         try:
             login = parse_credential_source(sub.policy.pull_secret)
         except Malformed:
-            continue  # `lint` reports it
+            continue  # `lint` reports this error
         asked = (
             ""
             if may_ask(sub, "auto")
@@ -296,7 +300,7 @@ HOWS = {
 
 @dataclass(frozen=True)
 class Migration:
-    """The changes if Image Update replaces Argo CD Image Updater."""
+    """The changes that happen if Image Update replaces Argo CD Image Updater."""
 
     rows: tuple[MigratedApplication, ...]
     config: tuple[ConfigOption, ...]
@@ -304,7 +308,9 @@ class Migration:
 
 
 def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) -> Migration:
-    """Return a row for each Application, with the current versions in Git. `job` must be dry."""
+    """Return a row for each Application, with the current versions in Git. `job` must be a dry
+    run.
+    """
     subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
     read, problems = rows_of(
         asks_for_all([subscribed_app for _, subscribed_app in subscribed]),
@@ -320,7 +326,7 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
         unread.setdefault(problem.application, []).append(problem)
     rows = []
     for app, subscribed_app in subscribed:
-        # AIU does not recognize these keys, and ignores them
+        # AIU does not recognize these keys and ignores them
         doubtful = {key for key, _ in doubts(app.annotations)}
         understood = replace(
             app,
@@ -388,7 +394,7 @@ def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
 
 
 def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
-    """Yield the logins that the step needs, and how many Applications change."""
+    """Yield the credentials that the step needs, and how many Applications change."""
     yield "Logins that the step needs:"
     logins = Counter(login for row in rows for login in row.logins)
     for login, number in sorted(logins.items()):
@@ -456,7 +462,7 @@ def as_json(moved: Migration) -> dict[str, object]:
 
 
 def _without_unknown(data: object) -> object:
-    """Return the data without logins, and with null for unknown values."""
+    """Return the data without credentials, and with null for unknown values."""
     if isinstance(data, dict):
         return {key: _without_unknown(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

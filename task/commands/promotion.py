@@ -1,5 +1,5 @@
-"""`promote`: pairs sources with targets, reads the sources' versions from Git,
-and offers them to the targets.
+"""`promote`: pairs sources with targets, reads the sources' versions from Git, and offers these
+versions to the targets.
 
 Each target decides by its own rules.
 """
@@ -53,14 +53,14 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class SourceVersion:
-    """The version and build of one source entry, or the error if they are unknown."""
+    """The version and build of one source entry, or the error if they cannot be determined."""
 
     subscription: Subscription
     image: Image
     build: Build = Build()
-    newest: Written = Written()  # the newest one ever written there
-    pinned: bool = False  # whether the digest is in the file
-    # reads from Git when the version was written; "" if unknown
+    newest: Written = Written()  # the newest build ever written at the source
+    pinned: bool = False  # whether the file contains the digest
+    # reads from Git when the version was written; returns "" if unknown
     since: Callable[[], str] = field(default=str, compare=False)
     went_back: Callable[[], bool] = field(default=bool, compare=False)  # as in `Promoted`
     error: TaskError | None = None
@@ -73,10 +73,10 @@ class SourceVersion:
 
 @dataclass(frozen=True)
 class Recipient:
-    """One target, and the source entries that may give it a version."""
+    """A target, and the source entries that may provide a version for it."""
 
     target: Subscribed
-    givers: tuple[tuple[Subscription, ...], ...]  # for each subscription of the target
+    givers: tuple[tuple[Subscription, ...], ...]  # for each of the target's subscriptions
     of_broken: tuple[Subscription, ...] = ()  # source entries for the target's broken entries
 
 
@@ -163,7 +163,7 @@ def _giving(
     apps: Sequence[Tracker],
     promotion: Promotion,
 ) -> Mapping[str, frozenset[str]]:
-    """Return the targets of each source. Sources with the same targets share one set.
+    """Return each source's targets. Sources with the same targets share one set.
 
     Raises `UsageError` if a name matches targets in several namespaces.
     """
@@ -210,7 +210,7 @@ def _fitting(
 
 
 def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
-    """Return the Applications that get a version from another Application."""
+    """Return the Applications that get a version from a different Application."""
     givers: dict[frozenset[str], list[str]] = {}
     for source, targets in giving.items():
         givers.setdefault(targets, []).append(source)
@@ -221,7 +221,7 @@ def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
 
 
 class _Givers:
-    """The entries of all sources, by image, and by alias if it is in `--alias`."""
+    """The entries of all sources, by image, and by alias if the alias is in `--alias`."""
 
     def __init__(
         self,
@@ -254,8 +254,8 @@ class _Givers:
         )
 
     def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
-        """Return the entries with the same image (and alias, if several match),
-        else those with the same alias.
+        """Return the entries with the same image (and alias, if several match), or else the entries
+        with the same alias.
         """
         same = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
         if not same:
@@ -278,7 +278,9 @@ def _no_target(
     apps: Iterable[Tracker],
     giving: Mapping[str, frozenset[str]],
 ) -> Problem:
-    """Return the error that no Application gets a version, with the option that does not match."""
+    """Return the error that no Application gets a version, which names the option that does not
+    match.
+    """
     selector = promotion.target_selector
     patterns = " ".join(promotion.targets)
     if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
@@ -308,7 +310,7 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
 
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
-    """Return the source entries whose version matters to a target, each once."""
+    """Return the source entries whose version matters to a target, without duplicates."""
     every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
     return list({subscription.identity: subscription for subscription in every}.values())
 
@@ -318,7 +320,8 @@ def asks_to_promote(
     versions: Sequence[SourceVersion],
     promotion: Promotion,
 ) -> Matched:
-    """Return an ask for each entry that gets a version, and a decision for each that does not.
+    """Return an ask for each entry that gets a version, and a decision for each entry that does
+    not.
 
     Raises `UsageError` if sources have different versions for one target.
     """
@@ -358,7 +361,7 @@ def _promotion_ask(
     promotion: Promotion,
 ) -> Ask:
     image = sub.image_at(given.image)
-    # The build comes from a state file that other people can write, so its URL must not be
+    # The build comes from a state file that other people can write, so the build's URL must not be
     # contacted or shown.
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
@@ -400,8 +403,8 @@ def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion
 
 
 def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:
-    """Return the decision about a target if its source's version is unknown or not healthy,
-    else None.
+    """Return the decision about a target whose source's version is unknown or not healthy, or else
+    None.
     """
     current = live_reading(ask.subscription)
     source = ask.promoted.source if ask.promoted else ""
@@ -444,13 +447,13 @@ def _runs(wanted: Image, running: Image) -> bool:
     return bool(wanted.tag) and wanted.tag == running.tag
 
 
-_VERSIONS = 100  # versions of the source's file to read to find out when it got its version
+_VERSIONS = 100  # file versions to read in order to find out when the source got its version
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
     """Return each entry's version. Read several repositories at the same time.
 
-    A failure only affects one entry.
+    A failure affects only one entry.
     """
     live = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
@@ -500,7 +503,7 @@ def _past(
     world: World,
     most: int,
 ) -> tuple[PastBuild, ...]:
-    """Return the source file's last versions with their commits, newest first."""
+    """Return the latest versions of the source's file with their commits, newest first."""
     if not now.file:
         return ()
     repository = world.repository(sub.repo, sub)
@@ -518,14 +521,16 @@ def _past(
 
 
 def _since(now: Reading, past: Sequence[PastBuild]) -> str:
-    """Return the time of the commit that wrote the current version, or "" if it is unknown."""
+    """Return the time of the commit that wrote the current version, or "" if the commit is
+    unknown.
+    """
     return past[0].at if past and (past[0].tag, past[0].digest) == (now.tag, now.digest) else ""
 
 
 def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
     """Return whether the file had the current version before the newest one.
 
-    If the newest one is not in the history, assume so.
+    If the newest version is not in the history, return True.
     """
     at = next((place for place, one in enumerate(past) if alike(_version_of(one), newest)), None)
     if at is None:
@@ -557,7 +562,7 @@ def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
 
 
 def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks for `promote`: the sources' versions, for their targets.
+    """Return the asks for `promote`: the sources' versions, offered to their targets.
 
     Raises `UsageError` if sources conflict.
     """
@@ -575,7 +580,9 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """Return the job with the promoted images, and with their source commit if they share one."""
+    """Return the job with the promoted images, and with the images' source commit if they all have
+    the same one.
+    """
     settled = (*matched.decisions, *matched.unusable)
     offered = [*(ask.offered for ask in matched.asks), *(judged.candidate for judged in settled)]
     images = tuple(dict.fromkeys(image for image in offered if image.version))

@@ -1,9 +1,9 @@
 """`scan`: finds each entry's newest tag in the registries,
 and continues as if it had just been built.
 
-It needs few requests. Each repository is listed once. Creation times are queried only if they
-matter, and platforms only from the newest tag down to the first match. All other questions are
-asked as in the other commands.
+This needs only a few requests. Each repository is listed once. Creation times are queried only if
+they matter, and platforms only from the newest tag down to the first match. All other queries are
+the same as in the other commands.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from task.repository_config.config import for_some_paths
 from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
-Key = tuple[str, str, str, str, str]  # of an ask, or of the first ask of a choice
-_TAGS_AT_ONCE = 8  # tags of one repository that are checked at a time after the newest one
+Key = tuple[str, str, str, str, str]  # the key of an ask, or of a choice's first ask
+_TAGS_AT_ONCE = 8  # tags in one repository that are checked at a time after the newest one
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Choice:
 
     @property
     def key(self) -> Key:
-        """The key of its first ask."""
+        """The key of the choice's first ask."""
         return self.asks[0].key
 
     @property
@@ -116,7 +116,7 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
 def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched, Mapping[Key, str]]:
     """Return the asks, each with its newest tag, and a decision for each ask without a tag.
 
-    Also return when the newest tag will be old enough, by the key of the ask.
+    Also return when the newest tag will be old enough, by the ask's key.
     """
     ready = {ask.key: settled for ask in matched.asks if (settled := _without_asking(ask, terms))}
     listed = _list_tags([ask for ask in matched.asks if ask.key not in ready], registry)
@@ -142,7 +142,7 @@ def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
-    """Return the ask if a list of tags cannot change its decision, else None.
+    """Return the ask if a tag list cannot change its decision, else None.
 
     With the strategy `digest`, the tag is already known.
     """
@@ -190,7 +190,7 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     """Add creation times if they matter.
 
-    Tags that were deleted since they were listed are left out.
+    Tags that were deleted after they were listed are skipped.
     """
     questions = {choice.key: _about_dates(choice) for choice in choices}
     answers = _ask_once(questions.values(), registry)
@@ -205,7 +205,7 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
 
 def _about_dates(choice: Choice) -> dict[str, Question]:
     """Return a question for each tag whose creation time is needed."""
-    # facts in one manifest
+    # these facts are all in the same manifest
     facts: tuple[Fact, ...] = ("created", "platforms") if choice.policy.platforms else ("created",)
     needed = dates_needed(choice.tags, choice.policy)
     return {tag: replace(choice.about(tag), facts=facts) for tag in needed}
@@ -237,7 +237,8 @@ class Newest:
 
     tag: str = ""
     error: TaskError | None = None
-    # the newest such tag if it is too young, and when it is old enough ("" if no tag has a date)
+    # the newest matching tag if it is too young, and when it will be old enough ("" if no tag has a
+    # date)
     young: tuple[str, str] | None = None
 
 
@@ -246,7 +247,7 @@ def _newest_of_each(
     terms: Terms,
     registry: Registry,
 ) -> dict[Key, Newest]:
-    """Return the tag of each choice, or why it does not have one."""
+    """Return each choice's tag, or why the choice does not have one."""
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     size = 1
     while unsettled := [search for search in searches if search.left]:
@@ -274,7 +275,7 @@ class _Search:
             self.left = ()
 
     def part(self, size: int) -> dict[str, Question]:
-        """Take the next tags to check, and return a question about each."""
+        """Take the next tags to check, and return a question about each tag."""
         tags = self.left[:size]
         self.left = self.left[size:]
         facts: tuple[Fact, ...] = ("platforms",) if self.choice.policy.platforms else ()
@@ -283,7 +284,7 @@ class _Search:
         return {tag: replace(self.choice.about(tag), facts=facts) for tag in tags}
 
     def examine(self, answers: Mapping[str, Answer]) -> None:
-        """Find the first matching tag in these answers."""
+        """Find the first matching tag in these responses."""
         for tag, answer in answers.items():
             if answer.error or (self._is_suitable(answer) and self._is_old_enough(tag, answer)):
                 self.result = replace(self.result, tag=tag, error=answer.error)
@@ -309,7 +310,7 @@ class _Search:
 
 
 def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
-    """Return the refusals or errors of asks without a tag, or with only a tag that is too young."""
+    """Return the refusals or errors for asks that have no tag, or only a tag that is too young."""
     error = newest.error
     if error:
         example = ""
@@ -333,8 +334,8 @@ def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decisio
 
 
 def _none(choice: Choice) -> tuple[str, Verdict]:
-    """Return why no tag is admitted: the rule that refuses most tags,
-    and one of them as an example.
+    """Return why no tag is admitted: the rule that refuses the most tags, and one of those tags as
+    an example.
     """
     sub = choice.asks[0].subscription
     if not choice.tags:

@@ -1,7 +1,7 @@
-"""`status`: shows each image in Git, running, and in the registry, with its hold, request, and past
-builds.
+"""`status`: shows each image's version in Git, in the cluster, and in the registry, with its hold,
+request, and past builds.
 
-It only reads.
+Read-only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Versions = Sequence[FileVersion]
 
 
 def without_git(sub: Subscription) -> ImageStatus:
-    """Return the status from the Application alone, without Git."""
+    """Return the status from the Application alone, without reading Git."""
     hold = Hold(sub.suspended) if sub.suspended else None
     return ImageStatus(
         sub,
@@ -125,9 +125,9 @@ def paths_of(shown: ImageStatus) -> tuple[str, ...]:
 
 
 def versions_to_read(builds: int) -> int:
-    """Return how many versions of a file to read to show this many builds.
+    """Return how many versions of a file must be read to show this many builds.
 
-    Some versions only change other lines.
+    More are needed than builds, because some versions only change other lines.
     """
     return 3 * builds + 1
 
@@ -139,7 +139,7 @@ def with_history(
     most: int,
     terms: Terms,
 ) -> ImageStatus:
-    """Add an image's last builds, at most `most`, and the time its event was deferred.
+    """Add an image's last builds, at most `most`, and the time at which its event was deferred.
 
     `versions` has the versions of the files in `paths_of`, newest first, at most
     `versions_to_read(most)` of each.
@@ -173,10 +173,10 @@ def past_builds(
 ) -> tuple[PastBuild, ...]:
     """Return the last builds, newest first: each distinct value, with the commit that wrote it.
 
-    `said` has the values in a file's versions, newest first. None stands for a broken version.
-    `cut`: there are older versions that were not read.
+    `said` has the values in a file's versions, newest first, with None for a broken version. `cut`
+    means that there are older versions that were not read.
     """
-    values: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version with it
+    values: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
     for version, value in said:
         if value is None:
             continue
@@ -206,8 +206,8 @@ def past_builds(
 
 
 def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return the time of the oldest version with the deferred event if all newer ones have it too,
-    or "" if unknown.
+    """Return the time of the oldest version with the deferred event if all newer versions have it
+    too, or "" if unknown.
     """
     sub = shown.subscription
     deferred = shown.deferred
@@ -229,11 +229,11 @@ def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) 
     return since
 
 
-MOST = 50  # head branches per repository that are looked up at the forge
+MOST = 50  # head branches per repository that are looked up at the Git host
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
-    """Add the builds and releases that are waiting on head branches, from their lists.
+    """Add the builds and releases that are waiting on head branches, from the branches' lists.
 
     If several versions of an image are waiting, add the last one.
     """
@@ -280,7 +280,7 @@ def with_requests(
     batch: Batch,
     world: World,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Add the open requests of waiting builds, and return the problems with reading requests."""
+    """Add the open requests for waiting builds, and return any problems with reading requests."""
     repo = batch.asks[0].subscription.repo
     requests = (request for row in rows for request in (row.request, row.ends_with))
     heads = list(dict.fromkeys(request.head for request in requests if request))
@@ -288,7 +288,7 @@ def with_requests(
         return rows, ()
     try:
         forge = world.forge(repo)
-    except TaskError as error:  # there is no token or no forge
+    except TaskError as error:  # the token is missing or the Git host is unknown
         world.log(
             "info",
             f"open pull requests of {without_login(repo)} cannot be shown: {error.message}",
@@ -318,7 +318,9 @@ def _as_asked(
     request: OpenRequest | None,
     asked: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
-    """Return a request with the Git host's current data, or None if it is no longer open."""
+    """Return a request with the Git host's current data, or None if the request is no longer
+    open.
+    """
     if request is None or request.head not in asked:
         return request
     proposed = asked[request.head]
@@ -338,7 +340,7 @@ class StatusDetails:
 
     newest: bool = False  # the newest tags in the registries
     builds: int = 5  # the number of past builds
-    requests: bool = False  # open pull requests, even if no Application uses them
+    requests: bool = False  # open pull requests, even if no Application uses pull requests
     dates: bool = False  # when the newest tags were created
 
 
@@ -349,7 +351,7 @@ Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 def status(job: Job, world: World, look: StatusDetails) -> Status:
     """Return the status of all images in these Applications, or only of `job.images`.
 
-    `job` must be dry.
+    `job` must be a dry run.
     """
     seen, problems = discover(job, world)
     matched = (
@@ -428,7 +430,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     try:
         snapshot = with_own_memory(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
-    except TargetError as error:  # in the repository's config; the statuses are shown anyway
+    except TargetError as error:  # in the repository's config; the statuses are still shown
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     rows, wrong = _of_snapshot(batch, snapshot, job.terms)
@@ -469,7 +471,9 @@ def _of_snapshot(
 
 
 def _with_hold(row: ImageStatus, elsewhere: Hold | None) -> ImageStatus:
-    """Add the hold in another state file, unless the row already has one other than a freeze."""
+    """Add the hold in a different state file, unless the row already has a hold other than a
+    freeze.
+    """
     if elsewhere is None or (row.hold and row.scope != "freeze"):
         return row
     return replace(row, hold=elsewhere, scope="application")
@@ -482,7 +486,7 @@ def _would_decide(
     job: Job,
     world: World,
 ) -> Sequence[Decision]:
-    """Return what a run would decide about the images, or the repository config's error."""
+    """Return what a run would decide about the images, or the error in the repository's config."""
     if broken:
         return failed_asks(batch.asks, broken, job.terms).decisions
     contention = Contention(f"moving {batch.base}", job.deadline, world)
@@ -516,7 +520,7 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
 
 
 def _of_live(ask: Ask, job: Job, world: World) -> Rows:
-    """Return the status of an Application that is patched live and so is not in Git."""
+    """Return the status of an Application that is patched live and is therefore not in Git."""
     would = patch([ask], job, world).decisions[0].judged if job.images else None
     row = replace(without_git(ask.subscription), kind="live", would=would)
     live = world.live()
@@ -583,7 +587,7 @@ def _with_newest(
 
 
 def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
-    """Return the facts needed about a row's newest tag."""
+    """Return the facts that are needed about a row's newest tag."""
     facts: tuple[Fact, ...] = ("created",) if dates else ()
     if row.in_git.digest or needs(row.subscription.policy, "digest"):
         facts += ("digest",)
@@ -593,8 +597,8 @@ def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
 def _why_none(decision: Decision) -> Problem:
     """Return why a row has no newest tag.
 
-    Either the registry did not answer, or the rules admit none of its tags. The latter is not an
-    error.
+    Either the registry did not respond, which is an error, or the rules do not admit any of its
+    tags, which is not.
     """
     trouble = decision.judged.trouble
     if decision.verdict != "error":
@@ -607,9 +611,10 @@ def _with_answer(
     question: Question,
     answer: Answer,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
-    """Add the registry's answer about a row's newest tag, and return any problem with it.
+    """Add the registry's response about a row's newest tag, and return any problem with the
+    response.
 
-    A tag that was deleted since it was listed is left out.
+    A tag that was deleted after it was listed is removed.
     """
     image = question.image
     sub = row.subscription

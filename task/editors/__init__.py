@@ -27,7 +27,7 @@ class Editor(Protocol):
     """
 
     def places(self, target: Target) -> tuple[Place, ...]:
-        """Return the paths whose text `read` and `write` need."""
+        """Return the paths of the files that `read` and `write` need."""
 
     def read(self, files: Files, target: Target) -> Reading:
         """Return the target's current image. All parts are "" if the file is absent.
@@ -39,7 +39,7 @@ class Editor(Protocol):
     def write(self, files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
         """Return the changed files and the edits in them.
 
-        Both are empty if nothing changes. Raises the same errors as `read`.
+        Both are empty if the update does not change anything. Raises the same errors as `read`.
         """
 
 
@@ -47,8 +47,8 @@ class Override(Editor, Protocol):
     """An editor for override files. People edit these files too."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
-        """Return each element that was edited to differ from its origin,
-        and each that a list written by a person hides.
+        """Return each element that was edited to differ from its origin, and each element that a
+        hand-written list hides.
         """
 
 
@@ -79,8 +79,8 @@ def also_at(
     target: Target,
     image: Image,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the path and line of each scalar in the target's files
-    that is the image at another version.
+    """Return the path and line of each scalar in the target's files that is the image at a
+    different version.
 
     `files` are the files after an update, so the update did not write these scalars. Scalars that
     belong to another alias or cannot be read are skipped.
@@ -88,7 +88,7 @@ def also_at(
     if kind == "manifests":
         paths = list(manifests.manifests_in(files, target))
     else:
-        # Argo CD does not read these
+        # Argo CD does not read these files
         other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
         texts = [
             place.path
@@ -97,7 +97,7 @@ def also_at(
         ]
         paths = [path for path in texts if path not in other_spellings]
     last = re.escape(image.repository.rpartition("/")[2])
-    # Parsing is slow, and most files do not contain another version.
+    # Parsing is slow, and most files do not contain a different version.
     other = re.compile(rf"{last}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
     in_parts = kind in ("helmvalues", "helm-override")
     short = image.repository.rpartition("/")[2]
@@ -122,7 +122,7 @@ _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each other version next to a key with the image's name."""
+    """Yield the line of each different version next to a key with the image's name."""
     for root in tree.roots:
         for node in walk(root):
             if node.kind != "mapping":
@@ -136,7 +136,7 @@ def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 
 def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
-    """Yield the versions in a mapping whose keys belong to a key with the image's name."""
+    """Yield the versions in a mapping whose keys match a key with the image's name."""
     texts = {
         re.sub("[_-]", "", key.lower()): child
         for key, child in entries(mapping).items()
@@ -160,7 +160,9 @@ def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
 
 
 def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
-    """Return whether a text is the image's name: whole, next to a registry key, or without one."""
+    """Return whether a value is the image's name: in full, next to a registry key, or without a
+    registry.
+    """
     registries = [one.value for key, one in beside.items() if _REGISTRY.fullmatch(key)]
     full = [name, *(f"{registry}/{name}" for registry in registries)]
     found = (live_image(text) for text in full)
@@ -184,7 +186,7 @@ def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 
 def _differs(text: str, image: Image) -> bool:
-    """Return whether a text is exactly this image at another version."""
+    """Return whether a value is exactly this image at a different version."""
     there = live_image(text) if image.repository.rpartition("/")[2] in text else None
     if there is None or there.identity != image.identity or not there.version:
         return False
@@ -194,8 +196,8 @@ def _differs(text: str, image: Image) -> bool:
 
 
 def _of_another(tree: Tree, node: Node, target: Target) -> bool:
-    """Return whether another alias writes the scalar,
-    or it is an annotation that configures tracking.
+    """Return whether another alias writes the scalar, or the scalar is an annotation that
+    configures tracking.
     """
     key = tree.key_of(node)
     parent = tree.parent(node)

@@ -19,15 +19,17 @@ MODES = {
     "160000": ("a submodule", "set git-repository to the submodule's own repository"),
     "040000": ("a folder", "use a file in it"),
 }
-# No one writes a values file this large by hand. Its tree needs many times the memory of the text.
+# People do not write values files this large by hand, and the tree takes many times the memory of
+# the text.
 _LARGEST = 10 * 1024 * 1024
 _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """Return the path to write: the target's own, or an alternative spelling if only that exists.
+    """Return the path to write: the target's own path, or an alternative spelling if only that file
+    exists.
 
-    AIU may have written the alternative, with or without the namespace (AIU issues 963 and
+    AIU may have written the alternative, which has or lacks the namespace (AIU issues 963 and
     1343).
     """
     if target.path in files:
@@ -38,9 +40,10 @@ def chosen(files: Files, target: Target) -> str:
 def text_of(files: Files, path: str) -> str | None:
     """Return the text of a file, or None if it is absent.
 
-    Raises TargetError for anything that must not be edited.
+    Raises TargetError if the file must not be edited.
     """
-    # In Git, nothing can be below a link or a file. Writing there would replace it with a folder.
+    # In Git, a link or a file cannot contain other files. Writing below it would replace it with a
+    # folder.
     parent = path
     while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
@@ -83,7 +86,7 @@ def refuse_executable(files: Files) -> None:
 def tree_of(files: Files, path: str) -> Tree:
     """Return the parsed file, or an empty tree if the file is absent.
 
-    Raises a TargetError with the file's name.
+    Raises a TargetError that includes the file's name.
     """
     text = text_of(files, path)
     try:
@@ -134,11 +137,11 @@ def result(
 
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
-    """Return the image's name as spelled in the first text that has it,
-    or else as in the annotation.
+    """Return the image's name as spelled in the first value that contains it, or else as in the
+    annotation.
     """
-    # AIU writes a normal form: `docker.io/library/nginx` becomes `docker.io/nginx`, which is
-    # another image for Kustomize.
+    # AIU normalizes the name: `docker.io/library/nginx` becomes `docker.io/nginx`, which Kustomize
+    # treats as a different image.
     for text in texts:
         written = live_image(text) if text else None
         if written and written.identity == image.identity:
@@ -149,7 +152,7 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
 def identity_of(name: str) -> str:
     """Return the normal form of an image's name.
 
-    A text that is not an image name is returned unchanged.
+    A value that is not an image name is returned unchanged.
     """
     image = live_image(name) if name else None
     return image.identity if image else name
@@ -159,7 +162,7 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
     """Return whether the entry with this name (in normal form) may belong to the target.
 
     Several aliases may track the same image, such as an app and its migration. An alias with an
-    annotated name gets only the entry with that name. An alias without one gets the others.
+    annotated name gets only the entry with that name. An alias without one gets all other entries.
     """
     mine = identity_of(getattr(target.keys, key))
     if mine and name == mine:
@@ -170,9 +173,7 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
 
 def refuse_taken(target: Target) -> None:
-    """Raise AnnotationError if another alias owns the target's entry
-    by its `kustomize.image-name`.
-    """
+    """Raise AnnotationError if another alias's `kustomize.image-name` claims the target's entry."""
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if target.others and not belongs(name, target, "kustomize_name"):
         owner = next(
@@ -187,7 +188,7 @@ def refuse_taken(target: Target) -> None:
 
 
 def tag_value(image: Image) -> str:
-    """Return the text for a key that holds the tag.
+    """Return the value for a key that holds the tag.
 
     A digest alone becomes `latest@sha256:…`, as in AIU.
 

@@ -1,8 +1,8 @@
 """Reads and writes the image in a Flux HelmRelease's `spec.values`,
 and scalars with a setter comment.
 
-`keys.tag` (or `keys.name`) is the container's name as in Flux v1: `chart-image` or "" is the image
-at the top level of the values. Anything else is a key path in the values.
+`keys.tag` (or `keys.name`) is the container's name as in Flux v1: `chart-image` or "" means the
+image at the top level of the values. Any other name is a key path in the values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the tag in the values, or the images in marked scalars.
+    """Return the image in the values, or else the image in marked scalars.
 
     Raises TargetError if neither exists.
     """
@@ -67,7 +67,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new tag in its values and marked scalars."""
+    """Return the file with the new tag in its values and its marked scalars."""
     path = target.path
     before = tree = tree_of(files, path)
     edits = []
@@ -110,7 +110,7 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
             continue
         if release and _text_at_path(tree, root, "metadata.name") != release:
             continue
-        # "": Kustomize or kubectl adds it later
+        # "": Kustomize or kubectl adds the namespace later
         if _text_at_path(tree, root, "metadata.namespace") not in {
             "",
             namespace,
@@ -142,7 +142,7 @@ def _text_at_path(tree: Tree, root: Node, path: str) -> str:
 
 
 def _tag(holder: Node) -> ImageValue | None:
-    """Return the tag's place if it has a form that Flux v1 supported, else None.
+    """Return the tag's place if the image has a form that Flux v1 supported, else None.
 
     The forms are `image: {repository, tag}`, `image: name` next to `tag:`, and `image: name:tag`.
     """

@@ -1,13 +1,13 @@
-"""Reads and writes a Helm values file: the name,
-tag, or whole reference at the key paths in the annotations.
+"""Reads and writes a Helm values file: the image's name, tag, or whole reference at the key paths
+set in annotations.
 
 Only the first document is used, because Helm ignores the others. Only annotated keys are written,
-whereas AIU v1.3 writes an `image.name` that was not requested. If no key is annotated, `image.tag`
-is written, and also `image.name` if the file already has it.
+whereas AIU v1.3 also writes an unrequested `image.name`. If no key is annotated, `image.tag` is
+written, and also `image.name` if the file already has it.
 
-A chart with a digest next to its tag renders both, and then container runtimes ignore the tag. So a
-new tag next to an old digest has no effect, although everything looks healthy. A digest is written
-only to the annotated key, and a digest at any other key is rejected.
+A chart with a digest next to its tag renders both, and container runtimes then ignore the tag. A
+new tag next to an old digest therefore has no effect, although everything looks healthy. A digest
+is written only to the annotated key, and a digest at any other key is rejected.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
-# for a new file; since v0.17, AIU also creates missing files, with a comment
+# the comment in a new file; since v0.17, AIU also creates missing files with a comment
 _HEAD = "# written by image-update\n\n"
 LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
-NAMES = ("repository", "name", "image")  # keys for an image's name next to its tag
+NAMES = ("repository", "name", "image")  # keys that hold an image's name next to its tag
 _HEX = re.compile(r"[0-9a-f]{64}")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
-_DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # with any value
-_DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
-# A text that may set a digest. Most texts do not, so they need not be parsed.
+_DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # whatever the value
+_DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # if the value is a digest
+# Matches YAML that may set a digest. Most files do not, so they need not be parsed.
 _SET = re.compile(
     r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}",
     re.IGNORECASE,
@@ -72,7 +72,7 @@ def _lock(path: str) -> str:
 def read(files: Files, target: Target) -> Reading:
     """Return what Helm reads at the key paths, through aliases and merge keys.
 
-    The value of a missing file or key is "".
+    A missing file or key counts as "".
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
@@ -96,7 +96,9 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) -> Reading:
-    """Return the image in the texts at these keys, from a values file or parameters."""
+    """Return the image that the values at these keys specify, from a values file or from
+    parameters.
+    """
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
         return Reading(
@@ -105,7 +107,7 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
             file=path,
         )
     tag, digest = split_tag(texts.get(keys.tag, ""))
-    if keys.digest:  # without the key, the chart's own digest would remain
+    if keys.digest:  # without this key, the chart's own digest would remain
         sound = sound and not digest and (keys.digest in texts or not tag)
         digest = texts.get(keys.digest, "")
         digest = f"sha256:{digest}" if _HEX.fullmatch(digest) else digest
@@ -113,8 +115,8 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
 
 
 def _used_keys(keys: Keys) -> Keys:
-    """Return the key paths to use: either the one for the whole reference,
-    or those for the tag and the name.
+    """Return the key paths to use: either the path for the whole reference, or the paths for the
+    tag and the name.
     """
     if keys.spec:
         return Keys(spec=keys.spec)
@@ -193,7 +195,7 @@ def _new_value(key: str, keys: Keys, old: str, target: Target, image: Image) -> 
 
 
 def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
-    """Raise `TargetError` for a chart dependency that is locked at its old version."""
+    """Raise `TargetError` if an edit changes the version of a locked chart dependency."""
     lock = _lock(path)
     if lock not in files:
         return
@@ -210,8 +212,8 @@ def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the keys that an update changes although they are not annotated:
-    an alias gives them the tag's value.
+    """Return the keys that an update changes although they are not annotated, because they share
+    the tag's value through an alias.
 
     Raises the same errors as `write`.
     """
@@ -226,8 +228,7 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return each annotated key that the file lacks,
-    with the sibling keys that have single values.
+    """Return each annotated key that the file lacks, with its sibling keys that have scalar values.
 
     Raises the same errors as `read`.
     """
@@ -258,16 +259,17 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
 def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
     try:
         node = find(tree, root, parse_path(key), merges=False)
-    except TargetError:  # the key is not annotated, so its flaws are not worth a message
+    except TargetError:  # the key is not annotated, so its mistakes are not worth reporting
         return False
     return node is not None and node.kind == "scalar"
 
 
 def _name_without_registry(old: str, target: Target, image: Image) -> str:
-    """Return the image's name, without its registry
-    if the file's value has none (as in AIU since v0.18).
+    """Return the image's name, without its registry if the file's value has no registry (as in AIU
+    since v0.18).
 
-    Charts with a separate registry value (Bitnami's `image.registry`) would get it twice.
+    Charts with a separate registry value (Bitnami's `image.registry`) would render the registry
+    twice.
     """
     current = live_image(old)
     if current and current.identity == image.identity:
@@ -278,7 +280,9 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
 
 
 def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
-    """Return the tree with `text` at a key path. Missing mappings on the path are added."""
+    """Return the tree with `text` as the value at a key path. Missing mappings on the path are
+    added.
+    """
     node, missing = locate(tree, tree.root, parse_path(key))
     if not missing and says(node, text):
         return tree
@@ -287,9 +291,10 @@ def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
 
 
 def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
-    """Return the other keys that change with this key, because an alias gives them the same value.
+    """Return the other keys that change with this key, because they share its value through an
+    alias.
 
-    Raises TargetError if one of them may belong to another image.
+    Raises TargetError if one of these keys may belong to a different image.
     """
     steps = parse_path(key)
     node, missing = locate(tree, tree.root, steps)
@@ -335,7 +340,9 @@ def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool
 
 
 def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[str, str]:
-    """Return the image's name in a mapping, and its registry if that is a separate value."""
+    """Return the image's name in a mapping, and its registry if the mapping has a separate registry
+    value.
+    """
 
     def text(key: str) -> str:
         node = find(tree, tree.root, (*mapping, Segment(key)))
@@ -346,7 +353,8 @@ def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[s
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
-    """Return the key and value of the registry next to the image's name, if it is a different one.
+    """Return the key and value of the registry next to the image's name if that registry is not the
+    image's own.
 
     Otherwise, return ("", ""). Raises the same errors as `read`.
     """
@@ -375,10 +383,10 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
 
 
 def digest_value(image: Image, key: str, old: str) -> str:
-    """Return the text for the digest key, or "" if the image has no digest.
+    """Return the value for the digest key, or "" if the image has no digest.
 
-    Some charts add `sha256:` themselves. So the new value lacks this prefix if the old value lacks
-    it, or if the old value is empty and the key is called `sha`.
+    Some charts add `sha256:` themselves. So the new value omits this prefix if the old value lacks
+    the prefix, or if the old value is empty and the key is called `sha`.
     """
     bare = _HEX.fullmatch(old) if old else "sha" in parse_path(key)[-1].name.lower()
     return image.digest.removeprefix("sha256:") if bare else image.digest
@@ -387,9 +395,9 @@ def digest_value(image: Image, key: str, old: str) -> str:
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
     """Return the value that Helm currently gets for the digest key.
 
-    Raises `TargetError` if Helm gets a digest next to the tag from a key that is not annotated. The
-    last value in Argo CD's order wins: the chart's own, the values files, `helm.values`, and then
-    the parameters. Unreadable files are skipped.
+    Raises `TargetError` if a key that is not annotated sets a digest next to the tag. The last
+    value in Argo CD's order wins: the chart's own, the values files, `helm.values`, and then the
+    parameters. Unreadable files are skipped.
     """
     tag = keys.spec or keys.tag
     annotated = keys.digest.replace("\\.", ".")
@@ -425,7 +433,7 @@ def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str
     *parents, key = parse_path(parameter.name)
     if path_text(parents) != path_text(steps[: len(parents)]) or len(parents) >= len(steps):
         return {}
-    # `--set` removes it
+    # `--set` with null removes the key
     removed = parameter.value == "null" and not parameter.force_string
     value = "" if removed else parameter.value
     if not _belongs(key.name, value, steps[len(parents) :], ()):
@@ -435,8 +443,8 @@ def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str
 
 class _Digest(NamedTuple):
     value: str
-    path: str  # "" if it is not in a file
-    where: str  # the location in the file or the Application
+    path: str  # "" if the digest is not in a file
+    where: str  # the location in the file or in the Application
 
 
 def _layers(
@@ -444,8 +452,8 @@ def _layers(
     target: Target,
     steps: Sequence[Segment],
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text,
-    and the steps it lacks.
+    """Yield the layers that Helm merges, in Helm's order: the file ("" for `helm.values`), its
+    text, and the number of leading steps it lacks.
 
     The file of a chart in `charts/` lacks the first step, which is the chart's name.
     """
@@ -463,9 +471,9 @@ def _layers(
 
 @lru_cache(maxsize=1024)  # a run reads each target several times
 def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Mapping[str, _Digest]:
-    """Return the digests for the tag at these steps in a text, by full key.
+    """Return the digests for the tag at these steps in a YAML layer, by full key.
 
-    The `above` steps are not in the text.
+    The first `above` steps are not in the layer.
     """
     found: dict[str, _Digest] = {}
     try:
@@ -493,14 +501,14 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
                     found[path_text((*steps[:level], Segment(name)))] = _Digest(value, path, where)
             below = item(beside.get(steps[level].name), steps[level].indices or ())
             node = resolved(below) if below else None
-    except TargetError:  # it is not YAML; `read` raises this error for the file to write
+    except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
         return {}
     return found
 
 
 def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
-    """Return whether a key next to the first of these steps has the digest for the tag at the last
-    step.
+    """Return whether a key next to the first of these steps holds the digest for the tag at the
+    last step.
 
     Charts call it `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
     `imageDigest` next to `image`. Any other key with a digest also counts, unless it is next to

@@ -2,8 +2,9 @@
 in place.
 
 Kustomize combines `newTag` and `digest` into `name:tag@digest`, and a digest without a tag replaces
-the tag. So a field that the new image lacks is removed from its entry. AIU replaces the whole
-entry, which loses its comments and `newName`, and silently writes nothing if `images:` is null.
+the tag. So if the new image lacks one of these fields, the field is removed from the entry. AIU
+replaces the whole entry, which loses the entry's comments and `newName`, and silently writes
+nothing if `images:` is null.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def replacements(files: Files, target: Target) -> list[Replacement]:
 
 
 def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
-    """Return all entries of a folder's kustomization, including other images' entries."""
+    """Return all entries in a folder's kustomization, including entries for other images."""
     try:
         _, tree = _load(files, replace(target, path=folder))
     except TargetError:
@@ -90,7 +91,7 @@ def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
 
 
 def aliased(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the aliases in the image's entries: `line 4: newTag: *version`."""
+    """Return the YAML aliases in the image's entries, such as `line 4: newTag: *version`."""
     _, tree = _load(files, target)
     return tuple(
         f"line {tree.line(node)}: {field}: *{node.value}"
@@ -112,7 +113,7 @@ def is_component(files: Files, folder: str) -> bool:
 
 
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
-    """Return the result of applying these lists of entries to an image, one after another."""
+    """Return the result of applying these lists of entries to an image in sequence."""
     for entries in lists:
         made = _replacement_of(image.name, entries)
         image = made if made.version else replace(made, tag=image.tag, digest=image.digest)
@@ -125,11 +126,11 @@ def reading_of(
     target: Target,
     path: str,
 ) -> Reading:
-    """Return the image's version according to its entries in Kustomize's order,
-    and all other versions in `every` entry.
+    """Return the image's version according to its entries, in Kustomize's order, and all other
+    versions in `every`.
 
-    An image with the name `kustomize.image-name` comes first. The reading is not sound if the
-    result is another image, or if the entries differ.
+    An image named in `kustomize.image-name` comes first. The reading is not sound if the result is
+    a different image, or if the entries differ.
     """
     named = identity_of(target.keys.kustomize_name)
     names = sorted(
@@ -161,8 +162,8 @@ def reading_of(
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return the replacement of an image with this name.
-    Kustomize applies the entries one after another.
+    """Return the replacement for an image with this name. Kustomize applies the entries in
+    sequence.
     """
     tag = digest = ""
     for entry in entries:
@@ -232,7 +233,8 @@ _FIELDS = ("name", "newName", "newTag", "digest", "tagSuffix")
 def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> None:
     """Raise TargetError for a known key in a different case.
 
-    Kustomize also reads `newtag`, and uses only one of `newtag` and `newTag`.
+    Kustomize also reads `newtag`, and if both `newtag` and `newTag` are set, it uses only one of
+    them.
     """
     for key, _ in pairs(mapping):
         for name in known:
@@ -243,8 +245,8 @@ def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> N
 
 
 def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
-    """Return the entries for the image: by name, by `kustomize.image-name`,
-    or because `newName` is the image.
+    """Return the entries for the image: by name, by `kustomize.image-name`, or because their
+    `newName` is the image.
     """
     images = resolved_value(tree.root, "images")
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
@@ -252,7 +254,7 @@ def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
     for entry in map(resolved, images.children if images else ()):
         _refuse_other_spelling(tree, entry, _FIELDS[:1])
         name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
-        # AIU finds an entry only by its name, and appends a second entry if `newName` is the image.
+        # AIU finds an entry only by name, and appends a second entry if `newName` is the image.
         if (name in wanted or new == target.image.identity) and belongs(
             name,
             target,
@@ -281,7 +283,7 @@ def _replacement(entry: Node) -> Replacement:
 def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the tree with the new fields in the image's entries.
 
-    Existing fields are changed first. Then other fields are added or removed.
+    Existing fields are changed first. Then missing fields are added and extra fields removed.
     """
     texts = [
         (node, text)
@@ -291,7 +293,7 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
         if text
     ]
     tree = with_texts(tree, texts)
-    # Each added or removed line moves the nodes after it, so search the tree again.
+    # Each added or removed line moves the nodes after it, so the tree is searched again.
     while gap := _first_gap(tree, target, image):
         entry, field, text = gap
         alone(tree, entry)
@@ -301,8 +303,8 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
 
 
 def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:
-    """Return the first entry with a field to add or remove, the field,
-    and its text ("" to remove it), or None.
+    """Return the first entry with a field to add or remove, the field, and its value ("" to remove
+    the field), or None.
     """
     for entry in _entries_of_image(tree, target):
         for field, text in _wanted_fields(entry, target, image).items():

@@ -1,9 +1,9 @@
 """Edits a live Application's source with a JSON patch, for `write-back-method: argocd`.
 
-The source is converted to an equivalent override file, and this file is edited. So the rules of the
-override editors also apply here: images are compared by identity, not by the text up to a colon
-(AIU issue 516). Only changed elements become patch operations, each after a `test` of the old
-value.
+The source is converted to an equivalent override file, and this file is edited. So the override
+editors' rules also apply here: images are compared by identity, not by the characters before a
+colon (AIU issue 516). Only changed elements become patch operations, each preceded by a `test` of
+the old value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from task.model import Edit, File, Files, Image, Kind, Reading, Source, Target, 
 from task.plain_data import mapping
 
 Operation = Mapping[str, Any]  # in a JSON patch (RFC 6902)
-_FILE = "override"  # the file's path for the override editors
+_FILE = "override"  # the file's path, as passed to the override editors
 
 
 # The source's list with the images, and its editor.
@@ -36,7 +36,7 @@ _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
 def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
     """Return the target's current image in the source.
 
-    `index` is the source's position in spec.sources. It is ignored if the Application has
+    `index` is the source's position in `spec.sources`, and is ignored if the Application has
     `spec.source`. Raises `SourceError` for a source that cannot have images, and the editors'
     AnnotationErrors.
     """
@@ -53,7 +53,7 @@ def write(
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
     """Return the operations that set the image, and the edits.
 
-    Both are empty if nothing changes. Raises the same errors as `read`.
+    Both are empty if the update does not change anything. Raises the same errors as `read`.
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)
@@ -93,9 +93,9 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
 
 
 def _without_git(target: Target, kind: TargetKind) -> Target:
-    """Return the target without the parts about Git.
+    """Return the target without its Git-specific parts.
 
-    Nothing needs to be copied, because a patch does not lose anything.
+    No elements need to be copied, because a patch keeps all other elements.
     """
     source = replace(
         target.source,
@@ -197,8 +197,8 @@ def _operations(
     """
     added = list(wanted[len(places) :])
     there = source.get(section.name)
-    # JSON patch does not add parents: if a section or list is missing, `add` below it fails ("doc
-    # is missing path").
+    # JSON patch does not add parents: if a section or list is missing, an `add` below it fails
+    # ("doc is missing path").
     if not isinstance(there, dict):
         return (
             {

@@ -1,7 +1,8 @@
-"""Reads and writes plain manifests: the `image:` of anything that runs it, and marked scalars.
+"""Reads and writes plain manifests: the `image:` of anything that runs an image, and marked
+scalars.
 
-Containers are found in any object. Names that only Argo Workflows and Tekton use are found in their
-objects, and in objects that embed them.
+Containers are found in objects of any kind. Keys that only Argo Workflows and Tekton use are found
+in their own objects, and in objects that embed those.
 
 Scalars are marked by Flux's setter comments: `{"$imagepolicy":
 "<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2 reads them in all YAML files in a path. Here,
@@ -34,19 +35,17 @@ _MARKER = re.compile(
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
-# The lists in a pod's spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates) use the
-# same names.
+# The container lists in a pod spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates)
+# use the same names.
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 class _Host(NamedTuple):
-    """A workflow engine's names for things that run an image,
-    in objects of these kinds.
-    """
+    """A workflow engine's keys for things that run an image, in objects of these kinds."""
 
     group: str
-    kinds: frozenset[str]  # () is all
-    names: frozenset[str]  # of a container or a list of containers
+    kinds: frozenset[str]  # empty means all kinds
+    names: frozenset[str]  # keys of a container or a list of containers
 
 
 _HOSTS = (
@@ -70,11 +69,11 @@ _HOSTS = (
 
 @dataclass(frozen=True)
 class Hit:
-    """A scalar with the image or part of it."""
+    """A scalar that holds the image or part of it."""
 
     node: Node
     old: Image
-    new: str  # "" if only reading
+    new: str  # "" when only reading
 
     def edit(self, path: str, tree: Tree) -> Edit:
         """Return the change."""
@@ -91,7 +90,7 @@ def first_parts(images: Sequence[Image]) -> tuple[str, str, str]:
 def places(target: Target) -> tuple[Place, ...]:
     """Return the target's file, or all manifests in its folder.
 
-    Subfolders are included if the target says so.
+    Subfolders are included if the target is recursive.
     """
     if target.path.endswith(SUFFIXES):
         return (Place(target.path),)
@@ -122,7 +121,9 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
-    """Return the error, which mentions an unreadable file as a possible reason."""
+    """Return the error for a missing image, which mentions any unreadable file as a possible
+    reason.
+    """
     name = target.keys.manifests_name or target.image.name
     unread = f"; {broken[0].subject} was skipped: {broken[0].message}" if broken else ""
     hint = (
@@ -179,7 +180,7 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
 
 
 def manifests_in(files: Files, target: Target) -> Iterator[str]:
-    """Yield the paths of the target's files, in order."""
+    """Yield the paths of the target's files, in sorted order."""
     for path in sorted(files):
         folder = posixpath.dirname(path)
         below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
@@ -197,7 +198,7 @@ def _trees(
     target: Target,
     broken: list[TaskError],
 ) -> Iterator[tuple[str, Tree]]:
-    """Yield the readable YAML files that may contain the image, by path. Note broken files."""
+    """Yield the readable YAML files that may contain the image, by path. Record the broken ones."""
     # Called only for its errors: the path or a parent folder may be a link, a submodule, or a
     # file.
     if target.path in files and files[target.path].mode != "040000":
@@ -217,7 +218,7 @@ def _trees(
         try:
             yield path, parse(text)
         except TargetError as error:
-            # this file is the target; other files in the folder may be chart templates
+            # the file itself is the target; other files in a folder may be chart templates
             if path == target.path:
                 raise
             broken.append(error.about(path))
@@ -226,7 +227,7 @@ def _trees(
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     """Yield the marked scalars, then the containers' images.
 
-    Without an image, when reading, `new` is empty.
+    When reading, there is no new image, and `new` is "".
     """
     hits = list(marked(tree, target, image))
     yield from hits
@@ -245,7 +246,7 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the scalars that are marked for the target's alias, in text order.
+    """Yield the scalars that are marked for the target's alias, in document order.
 
     Raises TargetError if a scalar needs a digest and the image has none.
     """
@@ -289,7 +290,7 @@ def _value_before(tree: Tree, at: int) -> Node | None:
 
 
 def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
-    """Return the new text of a scalar with this part of the image: "tag", "digest", "name",
+    """Return the new value of a scalar that holds this part of the image: "tag", "digest", "name",
     or "" for the whole image.
     """
     if part == "tag":
@@ -309,7 +310,7 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
 def _container_images(tree: Tree) -> Iterator[Node]:
     """Yield the `image:` of each container in each manifest.
 
-    A list that is repeated by aliases is yielded once.
+    The images in a list that aliases repeat are yielded once.
     """
     for root in tree.roots:
         if value(root, "apiVersion") is None or value(root, "kind") is None:
@@ -328,7 +329,7 @@ def _container_images(tree: Tree) -> Iterator[Node]:
 
 
 def _hosts(root: Node) -> Iterator[_Host]:
-    """Yield the workflow engines whose objects are in a document."""
+    """Yield the workflow engines whose objects appear in a document."""
     for node in walk(root):
         if (
             node.kind == "mapping"

@@ -1,8 +1,8 @@
 """Reads and writes `kustomize.images` in an override file: `[name=]image[:tag][@digest]`.
 
 Argo CD passes the entries to `kustomize edit set image`. Here, entries are compared by the
-repository's normal form. Argo CD's own `KustomizeImage.Match` compares the text up to the first
-`=`, `:`, or `@`, so an image from `registry:5000` overwrites another one (AIU issue 516).
+repository's normal form. Argo CD's own `KustomizeImage.Match` compares everything before the first
+`=`, `:`, or `@`, so an image from `registry:5000` overwrites a different image (AIU issue 516).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KustomizeImage:
 
     @property
     def text(self) -> str:
-        """The entry as text."""
+        """The entry as a string."""
         return f"{self.left}={self.right}" if self.left else self.right
 
     @property
@@ -70,7 +70,8 @@ def parse_entry(text: str) -> KustomizeImage:
 def read(files: Files, target: Target) -> Reading:
     """Return the image's version according to its entries.
 
-    The reading is not sound if the name in the manifests is not replaced by the image yet.
+    The reading is not sound if the entries do not yet replace the name in the manifests with the
+    image.
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
@@ -86,7 +87,7 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the version in the entries that Argo CD uses if the override file has none.
+    """Return the version in the entries that Argo CD uses if the override file does not have any.
 
     The kustomization file is the one in the source's path.
     """
@@ -96,7 +97,7 @@ def read_below(files: Files, target: Target) -> Reading:
         spec = [entry for entry, _ in there.origins.values()] if there.used else []
     folder = target.source.path.strip("/")
     in_file = []
-    with suppress(TargetError):  # the file may not exist, or may be in another repository
+    with suppress(TargetError):  # the file may not exist, or may be in a different repository
         in_file = kustomization.replacements(files, replace(target, path=folder))
     in_spec = _replacements(entry for entry in spec if _is_of_image(entry, target))
     every = edited([*in_file, *in_spec]) if in_spec else in_file
@@ -104,7 +105,7 @@ def read_below(files: Files, target: Target) -> Reading:
 
 
 def given_replacements(images: Iterable[str]) -> list[Replacement]:
-    """Return the `kustomize.images` entries as in a kustomization file."""
+    """Return the `kustomize.images` entries in the form used in a kustomization file."""
     return _replacements(map(parse_entry, images))
 
 
@@ -117,7 +118,7 @@ def edited(entries: Iterable[Replacement]) -> list[Replacement]:
 
 
 def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
-    """Return the entries as in a kustomization file."""
+    """Return the entries in the form used in a kustomization file."""
     images = [(entry.left, live_image(entry.right)) for entry in entries]
     return [
         Replacement(
@@ -150,11 +151,11 @@ def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in all entries for the image,
-    and with copies of the spec's other entries.
+    """Return the file with the new version in all entries for the image, and copies of the spec's
+    other entries.
 
-    An entry with an origin comment follows its origin, and is removed with it. All other entries
-    are kept.
+    An entry with an origin comment follows its origin, and is removed if the origin is removed. All
+    other entries are kept.
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
@@ -216,15 +217,15 @@ def _wanted_entries(
             renewed.append(entry)
     name = target.keys.kustomize_name
     if name and own and identity_of(name) not in {entry.key for entry in renewed}:
-        # replaces another name that resulted in the image
+        # replaces a different name that resulted in the image
         first = own[0]
         renewed[first] = KustomizeImage(name, renewed[first].right)
     return renewed
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each entry that was edited to differ from its origin,
-    and each that a list written by a person hides.
+    """Return each entry that was edited to differ from its origin, and each entry that a
+    hand-written list hides.
     """
     if target.carry is False:
         return ()
@@ -277,7 +278,7 @@ def _at_version(
     target: Target,
     image: Image,
 ) -> KustomizeImage:
-    """Return the image's entry with the new version, keeping the spelling of its name."""
+    """Return the image's entry with the new version, keeping the spelling of the image's name."""
     full = spelled(image, target, entry.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
     left = entry.left or (name if name and entry.identity != image.identity else "")
@@ -285,7 +286,7 @@ def _at_version(
 
 
 def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
-    """Return the entry as Kustomize reads it, which is the same for all spellings of an entry."""
+    """Return the entry in the form that Kustomize reads, which is the same for all spellings."""
     image = live_image(entry.right)
     return (
         (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)

@@ -1,7 +1,7 @@
 """Reads and writes override files, `.argocd-source-<app>.yaml`: Helm parameters
 and plugin variables.
 
-`override_kustomize` does the same for images. AIU has written plugin variables since v1.3, for the
+`override_kustomize` does the same for images. Since v1.3, AIU has written plugin variables for the
 same annotations.
 
 `annotations.write_back.override_names` returns the file's name.
@@ -12,7 +12,8 @@ element at the same index. So the file must be self-contained: each element must
 each value must be a string.
 
 An element that we copied from the spec or from the common file has a comment with its origin, and
-follows the origin. An element without the comment was written by a person, and is left unchanged.
+follows the origin's changes. An element without the comment was written by a person, and is left
+unchanged.
 
 A list without any such comment was written by a person or another tool, such as AIU. It has always
 hidden the spec's other elements from Argo CD, so nothing is copied into it.
@@ -58,7 +59,7 @@ class Section(NamedTuple):
 
 
 T = TypeVar("T")  # a list element
-# reads the elements of the common file's list, by key
+# reads the elements in the common file's list, by key
 Common = Callable[[Sequence[Node]], Mapping[str, T]]
 KeyOf = Callable[[Node], str | None]  # an element's key, or None for one of the image's elements
 HELM = Section("helm", "parameters")
@@ -67,7 +68,7 @@ PLUGIN = Section("plugin", "env")
 
 @dataclass(frozen=True)
 class Below(Generic[T]):
-    """The elements that an override file's list hides: the spec's or the common file's."""
+    """The elements that an override file's list hides, from the spec or the common file."""
 
     # by key: each element, and its origin comment
     origins: Mapping[str, tuple[T, str]]
@@ -76,9 +77,7 @@ class Below(Generic[T]):
 
 
 class Stray(NamedTuple):
-    """An element of the spec or the common file that Argo CD does not use unchanged,
-    because of the override file.
-    """
+    """An element in the spec or the common file that the override file changes or hides."""
 
     name: str
     origin: str
@@ -86,8 +85,8 @@ class Stray(NamedTuple):
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the override file in all its spellings, the file shared by a folder's Applications,
-    and Helm's values files.
+    """Return the override file in all spellings of its name, the file shared by a folder's
+    Applications, and Helm's values files.
     """
     values = target.values if target.kind == "helm-override" else ()
     return tuple(
@@ -98,7 +97,7 @@ def places(target: Target) -> tuple[Place, ...]:
 def common_path(target: Target) -> str:
     """Return the path of `.argocd-source.yaml` in the source's folder."""
     # A `write-back-target` may use any file as the override file, and only the usual name shows
-    # which folder it is for.
+    # which folder the file is for.
     override = posixpath.basename(target.path).startswith(".argocd-source-")
     folder = posixpath.dirname(target.path) if override else target.source.path.strip("/")
     return posixpath.normpath(posixpath.join(folder, COMMON))
@@ -107,7 +106,7 @@ def common_path(target: Target) -> str:
 def load(files: Files, target: Target, section: Section) -> tuple[str, Tree]:
     """Return the override file's path and tree.
 
-    Raises TargetError if the value at the list's location is not a list.
+    Raises TargetError if the value where the list belongs is not a list.
     """
     path = chosen(files, target)
     return path, _tree(files, path, section)
@@ -131,7 +130,7 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
             return None
         if node.kind != "mapping":
             raise _shape(f"{section.name} is not a mapping")
-        # Argo CD ignores the case of keys, but its merge patch does not: the result would have both
+        # Argo CD ignores case in keys, but its merge patch does not: the result would have both
         # `Helm:` and `helm:`.
         if other := next(
             (name.value for name, _ in pairs(node) if name.value.lower() == key != name.value),
@@ -165,7 +164,7 @@ def below(
     spec: Mapping[str, T],
     common: Common[T],
 ) -> Below[T]:
-    """Return what Argo CD would use if the override file had no list.
+    """Return the elements that Argo CD would use if the override file had no list.
 
     `common` reads the common file's list.
     """
@@ -210,8 +209,8 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment with the preceding spaces, or None if it has none
-    or is in flow style.
+    """Return the element's origin comment with the preceding spaces, or None if the element has no
+    comment or is in flow style.
 
     The comment may be on any of the element's lines.
     """
@@ -220,7 +219,7 @@ def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
 
 
 def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
-    """Yield the ends of the element's values that a comment may follow."""
+    """Yield the end positions of the element's values that a comment may follow."""
     parent = tree.parent(element)
     # After flow style, the comment could belong to any element on the line.
     if (
@@ -233,7 +232,7 @@ def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
     if element.kind == "mapping":
         nodes = [child for _, child in pairs(element)]
     for node in nodes:
-        # in a block scalar, the comment would be text
+        # in a block scalar, the comment would be part of the value
         if node.kind == "scalar" and node.style not in {"|", ">"}:
             yield content_end(tree.text, node)
 
@@ -248,9 +247,9 @@ def follow(
     """Return the file without copies whose origin no longer exists,
     and with an origin comment at each remaining copy.
 
-    Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns an
-    element's key, or None for one of the image's elements, which do not get a comment. A copy that
-    shares its line with something else is kept.
+    Copies are the elements with a comment, and the elements whose keys are in `added`. `key_of`
+    returns an element's key, or None for the image's own elements, which do not get a comment. A
+    copy that shares its line with anything else is kept.
     """
     copies = [
         (number, key_of(node))
@@ -320,11 +319,11 @@ def _element_names(target: Target) -> Keys:
 
 
 def names_of(keys: Keys) -> Keys:
-    """Return the Helm parameters to use: either the one for the whole reference,
-    or those for the name and tag.
+    """Return the Helm parameters to use: either the parameter for the whole reference, or the
+    parameters for the name and tag.
     """
     if keys.spec:
-        return Keys(spec=keys.spec)  # as in AIU, it takes precedence over name and tag
+        return Keys(spec=keys.spec)  # as in AIU, the spec takes precedence over name and tag
     name = keys.name or "image.name"
     tag = keys.tag or "image.tag"  # AIU's defaults
     if name == tag:
@@ -346,7 +345,7 @@ def _spec(target: Target) -> Sequence[Parameter]:
 def _field(element: Node, name: str) -> Node | None:
     """Return the node of an element's field, or None.
 
-    Argo CD ignores the case of field names.
+    Argo CD ignores case in field names.
     """
     element = resolved(element)
     if element.kind != "mapping":
@@ -358,7 +357,7 @@ def _field(element: Node, name: str) -> Node | None:
 
 
 def _text(element: Node, name: str) -> str:
-    """Return the text of a field, or "" if it is missing."""
+    """Return the value of a field, or "" if the field is missing."""
     node = _field(element, name)
     return resolved(node).value if node else ""
 
@@ -385,7 +384,7 @@ def read(files: Files, target: Target) -> Reading:
     """Return the values of the image's elements.
 
     The reading is not sound if an element appears twice with different values, or if YAML or `helm
-    --set` turns its value into a number or a boolean.
+    --set` converts its value to a number or a boolean.
     """
     section = _section(target)
     names = _element_names(target)
@@ -401,9 +400,9 @@ def read(files: Files, target: Target) -> Reading:
             unsound.add(name)
     if section == HELM:
         known_digest(files, target, names, found or target.source.parameters)
-        # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or
-        # a boolean: 12345678 becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD
-        # passes `--set-string`.
+        # Without forceString, Argo CD uses `--set`, and Helm converts such a value to a number or a
+        # boolean: 12345678 becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD uses
+        # `--set-string`.
         unsound |= {
             parameter.name
             for parameter in found
@@ -419,7 +418,9 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the values in the elements that Argo CD uses if the override file has none."""
+    """Return the values in the elements that Argo CD uses if the override file does not have
+    any.
+    """
     used = _spec(target)
     if target.kind.endswith("-override"):
         there = _below(files, replace(target, carry=None))
@@ -439,7 +440,7 @@ def _below(files: Files, target: Target) -> Below[Parameter]:
     def common(nodes: Sequence[Node]) -> dict[str, Parameter]:
         found = []
         for number, node in enumerate(nodes):
-            # Argo CD uses a missing field from the spec's element at the same index.
+            # Argo CD takes a missing field from the spec's element at the same index.
             under = spec[number] if number < len(spec) else Parameter("", "")
             given = _parameter_of_element(node, section)
             name = given.name if _field(node, "name") else under.name
@@ -452,11 +453,11 @@ def _below(files: Files, target: Target) -> Below[Parameter]:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the image's elements,
-    and with copies of the spec's and the common file's other elements.
+    """Return the file with the image's elements, and copies of the spec's and the common file's
+    other elements.
 
-    An element with an origin comment follows its origin, and is removed with it. All others are
-    left unchanged.
+    An element with an origin comment follows its origin, and is removed if the origin is removed.
+    All other elements are left unchanged.
     """
     section = _section(target)
     names = _element_names(target)
@@ -474,7 +475,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     carried = {name: one for name, (one, _) in there.origins.items()} if there.carries else {}
 
     def wanted(tree: Tree, element: Node) -> Parameter | None:
-        """Return the wanted content of an element, or None to leave it unchanged."""
+        """Return the wanted content for an element, or None to leave the element unchanged."""
         name = _text(element, "name")
         if name in mine:
             return mine[name]
@@ -486,8 +487,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     with about(path):
         tree = _with_values(tree, section, wanted)
-        # Argo CD uses a missing field from the spec's element at the same index, even if that
-        # element has another name.
+        # Argo CD takes a missing field from the spec's element at the same index, even if that
+        # element has a different name.
         while gap := _incomplete_element(tree, section, wanted):
             element, name, data = gap
             tree = add(
@@ -521,7 +522,8 @@ def _wanted(
 ) -> Mapping[str, Parameter]:
     """Return the image's elements, by name.
 
-    `known` elements may provide the spelling of its name. `digest` is the current one.
+    The `known` elements may provide the spelling of the image's name. `digest` is the current
+    digest.
     """
     full = spelled(
         image,
@@ -550,7 +552,7 @@ def _wanted(
 def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
     """Return the complete element, with its fields in AIU's order."""
     fields: dict[str, Word] = {"name": parameter.name, "value": parameter.value}
-    # AIU writes and reads only `forcestring`. Argo CD ignores case.
+    # AIU writes and reads only the spelling `forcestring`. Argo CD ignores case.
     return {**fields, "forcestring": parameter.force_string} if section == HELM else fields
 
 
@@ -559,7 +561,7 @@ def _with_values(
     section: Section,
     wanted: Callable[[Tree, Node], Parameter | None],
 ) -> Tree:
-    """Return the file with the wanted content in existing fields."""
+    """Return the file with the wanted values in existing fields."""
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
         want = wanted(tree, element)
@@ -586,7 +588,7 @@ def _incomplete_element(
     section: Section,
     wanted: Callable[[Tree, Node], Parameter | None],
 ) -> tuple[Node, str, Data] | None:
-    """Return the first element that lacks a field, the field, and its content, or None."""
+    """Return the first element that lacks a field, the missing field, and its value, or None."""
     for element in elements(tree, section):
         want = wanted(tree, element)
         if want:
@@ -597,8 +599,8 @@ def _incomplete_element(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each element that was edited to differ from its origin,
-    and each that the list hides.
+    """Return each element that was edited to differ from its origin, and each element that the list
+    hides.
     """
     if target.carry is False:
         return ()

@@ -2,13 +2,14 @@
 with the state for each file and alias.
 
 Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of the
-first write-back file, so that two Argo CD instances with the same repository and Application name
-do not share the state.
+first write-back file, so that two Argo CD instances that use the same repository and Application
+name do not share state.
 
-People may read, edit, and revert the file. Its text is YAML, but its name does not end in `.yaml`,
-because Argo CD's directory sources would apply it as a manifest. Values are read as strings: a
-plain `1.10` is that tag, not a number. The file is written in a fixed form. Comments at the
-beginning are kept. An unknown key belongs to a newer version: it is ignored and kept.
+People may read, edit, and revert the file. Its content is YAML, but its name does not end in
+`.yaml`, because Argo CD's directory sources would apply it as a manifest. Values are read as
+strings: an unquoted `1.10` is the tag 1.10, not a number. The file is written in a fixed form.
+Comments at the beginning are kept. An unknown key belongs to a newer version: it is ignored and
+kept.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _HEAD = (
 )
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 _CORE = "tag:yaml.org,2002:"
-_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may mean something else in flow style
+_TYPED = set(",[]{}#:\n")  # a plain scalar with one of these can change its meaning in flow style
 _LONG_KEY = 1000  # characters; after 1024, libyaml stops searching for the `:` of a simple key
 _Shape = Mapping[str, "_Shape | None"]
-ANY = ""  # in a shape: any key
+ANY = ""  # in a shape, matches any key
 _HOLD: _Shape = dict.fromkeys(("reason", "by", "at", "until"))
 _MEANT: _Shape = dict.fromkeys(("to", "tag", "digest", "was"))
 _BUILD = ("counter", "commit", "repository", "created")
@@ -62,7 +63,7 @@ _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a 64-bit number
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags for a string
 # A lone surrogate is a byte from a command-line argument that was not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
-Wanted = Mapping[str, object]  # a Node in it was written by a newer version, and is kept unchanged
+Wanted = Mapping[str, object]  # a Node in it comes from a newer version, and is kept unchanged
 
 
 def states_of(tree: Tree) -> dict[str, State]:
@@ -121,7 +122,8 @@ def _image_memory(tree: Tree, node: Node, alias: str) -> Memory:
 def _hold(tree: Tree, node: Node) -> Hold | None:
     """Return the hold.
 
-    An unreadable hold is an error rather than "no hold", because its images must not change.
+    An unreadable hold is an error and does not count as "no hold", because the held images must not
+    change.
     """
     if node is NOTHING:
         return None
@@ -150,7 +152,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
 
 
 def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
-    """Return the text of each field, with normalized times."""
+    """Return the value of each field, with times normalized."""
     words = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
         if text := words.get(name):
@@ -191,7 +193,7 @@ def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]:
     """Return the values of all known keys in a mapping.
 
-    A key that is almost known, or known in another place, is an error, because a misspelled hold
+    A key that resembles a known key, or belongs elsewhere, is an error, because a misspelled hold
     would have no effect.
     """
     children = _children(tree, node, what)
@@ -352,7 +354,9 @@ def _as_stored(data: Wanted) -> dict[str, object]:
 
 
 def in_fixed_form(tree: Tree, data: Wanted) -> str:
-    """Return the text with all lines rewritten, below the comments at its beginning."""
+    """Return the text with all lines rewritten in the fixed form, below the comments at its
+    beginning.
+    """
     head = []
     end = eol(tree.text)
     for line in tree.text.splitlines():
@@ -415,7 +419,8 @@ def _lines(data: Wanted) -> list[str]:
 
 
 def read_state(text: str) -> dict[str, State]:
-    """Return the states in a text, by write-back file, or {} for an empty or comment-only text.
+    """Return the states in a state file's text, by write-back file, or {} if the text is empty or
+    has only comments.
 
     Times are RFC 3339 in UTC. Raises a TargetError with the line, the mistake, and the fix.
     """
@@ -423,11 +428,11 @@ def read_state(text: str) -> dict[str, State]:
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
-    """Return the text with `states`, or "" if there is nothing
-    to store and the file must be removed.
+    """Return the text with `states`, or "" if there are no states to store and the file must be
+    removed.
 
-    Nothing changes if `text` already has `states`, in any form. Keys from newer versions are kept.
-    Raises TargetError if `text` is not a state file, or a time in the states is invalid.
+    The text is unchanged if it already has these states, in any form. Keys from newer versions are
+    kept. Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
     wanted = data_of(states)
     tree = _state_tree(text if text.strip("\ufeff \t\r\n") else "")

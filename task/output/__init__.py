@@ -1,1 +1,3 @@
-"""Everything that people and programs read about a run: log, tables, pages, metrics and events."""
+"""Everything that people and programs read about a run: logs, tables, pages, metrics, and
+events.
+"""

@@ -19,8 +19,8 @@ _SEVERITIES = {"error": "major", "warning": "minor"}
 
 
 def code_quality(report: Report) -> str:
-    """Return an issue for each version at its line, and one for each problem that the versions do
-    not cover.
+    """Return an issue for each version at its line, and an issue for each problem that is not
+    covered by a version.
     """
     said = {(item.subscription.application.key, item.because) for item in report.decisions}
     issues = [_of_decision(item) for item in report.decisions]

@@ -1,5 +1,5 @@
-"""Creates consoles for people at a terminal, and writes to stdout, even if its reader is gone or
-its disk is full.
+"""Creates consoles for people at a terminal, and writes to stdout, handling a closed pipe or a full
+disk.
 
 Files, pipes and CI logs get plain text. Untrusted text goes through `task.text.printable` first,
 because rich passes on escape sequences, and characters such as U+202E that reverse text.
@@ -38,12 +38,12 @@ def stdout_console(environ: Mapping[str, str]) -> Console | None:
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
-    """Return the console for the log and for progress, or None if a program collects the lines."""
+    """Return the console for the log and progress, or None if a program collects the lines."""
     return console_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
 
 
 def plain_console() -> Console:
-    """Return a console for tables in pipes and files, in ASCII and without colors."""
+    """Return a console for tables in pipes and files, which uses only ASCII and no colors."""
     return _console(
         file=_memory_stream("ascii"),
         width=120,
@@ -52,7 +52,7 @@ def plain_console() -> Console:
 
 
 def _memory_stream(encoding: str) -> TextIO:
-    """Return a stream in memory. `write_stdout` writes what a console has captured.
+    """Return a stream in memory. `write_stdout` writes the output that a console has captured.
 
     On the real stdout, rich writes an empty string even while it captures, which fails on a full
     disk. rich also exits if the reader of a pipe is gone.
@@ -90,7 +90,7 @@ def console_of(
     except (OSError, ValueError):
         columns = 0
         lines = 0
-    # interactive shells do not export it, so it was set on purpose
+    # interactive shells do not export this variable, so it was set on purpose
     given = environ.get("COLUMNS", "")
     width = int(given) if given.isascii() and given.isdigit() and len(given) < len("10000") else 0
     coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
@@ -113,13 +113,13 @@ def _console(**options: Any) -> Console:
 
 
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
-    """Write a text. Return the error if that fails.
+    """Write text to stdout. Return the error if writing fails.
 
-    `commands` means that the text contains our own commands for a CI system. Otherwise, commands
-    are made harmless.
+    `commands` means that the text contains our own commands for a CI system. Otherwise, any
+    commands in it are made harmless.
     """
-    # An untrusted name may have lone surrogates, which UTF-8 cannot encode. They are escaped as in
-    # JSON.
+    # An untrusted name may have lone surrogates, which UTF-8 cannot encode. The surrogates are
+    # escaped as in JSON.
     data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
     try:
         sys.stdout.buffer.write(data)
@@ -133,7 +133,7 @@ def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
 def say(text: str, *, commands: bool = False) -> None:
     """Write information to stdout.
 
-    Raises `UsageError`, unless the reader has read enough (`| head`).
+    Raises `UsageError` if writing fails, unless the reader has closed the pipe (`| head`).
     """
     error = write_stdout(text, commands=commands)
     if error and not isinstance(error, BrokenPipeError):
@@ -141,7 +141,8 @@ def say(text: str, *, commands: bool = False) -> None:
 
 
 def say_lines(parts: Iterable[str]) -> None:
-    """Write parts that consist of whole lines to stdout, each before the next one is created.
+    """Write parts that consist of whole lines to stdout. Each part is written before the next is
+    created.
 
     Raises `UsageError`, like `say`.
     """

@@ -1,5 +1,5 @@
-"""Creates the exact unified diff of a changeset for `plan`, like `git diff`, and classifies diff
-lines.
+"""Creates the exact unified diff of a changeset for `plan`, as `git diff` would, and classifies
+diff lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def unified_diff(before: Files, after: Files) -> str:
             parts.append(f"new file mode {new.mode}\n")
         elif not new.mode:
             parts.append(f"deleted file mode {old.mode}\n")
-        end = "\t" if " " in path else ""  # the name ends there, not at its first space
+        end = "\t" if " " in path else ""  # a tab marks the end of a name that contains spaces
         source = "/dev/null" if old is None else was + end
         into = now + end if new.mode else "/dev/null"
         lines = diff(
@@ -75,7 +75,7 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
 
 
 def _path_quoted(name: str) -> str:
-    """Return a name as git writes it in a diff: quoted as in C if it contains quotes, backslashes,
+    """Return a path as git writes it in a diff: quoted as in C if it contains quotes, backslashes,
     or control characters.
     """
     shown = _ODD.sub(lambda odd: f"\\{_ESCAPES.get(odd[0]) or f'{ord(odd[0]):03o}'}", name)
@@ -83,7 +83,7 @@ def _path_quoted(name: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text.
+    """Return the lines in a file's text.
 
     As in Git, only a line feed ends a line. `str.splitlines` also splits at other characters.
     """

@@ -21,15 +21,15 @@ class PastBuild:
     by: str  # the author's name
     pipeline_run: str = ""  # from the commit's trailer
     url: str = ""  # the commit's page; "" if the Git host is unknown
-    proof: str = ""  # its proof, from the commit's trailer
-    event: str = ""  # its origin, from the commit's trailer
+    proof: str = ""  # the version's proof, from the commit's trailer
+    event: str = ""  # the version's origin, from the commit's trailer
 
 
 @dataclass(frozen=True)
 class OpenRequest:
     """An open pull request, and the version of one image that it proposes."""
 
-    url: str  # "" for a head branch that was pushed without a request
+    url: str  # "" for a head branch that has no request
     number: str
     head: str
     tag: str
@@ -45,24 +45,25 @@ class ImageStatus:
     branch: str = ""  # the base branch's name; "" if Git was not read
     kind: TargetKind | None = None  # None if Git was not read
     in_git: Reading = Reading()  # for a live Application, the image in its spec
-    # the image in the Application's own sources, if neither the target nor a status has it
+    # the image in the Application's own sources, if neither the target nor the status has one
     in_sources: Reading = Reading()
     live: tuple[Image, ...] = ()
-    # the newest in the registry that the rules admit; None if there is none, or it was not queried
+    # the newest tag in the registry that the rules admit; None if there is none or it was not
+    # queried
     newest: Image | None = None
-    newest_at: str = ""  # RFC 3339, UTC; when the newest was created, if queried
+    newest_at: str = ""  # RFC 3339, UTC; when the newest tag was created, if queried
     read: bool = True  # whether Git or the live Application could be read
     too_young_until: str = ""  # RFC 3339, UTC; when the newest tag is old enough for `minimumAge`
-    unanswered: bool = False  # whether the registry was queried for the newest, and did not answer
+    unanswered: bool = False  # whether the registry was queried but did not respond
     hold: Hold | None = None
-    scope: Literal["application", "image", "freeze"] = "application"  # of the hold
+    scope: Literal["application", "image", "freeze"] = "application"  # the hold's scope
     ends_with: OpenRequest | None = None  # the request that ends the hold when merged
     deferred: Written | None = None
     deferred_at: str = ""  # RFC 3339, UTC
     request: OpenRequest | None = None
     builds: tuple[PastBuild, ...] = ()  # the recent builds, newest first
-    would: Verdict | None = None  # what would happen to the given image
-    overridden_by: str = ""  # who would write it anyway, as in a `Decision`
+    would: Verdict | None = None  # the decision a run would make about the image passed to `status`
+    overridden_by: str = ""  # who would write the image anyway, as in a `Decision`
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-TITLE = "Image Update"  # of a GitHub annotation that is not about an Application
+TITLE = "Image Update"  # the title of a GitHub annotation that is not about an Application
 STYLES = {
     "error": "bold red",
     "warning": "bold yellow",
@@ -45,7 +45,7 @@ class Log:
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
         self._logger = logging.getLogger("image-update")
-        # a library that configures the root logger must not print lines twice
+        # a library that configures the root logger must not cause lines to be printed twice
         self._logger.propagate = False
         self._logger.setLevel(LEVELS[level])
         self._logger.handlers = [handler]
@@ -55,10 +55,10 @@ class Log:
         self._logger.log(LEVELS[level], sentence)
 
     def problem(self, level: str, where: str, what: str, hint: str, place: str = "") -> None:
-        """Write a line with a location, a problem, and a fix, which is on a separate line on a
-        terminal.
+        """Write a line with a location, a problem, and a fix. On a terminal, the fix is on a
+        separate line.
 
-        `place` is the `file:line` in the workspace that GitHub attaches it to.
+        `place` is the `file:line` in the workspace to which GitHub attaches the problem.
         """
         extra = {
             "hint": hint,
@@ -77,14 +77,14 @@ class Log:
         self._logger.info("%s: %s", where, what, extra=extra)
 
     def traceback(self, error: Exception) -> None:
-        """Write the traceback of a defect in our code."""
+        """Write the traceback for a bug in our code."""
         self._logger.error("", exc_info=error)
 
 
 class TextFormatter(logging.Formatter):
     """Formats lines as `warning: what happened`, with the fix on a separate line.
 
-    An info has no prefix.
+    An info line has no prefix.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -156,7 +156,7 @@ def properties(title: str, file: str = "", line: int = 0) -> str:
 
 
 class JsonFormatter(TextFormatter):
-    """Formats each line as a JSON object. Its `msg` and `fix` are unmodified."""
+    """Formats each line as a JSON object, with `msg` and `fix` unmodified."""
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return `{"time": …, "level": "warning", "msg": …, "fix": …}`."""
@@ -191,7 +191,7 @@ class _Stream(logging.StreamHandler[Any]):
 
 
 class _Terminal(_Stream):
-    """Writes through rich, which moves progress lines out of the way."""
+    """Writes log lines through rich, which moves progress lines out of the way."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console.file)

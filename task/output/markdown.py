@@ -1,7 +1,7 @@
-"""Renders Markdown in a common layout for requests, comments, and summaries.
+"""Renders Markdown in the layout shared by requests, comments, and summaries.
 
-Untrusted text is in code, where Git hosts do not interpret Markdown, HTML, mentions, issue
-references, or commands (GitLab executes lines like `/merge`).
+Untrusted text is formatted as code, where Git hosts do not interpret Markdown, HTML, mentions,
+issue references, or commands (GitLab executes lines such as `/merge`).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 class Row(NamedTuple):
     """A row in a table of builds. All of its text is untrusted."""
 
-    decision: str  # a word such as "updated"; "" if all rows have the same one
+    decision: str  # a word such as "updated"; "" if all rows have the same decision
     application: str
     image: str
     old: str
-    new: str  # "" if nothing changes
+    new: str  # "" if the version does not change
     why: str = ""
-    source: str = ""  # Markdown: where it was built
-    file: str = ""  # that is written
+    source: str = ""  # Markdown: where the image was built
+    file: str = ""  # the file that is written
     fix: str = ""
-    proof: str = ""  # what was proved about the image
+    proof: str = ""  # the facts proved about the image
 
 
-# columns; others appear only if a row has a value for them
+# columns that always appear; others appear only if a row has a value for them
 ALWAYS = (
     "Application",
     "Image",
@@ -86,9 +86,9 @@ def builds(rows: Sequence[Row], room: int) -> str:
 
 
 def folded(title: str, text: str, *, html: bool = True) -> str:
-    """Return a text that a reader can expand.
+    """Return a section that a reader can expand.
 
-    If HTML is not rendered, the text is below its title.
+    If HTML is not rendered, the text appears below its title.
     """
     if not html:
         return f"**{title}**\n\n{text}"
@@ -122,7 +122,8 @@ def link(url: str, name: str = "") -> str:
     )
     if len(safe) > LONGEST_URL:
         return code(address)
-    # The last two parts of a path are enough for a reader: `commit/0123456789ab`, `runs/42`.
+    # The last two parts of a path are enough for a reader, such as `commit/0123456789ab` or
+    # `runs/42`.
     parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
     short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
     return f"[{code(name or short)}]({safe})"
@@ -144,7 +145,8 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     """Return the report in at most `longest` characters: numbers first, then failures, holds, and
     changes.
 
-    Decisions without a change are folded. Diffs are only for people who can read the repository.
+    Decisions without a change are folded. Diffs are included only for people who can read the
+    repository.
     """
     first, rest, title = parted(lines(report))
     images = ", ".join(code(item["reference"]) for item in report["images"][:MOST])
@@ -186,7 +188,7 @@ def _circumstances(report: JSON) -> list[str]:
     return parts
 
 
-LEAST = 500  # characters; a folded table without room for a row is left out
+LEAST = 500  # characters; a folded table without room for any rows is omitted
 
 
 def _decision_row(line: Line, *, with_files: bool) -> Row:
@@ -235,7 +237,7 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:
-    # The fence is longer than any run of backquotes in the diff, so that the diff cannot end the
+    # The fence is longer than any run of backticks in the diff, so that the diff cannot end the
     # block.
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", diff))])
     text = f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"

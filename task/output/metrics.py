@@ -1,7 +1,7 @@
 """Creates Prometheus metrics from a report: gauges for the last run, and counters that continue
-from the file.
+from the existing file.
 
-Labels do not contain names of Applications or repositories, because each name would create its own
+Labels do not contain Application or repository names, because each name would create a separate
 series.
 """
 
@@ -54,14 +54,14 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "last_run_pull_requests": ("gauge", "Pull requests in the last run.", ()),
     "last_run_attempts": ("gauge", "Push attempts for the commits in the last run.", ()),
 }  # fmt: skip
-_LARGEST = 1 << 20  # maximum bytes of a metrics file to read; ours have about 3 KB
+_LARGEST = 1 << 20  # maximum bytes in a metrics file that is read; ours have about 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80
 
 Samples = Mapping[tuple[str, ...], float]  # by the values of the family's labels
 
 
 class _Families(Collector):
-    """Families that are already computed.
+    """A collector of families that are already computed.
 
     `prometheus_client.Counter` would add a `_created` series to each of them.
     """
@@ -74,7 +74,7 @@ class _Families(Collector):
 
 
 def write_metrics(report: Report, path: str, seconds: float) -> None:
-    """Replace the file at `path` with one that also counts this run, which took `seconds`.
+    """Replace the file at `path` with metrics that include this run, which took `seconds`.
 
     Raises `OSError`.
     """
@@ -102,8 +102,8 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
     """Return the metrics after a run that took `seconds` and ended at `now` (Unix time).
 
-    `before` is the file's previous content. Its counters are continued. Lines that cannot be parsed
-    are dropped.
+    `before` is the file's previous content. Counters continue from the values in that file. Lines
+    that cannot be parsed are dropped.
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
@@ -145,7 +145,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 
 
 def _families(of_this_run: Mapping[str, Samples], kept: Mapping[str, Samples]) -> list[Metric]:
-    """Return the families that have samples. `kept`: samples from the previous file."""
+    """Return the families that have samples. `kept` are samples from the previous file."""
     families: list[Metric] = []
     for name, (kind, words, labels) in FAMILIES.items():
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily

@@ -29,7 +29,7 @@ Log = Callable[[str, str], None]
 def check_url(url: str, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` for a URL that cannot receive events.
 
-    Call this before doing anything.
+    Call this before doing any work.
     """
     parts = split(url)
     if (
@@ -112,7 +112,7 @@ def send_events(
         )
         for event in events:
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
-            # An event always has the same ID, so it can be sent again.
+            # The event's ID is the same each time, so it is safe to send the event again.
             answer = http.ask(
                 "POST",
                 url,
@@ -151,10 +151,10 @@ def _authorities(path: str) -> str:
 
 
 # There is a CloudEvent 1.0 for each commit in a report, with a CDEvent (https://cdevents.dev) as
-# its data. The type states only what has happened. A commit on the branch that Argo CD follows is a
-# merged change. A commit on another branch (a pull request, `git-branch: base:head`) is a proposed
-# change. Only Argo CD can tell whether a service was upgraded.
-SPEC = "0.4.1"  # of CDEvents
+# its data. The event type describes only what has already happened. A commit on the branch that
+# Argo CD follows is a merged change. A commit on any other branch (a pull request, `git-branch:
+# base:head`) is a proposed change. Only Argo CD can tell whether a service was upgraded.
+SPEC = "0.4.1"  # the CDEvents version
 MERGED = "dev.cdevents.change.merged.0.2.0"
 PROPOSED = "dev.cdevents.change.created.0.3.0"
 MEDIA_TYPE = "application/cloudevents+json; charset=utf-8"

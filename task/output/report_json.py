@@ -31,7 +31,7 @@ HINT = "pass a file that --report or --output json wrote"
 
 def status(report: Report) -> str:
     """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
-    # NOTHING_UPDATED only means that --require-update was set
+    # the exit code NOTHING_UPDATED only means that --require-update was set
     if report.exit not in (
         Exit.OK,
         Exit.NOTHING_UPDATED,
@@ -64,7 +64,7 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as plain data. Absent values are None, and only `diff` is left out.
+    """Return the report as plain data. Absent values are None; only `diff` is omitted if absent.
 
     The tests validate it against `schemas/report.v1.json`.
     """
@@ -106,7 +106,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def json_text(report: Report) -> str:
-    """Return the report as one JSON text with a final newline."""
+    """Return the report as a JSON string with a final newline."""
     return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
 
 
@@ -150,7 +150,7 @@ def constraint_of(sub: Subscription) -> str | None:
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     application = decision.subscription.application
     entry = decision.subscription.entry
-    # the strategy is null if it cannot be read, never a default
+    # the strategy is null, not a default, if it cannot be read
     if isinstance(decision, Unusable):
         strategy = decision.strategy
         constraint = entry.constraint or None
@@ -187,8 +187,8 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
 
 
 def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
-    """Return a decision's repository, its base branch, and the branch that is written."""
-    if decision.kind == "live":  # then nothing is in Git
+    """Return a decision's repository, its base branch, and the branch that it writes."""
+    if decision.kind == "live":  # a live Application is not in Git
         return {
             "repository": None,
             "branch": None,

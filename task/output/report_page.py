@@ -52,10 +52,10 @@ OF_COMMITS = {
 
 
 def _text(value: object) -> Markup:
-    """Return a value from the template as text without markup, and with visible control characters.
+    """Return a template value as text without markup, with control characters made visible.
 
     `#` becomes a character reference, so that Azure's runner does not execute `##vso[…]` if the
-    page is printed to its log.
+    page is printed to the runner's log.
     """
     return (
         value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))

@@ -39,7 +39,7 @@ SYMBOLS = {
     "refuse": "–",
     "defer": "◷",
     "error": "✗",
-}  # beyond ASCII
+}  # for terminals that support more than ASCII
 STYLES = {
     "update": "green", "unchanged": "dim", "refuse": "yellow", "defer": "cyan", "error": "bold red",
     "updated": "bold green", "refused": "bold yellow", "failed": "bold red",
@@ -51,8 +51,8 @@ DIFF_STYLES = {
     "del": "red",
 }
 _NOTHING = Text("")
-AT_A_GLANCE = 10  # lines below which the first one is still in sight
-_REASON = 44  # minimum width of the reason column next to the others
+AT_A_GLANCE = 10  # up to this many lines, the first line is still in view
+_REASON = 44  # minimum width of the reason column if it is next to the other columns
 
 
 def table(report: JSON, console: Console) -> str:
@@ -100,17 +100,18 @@ def rendered(console: Console, *parts: RenderableType) -> str:
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     symbols, arrow = (SYMBOLS, "→") if console.encoding.startswith("utf") else (MARKS, "->")
-    apps: dict[str, list[list[Text]]] = {}  # the cells for verdict, image, version, and reason
+    apps: dict[str, list[list[Text]]] = {}  # the cells for the verdict, image, version, and reason
     for line in lines(report):
         mark = Text(f"{symbols.get(line.verdict, '?')} {line.word}", STYLES.get(line.verdict, ""))
         version = Text(printable(line.version(arrow)), "bold" if line.new else "")
         apps.setdefault(line.application, []).append(
             [mark, Text(printable(line.image)), version, _reason(line)]
         )
-    # Put all cells side by side, or all but the reason, or, on a narrow terminal, only the verdict.
+    # Put all cells side by side, or all cells except the reason, or, on a narrow terminal, only the
+    # verdict.
     rows = [row for rows in apps.values() for row in rows]
     widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
-    left = console.width - 8 - sum(widths)  # 8: the indent, and two spaces between columns
+    left = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
     widths = widths[: 3 if left >= 0 else 1] + ([left] if left >= _REASON else [])
     for app, members in apps.items():
         yield _NOTHING
@@ -148,15 +149,15 @@ def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
 def plain(report: JSON) -> str:
     """Return the whole report as plain text.
 
-    In a long log, the first or the last line is enough: both have the whole result. Error messages
-    are in the log, once, with their fixes.
+    In a long log, the first or the last line is enough, because both have the whole result. Error
+    messages appear only in the log, with their fixes.
     """
     head = headline(report)
     shown = [head, *_decisions(report), *_commits(report)]
     for commit in report["commits"]:
         shown += commit["diff"].rstrip("\n").split("\n") if commit.get("diff") else []
     shown += [head] if len(shown) > 1 + AT_A_GLANCE else []
-    # nearly all of this is untrusted: names, URLs, diffs
+    # nearly all of this content is untrusted: names, URLs, diffs
     return "\n".join(map(printable, shown)) + "\n"
 
 
@@ -188,7 +189,7 @@ def _commits(report: JSON) -> Iterator[str]:
 
 
 def commit_words(commit: JSON) -> str:
-    """Return a commit's page, if the Git host is known, and its branch."""
+    """Return a commit's page, if the Git host is known, and the commit's branch."""
     if url := commit.get("url"):
         return f"{url} on {commit['head']}"
     start = f"{commit['commit'][:12]} on " if commit["commit"] else "on "

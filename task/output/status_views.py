@@ -1,4 +1,5 @@
-"""The result of `status` for people and programs: JSON (docs/status.md), text, a table, and a page.
+"""Renders the result of `status` for people and programs: JSON (docs/status.md), text, a table, and
+a page.
 
 The text, the table, and the page use the same words. Errors and warnings are in the log.
 """
@@ -29,13 +30,13 @@ from task.timestamps import readable
 from task.urls import without_login
 
 SCHEMA = "image-update/status/v1"
-# Number of images whose plain data is in memory. One at a time, each `json.dumps` call would leave
-# 2.6 kB for the garbage collector.
+# Number of images whose plain data is in memory at a time. With one image at a time, each
+# `json.dumps` call would leave 2.6 kB for the garbage collector.
 _AT_ONCE = 100
 
 
 def as_json(status: Status) -> dict[str, Any]:
-    """Return the status as plain data. Absent values are None, never left out."""
+    """Return the status as plain data. Absent values are None, never omitted."""
     return {
         "schema": SCHEMA,
         "at": status.at or None,
@@ -69,7 +70,7 @@ def _dumped(data: Mapping[str, Any] | Sequence[Any]) -> str:
 
 def _image(image_status: ImageStatus) -> dict[str, Any]:
     sub = image_status.subscription
-    live = image_status.kind == "live"  # then nothing is in Git
+    live = image_status.kind == "live"  # a live Application is not in Git
     return {
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
@@ -156,7 +157,7 @@ SCOPES = {
     "image": " (this image)",
     "freeze": "",
 }
-DIGEST = 19  # characters of a digest that distinguish it from others
+DIGEST = 19  # characters of a digest that are enough to tell it from others
 
 
 def state(image_status: ImageStatus) -> str:
@@ -185,7 +186,7 @@ def is_behind(image_status: ImageStatus) -> bool:
 
 
 def differs(image_status: ImageStatus) -> bool:
-    """Return whether none of the running images is the one in Git."""
+    """Return whether all running images differ from the one in Git."""
     return bool(image_status.in_git.version and image_status.live) and not any(
         _is_the_one_in_git(image_status, on) for on in image_status.live
     )
@@ -198,7 +199,9 @@ def ordered(status: Status) -> list[ImageStatus]:
 
 
 def note(image_status: ImageStatus) -> str:
-    """Return in a few words why an image is in its state, and what would happen to a build."""
+    """Return a short explanation of why an image is in its state, and what would happen to a
+    build.
+    """
     label = STATES[state(image_status)]
     told = [fact for fact in facts(image_status) if fact[0] in (label, "would be")]
     named = ("newest", "runs", "would be")
@@ -262,7 +265,7 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
 
 
 def _held_by(image_status: ImageStatus, hold: Hold) -> str:
-    """Return why and how long an image is on hold, and the request that ends the hold."""
+    """Return why and for how long an image is on hold, and the request that ends the hold."""
     words = without_logins(hold_text(hold)).removeprefix("held").lstrip(": ")
     words += SCOPES[image_status.scope]
     ends = image_status.ends_with
@@ -273,7 +276,7 @@ def _held_by(image_status: ImageStatus, hold: Hold) -> str:
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
-    """Return the version that the next sync will deploy, and where it is written."""
+    """Return the version that the next sync will deploy, and the place where it is written."""
     if image_status.kind == "live":
         return "Argo CD", f"{says(image_status)} in the live Application"
     place = f" in {image_status.in_git.file}" if image_status.in_git.file else ""

@@ -1,5 +1,5 @@
-"""The lines of a report for people, with the same order and words in the text, the table, the page,
-summaries, and comments.
+"""The lines in a report for people. The text, the table, the page, summaries, and comments all use
+the same order and words.
 
 JSON, results, and metrics use the verdicts' own names, because pipelines rely on them.
 """
@@ -22,7 +22,7 @@ VERDICTS = {
     "refuse": "skipped",
     "unchanged": "current",
 }
-# The same for `check`, which does not change anything itself.
+# The words for `check`, which does not change anything itself.
 CHECKED = {
     "error": "not judged",
     "refuse": "refused",
@@ -30,11 +30,11 @@ CHECKED = {
     "update": "admitted",
     "unchanged": "unchanged",
 }
-FOLDED = ("refuse", "unchanged")  # verdicts without a change, which nobody has to act on
+FOLDED = ("refuse", "unchanged")  # verdicts without a change, which do not require action
 OVERRIDDEN = "overridden"  # a refused version that another Application or alias writes anyway
 NOT_READ = "not read"
 NO_VERSION = "(none)"
-MOST_IMAGES = 3  # that a line lists
+MOST_IMAGES = 3  # maximum number of images listed in a line
 # the rule of the warning that this option excludes all matching Applications
 ELSEWHERE = "only-repository"
 ACTS = {
@@ -48,18 +48,18 @@ ACTS = {
     130: "run it again",
     143: "run it again",
 }
-AUTHOR = "for the author of the change"  # for code 5 of `check`
+AUTHOR = "for the author of the change"  # for exit code 5 of `check`
 
 
 class Line(NamedTuple):
-    """One decision, as it is shown."""
+    """One decision, as shown to people."""
 
     verdict: str
     word: str  # "updated", "would update", "proposed", …
     application: str
     image: str  # `alias=image`
     old: str
-    new: str  # "" if nothing changes
+    new: str  # "" if the version does not change
     offered: str  # the candidate that is not written, if `old` stays and the run has several images
     rule: str
     because: str
@@ -73,7 +73,7 @@ class Line(NamedTuple):
 
     @property
     def folded(self) -> bool:
-        """Whether nothing changes, and nobody has to act."""
+        """Whether the decision does not change anything or require action."""
         return self.verdict in FOLDED and self.word not in (OVERRIDDEN, CHECKED["refuse"])
 
     @property
@@ -108,12 +108,12 @@ def lines(report: JSON) -> list[Line]:
 
 
 class _Run(NamedTuple):
-    """The parts of a run's report that the decisions' lines need."""
+    """The parts of a run's report that are needed for the decisions' lines."""
 
     dry: bool
-    checks: bool  # it judges a change
-    back: bool  # it is a rollback
-    alone: bool  # it is about one image
+    checks: bool  # whether the run judges a change
+    back: bool  # whether the run is a rollback
+    alone: bool  # whether the run is about a single image
     heads: Collection[tuple[str, str]]  # the head branches with a request, as (repository, name)
     hints: Mapping[tuple[str, str], str]  # the hints of errors, by Application and message
 
@@ -149,7 +149,7 @@ def _file_of(decision: JSON) -> str:
 
 
 def _word_of(decision: JSON, run: _Run) -> str:
-    """Return what happened to a candidate, or would happen."""
+    """Return the word for what happened, or would happen, to a candidate."""
     verdict: str = decision["verdict"]
     if decision.get("overridden_by"):  # older reports do not have the member
         return OVERRIDDEN
@@ -191,7 +191,7 @@ def _origin_words(decision: JSON) -> str:
 
 
 def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
-    """Return the lines to show at once, the folded lines, and the title for these.
+    """Return the lines to show immediately, the folded lines, and the title for the folded lines.
 
     At least one line is always shown.
     """
@@ -209,14 +209,14 @@ def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
 
 
 def others(report: JSON) -> list[JSON]:
-    """Return the errors and warnings that are not in a line."""
+    """Return the errors and warnings that are not part of any line."""
     said = {(item["application"], item["because"]) for item in report["decisions"]}
     return [item for item in report["errors"] if (item["application"], item["message"]) not in said]
 
 
 def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
-    """Return the number of lines with each word, and what failed: `1 failed (argocd/api), 2
-    updated`.
+    """Return the number of lines with each word, and the Applications that failed: `1 failed
+    (argocd/api), 2 updated`.
 
     `named` escapes a name for the output format.
     """
@@ -234,7 +234,7 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
 
 
 def _commit_words(report: JSON, shown: Sequence[Line]) -> Iterator[str]:
-    """Yield words for commits that are not in a line."""
+    """Yield words for commits that are not part of any line."""
     if report["command"] == "check":
         return
     if report["status"] == "updated" and not any(line.verdict == "update" for line in shown):
@@ -245,10 +245,10 @@ def _commit_words(report: JSON, shown: Sequence[Line]) -> Iterator[str]:
 
 
 def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
-    """Return the number of errors that are not in a line, and their Applications."""
+    """Return the number of errors that are not part of any line, and their Applications."""
     applications = dict.fromkeys(error["application"] for error in errors if error["application"])
     names = _in_brackets(applications, named) if applications else ""
-    # an Application may have two: its rollout and its rollback failed
+    # an Application may have two errors, if its rollout and its rollback failed
     if all(error["rule"] == "rollout" for error in errors):
         return f"{counted(len(applications), 'failed rollout')}{names}"
     return f"{counted(len(errors), 'error')}{names}"
@@ -279,8 +279,8 @@ def proved(decision: JSON) -> str:
 def exit_words(report: JSON) -> str:
     """Return the exit code, and who has to act.
 
-    It is "" for success, because an output that cannot be written may still fail the run, and for
-    older reports, which do not have it.
+    The result is "" for success, because an output that cannot be written may still fail the run.
+    It is also "" for older reports, which do not have an exit code.
     """
     code = report.get("exit_code")
     if not code:
@@ -293,7 +293,7 @@ def exit_words(report: JSON) -> str:
 def own_commits(report: JSON) -> Iterator[JSON]:
     """Yield the run's commits, or the commits that it would create.
 
-    For another run's commit, only the request is shown.
+    For a commit from a different run, only the request is shown.
     """
     for item in report["commits"]:
         if item["commit"] is None or item.get("through", "") is not None:
@@ -308,8 +308,8 @@ def requests(report: JSON) -> list[str]:
 
 
 def waiting_words(waited: JSON) -> str:
-    """Return the build that was waiting on a head branch before the run, and what happened to
-    it.
+    """Return the build that was waiting on a head branch before the run, and what happened to that
+    build.
     """
     what = " ".join(
         filter(None, (waited["application"], waited["alias"], waited["tag"] or waited["digest"]))

@@ -4,8 +4,8 @@ and decides what a state file stores about them.
 Pure.
 
 Two builds are compared by sequence (if both come from the same counter), else by the ancestry of
-their source commits, else by the image's creation time, else by arrival. Strategies that order tags
-compare the tags first.
+their source commits, else by the image's creation time, else by order of arrival. Strategies that
+order tags compare the tags first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def compare(
     old: Build,
     ancestry: Ancestry,
 ) -> tuple[Literal["newer", "older", ""], str]:
-    """Return whether `new` is newer or older than `old`, and why. Both are "" if unknown."""
+    """Return whether `new` is newer or older than `old`, and why. Both values are "" if the order
+    is unknown.
+    """
     ours = new.sequence
     theirs = old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
@@ -57,7 +59,7 @@ def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", 
 
 
 def commits(new: Build, old: Build) -> Commits | None:
-    """Return the commits whose ancestry decides, or None.
+    """Return the commits whose ancestry decides the order, or None.
 
     None means that the sequence decides, or that the commits cannot be compared.
     """
@@ -66,8 +68,8 @@ def commits(new: Build, old: Build) -> Commits | None:
         return None
     if not (new.commit and old.commit) or new.commit == old.commit:
         return None
-    # Contact only the event's server. Other people can edit a state file, so never contact a URL
-    # from it.
+    # Contact only the server named in the event. Other people can edit a state file, so never
+    # contact a URL from that file.
     if not new.repository:
         return None
     same = not old.repository or host_and_path(new.repository) == host_and_path(old.repository)
@@ -81,10 +83,10 @@ def superseded(
     memory: Memory,
     ancestry: Ancestry,
 ) -> str:
-    """Return why the event's build is not the newest ever written, or "" if it is,
-    or if that is unknown.
+    """Return why the event's build is not the newest ever written, or "" if it is the newest or the
+    order is unknown.
 
-    So rerunning an old pipeline does not change anything after a newer build or a rollback.
+    This way, rerunning an old pipeline after a newer build or a rollback does not change anything.
     """
     newest = memory.written
     relation, because = compare(event.build, newest.build, ancestry) if newest else ("", "")
@@ -100,7 +102,7 @@ def superseded(
         return ""
     rolled_back = newest.version != current.version
     # If the strategy orders tags, only the strategy compares them. After a rollback, builds are
-    # also compared, so that a repeated event does not restore a tag that the rollback skipped.
+    # compared too, so that a repeated event does not restore a tag that the rollback skipped.
     ordered = rules_of(policy).ordered and event.tag != newest.tag
     if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
         return ""
@@ -115,10 +117,10 @@ def superseded(
 
 
 def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> bool:
-    """Return whether the event's version is one of these, which Git had before.
+    """Return whether the event's version is one of these earlier versions in Git.
 
-    Git may have had only the tag while the event has the digest, or the other way around. If Git
-    has the same tag now, the tag is mutable, and only the digest distinguishes its builds.
+    Git may have had only the tag while the event has the digest, or vice versa. If Git has the same
+    tag now, the tag is mutable, and only the digest distinguishes the tag's builds.
     """
     if event.version in versions:
         return True
@@ -148,8 +150,8 @@ def gone_back(
     """Return why a promoted build may be older than the target's, or "" if it is not.
 
     `newest` is the newest build with an identity that was written at the source. If the source now
-    has another version, it went back to an older build, or the version is a later build without an
-    identity. If the strategy orders tags, only the strategy compares them.
+    has a different version, either the source went back to an older build, or the version is a
+    later build without an identity. If the strategy orders tags, only the strategy compares them.
     """
     if (
         newest == Written()
@@ -169,8 +171,8 @@ def gone_back(
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Return why the event is older than a waiting or declined build, or "" if it is not,
-    or if that is unknown.
+    """Return why the event is older than a waiting or declined build, or "" if it is not older or
+    the order is unknown.
 
     If the strategy orders tags, the tags decide. Builds with the same tag are compared as builds.
     """
@@ -186,9 +188,9 @@ MOST = 20  # versions that are recognized when their event is repeated
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     """Return the memory after an update, which also settles a deferred event.
 
-    It keeps only what later decisions may need: the build's identity if tags alone do not decide,
-    and the versions that a rollback skipped, until a newer tag is written. Without an identity,
-    arrival decides, and nothing is kept.
+    The result keeps only what later decisions may need: the build's identity if tags alone do not
+    decide, and the versions that a rollback skipped, until a newer tag is written. For a build
+    without an identity, the order of arrival decides, so the build is not stored.
     """
     known = event.build != Build()
     memory = replace(
@@ -210,8 +212,7 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
             rollback=None,
         )
     others = tuple(version for version in memory.replaced if version != event.version)
-    # What a rollback stored without an identity says nothing about an event that arrives
-    # later.
+    # A build that a rollback stored without an identity cannot be compared with a later event.
     identified = memory.written if memory.written and memory.written.build != Build() else None
     return replace(
         memory,
@@ -236,8 +237,9 @@ def rolled_back(
 ) -> Memory:
     """Return the memory after a rollback from `current` that skipped the versions `passed`.
 
-    Repeated events do not restore them. `words` is the request, such as `previous`. Its meaning is
-    stored, so that a job that repeats the rollback finds it done.
+    Repeated events do not restore the skipped versions. `words` is the request, such as `previous`.
+    The version it resolved to is stored, so that a job that repeats the rollback finds it already
+    done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     target = to.version
@@ -272,7 +274,9 @@ def active(hold: Hold | None, now: str) -> Hold | None:
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
-    """Return the active hold on an image: the image's own, else the Application's, else None."""
+    """Return the active hold on an image: the image's own hold, else the Application's hold, else
+    None.
+    """
     return active(memory.hold, now) or active(state.hold, now)
 
 
@@ -286,8 +290,8 @@ def stricter_only(base: State, more: State) -> State:
     """Return the memory that applies to updates of the base itself: its own memory,
     and the memory branch's holds.
 
-    The memory branch may be less protected than the base. So it can hold builds back on the base,
-    but never let them through.
+    The memory branch may be less protected than the base. So the memory branch can hold builds back
+    on the base, but never let them through.
     """
     images = dict(base.images)
     for key, memory in more.images.items():
@@ -330,8 +334,8 @@ def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
 
 
 def apart(base: Memory, wanted: Memory) -> Memory:
-    """Return what the memory branch must store in addition to the base: a hold that the base does
-    not have, and deferred builds.
+    """Return the memory that the memory branch must store in addition to the base: any hold that
+    the base lacks, and deferred builds.
     """
     return Memory(
         hold=wanted.hold if wanted.hold != base.hold else None,

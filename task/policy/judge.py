@@ -47,7 +47,7 @@ def judge(
     """
     if refusal := objection(image.tag, policy):
         return refusal
-    # AIU with `tagsortmode` writes the plain tag here, which has no effect in the cluster.
+    # With `tagsortmode`, AIU writes only the tag in this case, which has no effect in the cluster.
     if "digest" in rules_of(policy).needs and not image.digest:
         why = f"the {policy.strategy} strategy needs the digest, but the build did not provide it"
         return Verdict("error", "registry", why)
@@ -82,16 +82,16 @@ def _why_admitted(policy: Policy) -> str:
 
 
 def same(image: Image, current: Reading) -> bool:
-    """Return whether the target already has this image: the same tag,
-    and the same digest if the event has one.
+    """Return whether the target already has this image: the same tag, and the same digest if the
+    event includes one.
 
-    A target with only a digest fully identifies the image, and an event with that digest does not
-    add a tag.
+    A target that has only a digest fully identifies the image, so an event with the same digest
+    does not add a tag.
     """
     now = live_image(current.name) if current.name else None
-    # Not sound: a YAML reader reads the scalar as a number, so it is a different tag although
-    # the text is the same. Another identity: the target has another repository, so writing
-    # only the tag is not enough.
+    # Not sound: some YAML reader reads the scalar as a number, so the tag differs even though the
+    # text is the same. Different identity: the target has a different repository, so writing only
+    # the tag is not enough.
     if not current.sound or (now is not None and now.identity != image.identity):
         return False
     if image.digest and current.digest:
@@ -124,7 +124,7 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     """Return the admitted tags, newest first.
 
     `dates` are RFC 3339 in UTC, or "" for an image without a date, which is older than any other.
-    The caller must pass the dates of all `dates_needed`: a missing date is treated as "".
+    The caller must pass the dates of all tags in `dates_needed`; a missing date is treated as "".
     """
     sort_key = rules_of(policy).sort_key
     return tuple(
@@ -136,7 +136,8 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     )
 
 
-# All names that Go supports (internal/syslist), because images are built for them.
+# All operating systems and architectures that Go supports (internal/syslist), because images are
+# built for them.
 _ARCHITECTURES = (
     "386", "amd64", "amd64p32", "arm", "arm64", "arm64be", "armbe", "loong64", "mips", "mips64",
     "mips64le", "mips64p32", "mips64p32le", "mipsle", "ppc", "ppc64", "ppc64le", "riscv", "riscv64",
@@ -157,8 +158,8 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     one of the wanted platforms.
 
     A wanted platform without a variant accepts any variant, and a platform with a variant accepts
-    only that variant. Case matters. Text that is not a platform accepts nothing, so that a typo
-    never lets an image through.
+    only that variant. Case matters. A string that is not a platform does not accept any image, so
+    that a typo never lets one through.
     """
     built = {
         parts
@@ -169,15 +170,15 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
 
 
 def is_platform(text: str) -> bool:
-    """Return whether the text is an operating system and an architecture."""
+    """Return whether the string is an operating system and an architecture."""
     os, arch, _ = _platform_parts(text)
     return bool(os and arch)
 
 
 def meant_platforms(text: str) -> tuple[str, ...]:
-    """Return the platforms that a text with an unknown architecture may mean.
+    """Return the platforms that a string with an unknown architecture may mean.
 
-    Empty if the architecture is known, or if no known architecture is similar.
+    The result is empty if the architecture is known or not similar to any known one.
     """
     os, arch, _ = _platform_parts(text)
     if arch in _ARCHITECTURES:
@@ -205,15 +206,15 @@ MOST_YOUNG = 200  # tags per entry whose dates `scan` looks up, newest first
 def young_until(since: str, seconds: int, now: str) -> str:
     """Return the time from which something is old enough, or "" if it already is.
 
-    `since` is the start of its age.
+    `since` is the time from which its age counts.
     """
     admitted = epoch_seconds(since) + seconds
     return "" if admitted <= epoch_seconds(now) else of_unix(ceil(admitted))
 
 
 def too_young(version: str, age: int, until: str) -> Verdict:
-    """Return the refusal of a version that is younger than `age` seconds until a given time,
-    or that has no date.
+    """Return the refusal of a version that is younger than `age` seconds, until a given time, or
+    that has no date.
     """
     when = (
         f"is younger than {span(age)}; it can be written from {readable(until)}"

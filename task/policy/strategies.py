@@ -27,12 +27,12 @@ from task.timestamps import epoch_seconds
 Kind = Literal["numeric", "alphabetical", "regexp"]
 KINDS: Mapping[str, Kind] = {"numeric": "numeric", "alphabetical": "alphabetical"}
 VERSION_GROUP = "semver"  # the group that is compared as a version
-# RE2 copies all groups for each character of a tag, so a thousand groups take seconds for a
-# thousand tags.
+# RE2 copies all groups for each character in a tag, so a pattern with a thousand groups takes
+# seconds for a thousand tags.
 MOST_GROUPS = 16
 _RUN = re.compile(r"[0-9]+|[^0-9]+")
 _DIGITS = re.compile(r"[0-9]+")
-# Both letters and digits, so that dates and words are not mistaken for commit IDs.
+# Requires both letters and digits, so that dates and words are not mistaken for commit IDs.
 _COMMIT = re.compile(
     r"(?<![0-9A-Za-z])g?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}(?![0-9A-Za-z])"
 )
@@ -52,18 +52,19 @@ class TagOrder:
     kind: Kind
     descending: bool = False
     pattern: str = ""
-    groups: tuple[tuple[str, int], ...] = ()  # each with its number in the pattern
+    groups: tuple[tuple[str, int], ...] = ()  # each with its group number in the pattern
 
     @property
     def has_version(self) -> bool:
-        """Whether one of the groups is compared as a version."""
+        """Whether any of the groups is compared as a version."""
         return any(group == VERSION_GROUP for group, _ in self.groups)
 
     def read(self, tag: str) -> Mapping[str, str | None] | None:
         """Return the match of each of the pattern's groups, in order,
         or None if the pattern does not match.
 
-        A group that did not participate is None. Without a pattern, the tag is one unnamed part.
+        A group that did not participate is None. Without a pattern, the whole tag is one unnamed
+        part.
         """
         if self.kind != "regexp":
             return {"": tag}
@@ -147,7 +148,8 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
     Digits come before anything else.
 
-    A number is its length and its digits: `int` would take quadratic time on a hostile tag.
+    A number is represented by its length and its digits, because `int` would take quadratic time on
+    a hostile tag.
     """
     found = []
     for run in _RUN.findall(text):
@@ -158,15 +160,17 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return what looks like a commit ID in a tag, if its digits are compared, or ""."""
+    """Return the part of a tag that looks like a commit ID, if the order compares its digits, or
+    "".
+    """
     parts = (order.read(tag) or {}).values() if order.kind != "alphabetical" else ()
     found = (_COMMIT.search(part or "") for part in parts)
     return next((match[0] for match in found if match), "")
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Return whether a tag's numbers make it newer: compare all in order,
-    or only the last numbers if the letters differ.
+    """Return whether a tag's numbers make it newer. All numbers are compared in order, or only the
+    last ones if the letters differ.
     """
     if numeric(tag) > numeric(current):
         return True
@@ -193,20 +197,20 @@ UNFIT_HINT = (
 class Rules:
     """A strategy's rules. The base class admits every tag and does not order tags."""
 
-    ordered = False  # whether tags alone determine the order; if not, builds do
+    ordered = False  # whether tags alone determine the order; otherwise, builds do
     needs: tuple[Fact, ...] = ()  # facts that a decision needs besides the tag
-    # the constraint's meaning: a range, the tag to follow, or nothing, as in AIU
+    # the constraint's meaning: a range, the tag to follow, or unused, as in AIU
     constraint: Constraint = ""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Return (rule, why) if the tag is not admitted, and ("", "") if it is."""
+        """Return (rule, reason) if the tag is not admitted, or ("", "") if it is."""
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Return why `tag` does not come after `current` (both admitted, different texts),
-        or "" if it does.
+        """Return why `tag` does not come after `current` (both are admitted, and they differ), or
+        "" if it does.
 
-        If tags have no order, the later arrival is newer.
+        If tags have no order, the tag that arrives later is newer.
         """
         return ""
 
@@ -221,7 +225,7 @@ class Rules:
 class Semver(Rules):
     """The highest version that the constraints admit.
 
-    Among equal versions, the greatest text wins, as in AIU since v0.13.
+    Among equal versions, the greatest tag string wins, as in AIU since v0.13.
     """
 
     ordered = True
@@ -250,7 +254,8 @@ class Semver(Rules):
     def older(self, tag: str, current: str) -> str:
         """Compare the versions.
 
-        Versions ignore build metadata, so the text decides between `1.1.0` and `1.1.0+x`.
+        Version comparison ignores build metadata, so string order decides between `1.1.0` and
+        `1.1.0+x`.
         """
         new = parse_version(tag)
         old = parse_version(current)
@@ -269,7 +274,7 @@ class Semver(Rules):
         return f"{why}{_by_numbers(tag, current)}" if of_letters else why
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the version, then the text."""
+        """Return the version, then the tag."""
         return cmp_to_key(Version.compare)(parse_version(tag) or Version(0)), tag
 
 
@@ -282,11 +287,11 @@ class NewestBuild(Rules):
     needs = ("created",)
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the date, then the text. An image without a date is older than any other."""
+        """Return the date, then the tag. An image without a date is older than any other."""
         if not date:
             return float("-inf"), "", tag
-        # Registries return nanoseconds. As floats, two times might be equal, so keep the fraction
-        # as text.
+        # Registries return nanoseconds. As floats, two different times might be equal, so keep the
+        # fraction as a string.
         whole, _, fraction = date.removesuffix("Z").partition(".")
         return epoch_seconds(f"{whole}Z"), fraction, tag
 
@@ -367,7 +372,7 @@ class InTagOrder(Rules):
 
 
 def _no_version(tag: str, policy: Policy) -> str:
-    """Return why a tag that is not a version is rejected, and the strategy for such tags."""
+    """Return why a tag that is not a version is rejected, and the strategy to use for such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
     other = (
@@ -409,8 +414,8 @@ STRATEGIES: Mapping[Strategy, Rules] = {
 
 
 def rules_of(policy: Policy) -> Rules:
-    """Return the rules of the policy's strategy,
-    with its `tag-order` if the strategy orders tags.
+    """Return the rules for the policy's strategy, with the policy's `tag-order` if the strategy
+    orders tags.
     """
     rules = STRATEGIES[policy.strategy]
     return (

@@ -1,4 +1,4 @@
-r"""The filters `allow-tags` and `ignore-tags`: which tags an entry accepts at all.
+r"""The filters `allow-tags` and `ignore-tags`: which tags an entry can accept.
 
 Their meaning is the same as in Argo CD Image Updater: Go's regular expressions (RE2, in which no
 pattern is slow) and Go's `filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies
@@ -18,7 +18,7 @@ import re2
 from task.errors import Malformed
 from task.text import shortened
 
-LONGEST = 4096  # characters per pattern; RE2 needed 25 seconds for 200,000
+LONGEST = 4096  # characters per pattern; RE2 took 25 seconds for 200,000
 # Bytes that RE2 may use per pattern. Tags have up to 128 characters, and \pL{128} works. With 32
 # MB, a pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
@@ -32,7 +32,7 @@ _IN_REGEXP = {
     "*": ".*",
     "?": ".",
 }
-_LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # and Python's named back-reference
+_LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # also Python's named backreference
 _BACK = re.compile(r"\\[1-9k]")
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 
@@ -41,8 +41,8 @@ _NAMED = re.compile(r"\(\?P?<(\w+)>")
 
 
 def allow_pattern(value: str) -> str | None:
-    """Return the RE2 pattern of an `allow-tags` value `regexp:<RE2>`,
-    or None for `any` and an empty value.
+    """Return the RE2 pattern in an `allow-tags` value such as `regexp:<RE2>`, or None for `any` or
+    an empty value.
 
     Every character after the first colon is significant, even spaces. Raises `Malformed` for other
     values, and for patterns that Go's regexp rejects: a broken filter must not let a tag through.
@@ -82,7 +82,7 @@ def allowed(pattern: str | None, tag: str) -> bool:
 
 
 def split_globs(value: str) -> tuple[str, ...]:
-    """Return the globs in an `ignore-tags` value, trimmed, without empty ones.
+    """Return the globs in an `ignore-tags` value, trimmed, skipping empty ones.
 
     The globs may be invalid.
     """
@@ -90,7 +90,7 @@ def split_globs(value: str) -> tuple[str, ...]:
 
 
 def check_glob(glob: str) -> None:
-    """Raise `Malformed` for a glob that is a bad pattern for Go's `filepath.Match`.
+    """Raise `Malformed` for a glob that Go's `filepath.Match` rejects as a bad pattern.
 
     AIU ignores such a glob.
     """
@@ -116,7 +116,7 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     """Return the hint for a value that is not `regexp:…`."""
-    # tags cannot contain a colon, so it is a misspelled `regexp:`
+    # tags cannot contain a colon, so the value is a misspelled `regexp:`
     if keyword.strip().lower().startswith("re") and colon:
         return f"use regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
@@ -131,7 +131,9 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
 
 
 def unwrapped(pattern: str) -> str:
-    """Remove spaces, slashes, and quotes around a pattern. They are never part of a tag."""
+    """Remove spaces, slashes, and quotes around a pattern. These characters are never part of a
+    tag.
+    """
     bare = pattern.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -140,17 +142,17 @@ def unwrapped(pattern: str) -> str:
 
 
 def regexp_of_glob(text: str) -> str:
-    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other strings,
-    and for strings that contain `.*`.
+    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other strings and
+    strings that contain `.*`.
     """
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
     return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
 
 
-@lru_cache(maxsize=16)  # each may use its full memory limit
+@lru_cache(maxsize=16)  # each pattern may use its full memory limit
 def compiled(pattern: str, *, groups: bool = False) -> Any:
-    """Return the compiled pattern, which finds groups only with `groups`.
+    """Return the compiled pattern, which captures groups only if `groups` is set.
 
     Raises `Malformed`.
     """
@@ -160,7 +162,7 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     try:
         found = re2.compile(pattern.encode(), options)
         names = found.groupindex
-        if found.groups and not groups:  # a thousand groups cost milliseconds in each search
+        if found.groups and not groups:  # a thousand groups add milliseconds to each search
             options.never_capture = True
             found = re2.compile(pattern.encode(), options)
     except re2.error as problem:
@@ -204,13 +206,13 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
 def _compiled_glob(glob: str) -> re.Pattern[str]:
     """Turn a glob for Go's `filepath.Match` into a regular expression.
 
-    Raises `Malformed` if it is a bad pattern for Go.
+    Raises `Malformed` if Go rejects the glob as a bad pattern.
 
     Go matches the characters between two stars only at the first possible position. The atomic
-    groups do the same, so the results are the same, and no glob is slow.
+    groups do the same, so the results are the same, and matching is never slow.
     """
     runs = [""]
-    position = 0  # the patterns between the stars
+    position = 0  # the parts between the stars
     while position < len(glob):
         if glob[position] == "*":
             runs.append("")
@@ -233,7 +235,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:
-    """Return the pattern of a class after its `[`, and the position after the class.
+    """Return the pattern for a character class after its `[`, and the position after the class.
 
     Only `^` negates: `[!a]` matches `!` and `a`.
     """

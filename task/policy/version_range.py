@@ -1,4 +1,4 @@
-"""Parses versions and version ranges like Masterminds/semver v3.4.
+"""Parses versions and version ranges as Masterminds/semver v3.4 does.
 
 Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`.
 Here, python-semver compares the versions. It does not support such ranges, and its parser is
@@ -20,10 +20,10 @@ _VERSION = re.compile(
     rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?",
     re.ASCII,
 )
-# All quantifiers are possessive, because backtracking would never find a match. So hostile
+# All quantifiers are possessive, because backtracking would never find a match, and so that hostile
 # constraints are not slow.
 _BLANK = r"[\t\n\f\r ]"
-_NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, and rejects such a number one step later
+_NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, but rejects such a number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
 _LOOSE_PARTS = (
     rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
@@ -37,7 +37,7 @@ _HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLA
 _ANY_PART = frozenset({None, "x", "X", "*"})
 _MAJOR = 1
 _MINOR = 2
-_PATCH = 3  # the number of version parts that are given or compared
+_PATCH = 3  # the number of version parts that are set or compared
 _UINT64 = 2**64
 _LONGEST_VERSION = 256
 _LONGEST_RANGE = 4096
@@ -51,17 +51,17 @@ _HINT = (
 class Term:
     """A comparison, such as `>=1.2`.
 
-    `given` is the number of parts given as numbers; it is 1 for `1.x`.
+    `given` is the number of parts that are numbers, which is 1 for `1.x`.
     """
 
     operator: str
-    version: Version  # omitted parts are 0
+    version: Version  # with 0 for omitted parts
     given: int
 
 
 @dataclass(frozen=True)
 class Range:
-    """A constraint. A version is in the range if all terms in one of the groups hold."""
+    """A constraint. A version is in the range if all terms in any one group hold."""
 
     groups: tuple[tuple[Term, ...], ...]
 
@@ -91,7 +91,7 @@ def parse_version(tag: str) -> Version | None:
 
 @lru_cache(maxsize=1024)
 def parse_range(text: str) -> Range:
-    """Parse a constraint. An empty string means `*`, which is every release.
+    """Parse a constraint. An empty string means `*`, which matches every release.
 
     Raises `Malformed`, which quotes the constraint, if Masterminds `NewConstraint` v3.4 rejects it.
     """
@@ -121,7 +121,7 @@ def _version(
 
 
 def _terms_of(part: str, text: str) -> tuple[Term, ...]:
-    """Return the terms between two `||`. They are separated by spaces or a comma."""
+    """Return the terms between two `||`, which are separated by spaces or a comma."""
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
     position = 0
@@ -155,7 +155,7 @@ def _holds(term: Term, version: Version) -> bool:  # noqa: PLR0911 - a table of 
     order = version.compare(term.version)
     ours = version.to_tuple()[:_PATCH]
     theirs = term.version.to_tuple()[:_PATCH]
-    # `>1` starts at 2.0.0, because no 1.x is above all of 1
+    # `>1` starts at 2.0.0, because it excludes every 1.x
     match term.operator:
         case "<":
             return order < 0

@@ -2,7 +2,7 @@
 
 Pure values from `reading.py`.
 
-Freezes are periods in which nothing is deployed. They use the notation of Argo CD's sync windows.
+Freezes are periods without deployments. Freezes use the notation of Argo CD's sync windows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXAMPLE = '"0 18 * * 5" is 18:00 every Friday: minute, hour, day, month, day of
 
 
 def schedule(text: str) -> str:
-    """Return the text. Raises `Malformed` if it is not a schedule with five fields."""
+    """Return the schedule. Raises `Malformed` if it does not have five valid fields."""
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
         raise Malformed(f"{shortened(text, 50)!r} is not a schedule with five fields", _EXAMPLE)
     try:
@@ -85,12 +85,12 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     Times are RFC 3339, in UTC.
 
     Schedules use the zone's local time. If clocks skip an hour, a window that would start during
-    that hour starts after it. If an hour is repeated, a window starts in it only once. The duration
-    is elapsed time, regardless of clock changes.
+    that hour starts after it. If an hour is repeated, a window starts only once in that hour. The
+    duration is elapsed time, regardless of clock changes.
     """
     at = epoch_seconds(now)
-    # Search forward, starting one duration earlier: a backward search from the second of two equal
-    # hours misses the first.
+    # Search forward, starting one duration earlier: a backward search that starts in the second
+    # occurrence of a repeated hour would miss the first.
     starts = takewhile(lambda start: start <= at, _starts(schedule, zone, at - seconds))
     first = next((start for start in starts if start > at - seconds), None)
     if first is None:
@@ -113,14 +113,14 @@ def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
 
 
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """Yield the starts of windows after a time, or before it.
+    """Yield the start times of windows after a time, or before it.
 
     Yields nothing if no window starts within fifty years.
     """
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
-    # A day must match both day fields if one of them is `*`; otherwise, it must match either field.
-    # For Argo CD's cron (robfig/cron 3.0), `*/2` is not `*`, but for Debian's cron, which CronSim
-    # follows, it is.
+    # A day must match both day fields if either one is `*`; otherwise, matching one of them is
+    # enough. In Argo CD's cron (robfig/cron 3.0), `*/2` does not count as `*`. In Debian's cron,
+    # which CronSim follows, it does.
     _, _, day, _, weekday = schedule.split()
     found.day_and = any(
         _ANY.fullmatch(item) for field in (day, weekday) for item in field.split(",")
@@ -131,8 +131,8 @@ def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
 
 @dataclass(frozen=True)
 class NameGlob:
-    """A glob for names: `*` matches any text, including `/`, `?` matches one character,
-    and `[ab]` matches a or b.
+    """A glob for names: `*` matches any characters, including `/`; `?` matches one character; and
+    `[ab]` matches a or b.
     """
 
     text: str
@@ -140,7 +140,7 @@ class NameGlob:
 
     @property
     def whole(self) -> bool:
-        """Whether the glob is for full names, `namespace/name`."""
+        """Whether the glob is for full names such as `namespace/name`."""
         return "/" in self.text
 
     def fits(self, name: str) -> bool:
@@ -159,8 +159,8 @@ class PathGlob:
     parts: tuple[re.Pattern[str] | None, ...]  # None is `**`
 
     def fits(self, path: str) -> bool:
-        """Return whether the glob matches a path from the repository's root,
-        or one of the path's parent folders.
+        """Return whether the glob matches a path (relative to the repository's root) or one of the
+        path's parent folders.
         """
         # the indices of the parts that may have to match the next name
         places = self._with_next({0})
@@ -178,7 +178,9 @@ class PathGlob:
         return len(self.parts) in places
 
     def _with_next(self, places: set[int]) -> set[int]:
-        """Return these positions, and the one after each `**`, because `**` may match nothing."""
+        """Return these positions, and the one after each `**`, because `**` may match zero
+        folders.
+        """
         return places | {
             place + 1 for place in places if place < len(self.parts) and self.parts[place] is None
         }
@@ -201,7 +203,7 @@ def path_glob(text: str) -> PathGlob:
 
 
 PATH = ".image-update/config"
-# file names that people expect to be read
+# file names that people may expect to be read
 MISTAKEN = tuple(f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json"))
 
 
@@ -209,7 +211,7 @@ MISTAKEN = tuple(f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json"))
 class Match:
     """The subscriptions that a rule or freeze applies to.
 
-    Every list that is set must have a matching glob.
+    In every list that is set, at least one glob must match.
     """
 
     applications: tuple[NameGlob, ...] = ()
@@ -247,35 +249,35 @@ EVERYTHING = Match()
 
 @dataclass(frozen=True)
 class Rule:
-    """The wishes for matching subscriptions."""
+    """The settings that a rule in the config requests for matching subscriptions."""
 
     match: Match
     wishes: Wishes
-    line: int = 0  # in the file
+    line: int = 0  # in the config file
 
 
 @dataclass(frozen=True)
 class Freeze:
-    """Periods in which nothing is deployed."""
+    """Periods without deployments."""
 
-    schedule: str  # cron, five fields
+    schedule: str  # cron syntax, five fields
     seconds: int
     zone: ZoneInfo
     reason: str
     match: Match = EVERYTHING
-    line: int = 0  # in the file
+    line: int = 0  # in the config file
 
 
 @dataclass(frozen=True)
 class RepositoryConfig:
-    """The whole file."""
+    """The content of the whole config file."""
 
     wishes: Wishes = Wishes()
     rules: tuple[Rule, ...] = ()
     freezes: tuple[Freeze, ...] = ()
     templates: tuple[
         tuple[str, int], ...
-    ] = ()  # for commit messages: each path, and the first line that uses it
+    ] = ()  # commit message templates: each path, and the first config line that uses it
     memory_signers: Demand | None = None  # public keys that may sign the memory branch
     refused: tuple[str, ...] = ()  # the order rules for which `check` fails instead of warning
 
@@ -303,11 +305,11 @@ def governed(
     now: str,
     changed: Changed = no_files,
 ) -> list[Subscription]:
-    """Return the subscriptions, each with its current settings from the config.
+    """Return the subscriptions with the settings that the config currently applies to them.
 
-    A setting that requires a pull request or a digest always wins over one that does not. A target
-    may be a folder, so rules and freezes are checked for each changed file, and the strictest ones
-    apply to the whole subscription.
+    A setting that requires a pull request or a digest always wins over a setting that does not. A
+    target may be a folder, so rules and freezes are checked for each changed file, and the
+    strictest ones apply to the whole subscription.
     """
     frozen = in_force(config.freezes, now)
     known = _KnownWishes(config)
@@ -339,7 +341,7 @@ def governed(
 
 
 def _demands_of_all(each: Iterable[Wishes]) -> tuple[Demand, ...]:
-    """Return the proofs that the config demands, without duplicates."""
+    """Return all proofs that the config requires, without duplicates."""
     demands = (demand for wishes in each for demand in (wishes.signatures, wishes.provenance))
     return tuple(dict.fromkeys(demand for demand in demands if demand))
 
@@ -349,7 +351,9 @@ def _with_files(
     config: RepositoryConfig,
     changed: Changed,
 ) -> tuple[Subscription, ...]:
-    """Return the subscription unchanged, and once with each changed file as its target."""
+    """Return the subscription unchanged, and a copy for each changed file with that file as its
+    target.
+    """
     if not for_some_paths(config):
         return (sub,)
     return (sub, *(replace(sub, path=path) for path in changed(sub) if path != sub.path))
@@ -389,10 +393,11 @@ def also_limited(
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
-    """Raise `NotPermittedError` if a changed file has a rule
-    that requires more than was found.
+    """Raise `NotPermittedError` if a changed file has a rule that is stricter than the rules
+    already applied.
 
-    Before the edit, `governed` knows the files that an update changes. This is for any other file.
+    `governed` covers the files that an update is expected to change. This function covers any other
+    file.
     """
     if not any(rule.match.paths for rule in config.rules):
         return
@@ -415,7 +420,7 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
 
 
 class _KnownWishes:
-    """A config's wishes for subscriptions. Thousands of subscriptions share a few sets of rules."""
+    """Cached wishes for subscriptions. Thousands of subscriptions share a few sets of rules."""
 
     def __init__(self, config: RepositoryConfig) -> None:
         self._config = config
@@ -434,8 +439,8 @@ class _KnownWishes:
 def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
     """Return the wishes for a commit or pull request that several subscriptions share.
 
-    If they differ, `common` applies. But labels and people are combined, a request is a draft if
-    any subscription wants a draft, and it is merged automatically only if all of them want that.
+    If they differ, `common` applies. However, labels and people are combined, a request is a draft
+    if any subscription wants a draft, and it is merged automatically only if all of them want that.
     """
     each = {field.name: [getattr(wishes, field.name) for wishes in of] for field in fields(Wishes)}
     found = Wishes(
@@ -463,7 +468,7 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
-    """Combine the layers. Each wish comes from the first layer that has it."""
+    """Combine the layers. Each wish comes from the first layer that sets it."""
     names = [field.name for field in fields(Wishes)]
     said = {
         name: [value for layer in layers if (value := getattr(layer, name)) is not None]
@@ -473,8 +478,8 @@ def decided(layers: Sequence[Wishes]) -> Wishes:
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
-    """Return each rule and freeze that does not apply to any of the subscriptions: its path in
-    the file, and its line.
+    """Return each rule and freeze that does not apply to any of the subscriptions, as its path in
+    the config file and its line.
     """
     parts = [
         (f"rules[{number}]", item.match, item.line) for number, item in enumerate(config.rules, 1)
@@ -487,7 +492,7 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
-    """Return the active freezes, each as its match and a hold."""
+    """Return the active freezes, each as a match and a hold."""
     found = []
     for freeze in freezes:
         if times := window(freeze.schedule, freeze.seconds, freeze.zone, now):

@@ -1,7 +1,7 @@
 """Reads `.image-update/config`, and the files it refers to: commit message templates
 and public keys.
 
-Every mistake is an error with a line number, because a misread rule has no effect.
+Every mistake is an error with a line number, because a misread rule would silently have no effect.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def config_in(files: Files) -> RepositoryConfig:
 
 @contextmanager
 def of_config() -> Iterator[None]:
-    """Turn a `TargetError` inside the block into an error about the file
-    that mentions the option to ignore the file.
+    """Turn a `TargetError` raised inside the block into an error about the config file that
+    mentions the option to ignore the file.
     """
     try:
         yield
@@ -117,9 +117,9 @@ def of_config() -> Iterator[None]:
         raise TargetError(error.message, hint=hint, subject=PATH) from error
 
 
-@lru_cache(maxsize=8)  # a branch that has moved is read again, usually with the same file
+@lru_cache(maxsize=8)  # a branch that has moved is read again, but the file is usually the same
 def read_config(text: str) -> RepositoryConfig:
-    """Return the config in a text.
+    """Return the config in the file's text.
 
     Raises a TargetError with the first mistake, its line, and the fix.
     """
@@ -130,10 +130,10 @@ def read_config(text: str) -> RepositoryConfig:
 
 
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
-    """Return the config in a text, and all its mistakes, each with its line and the fix.
+    """Return the config in the file's text, and all mistakes in it, each with its line and the fix.
 
-    A config with mistakes is only for `lint`: its rules and freezes keep their positions, but a
-    rule with an unreadable `match` applies to everything. At most `MOST_MISTAKES` are returned.
+    A config with mistakes is only for `lint`: rules and freezes keep their positions, but a rule
+    with an unreadable `match` applies to everything. At most `MOST_MISTAKES` mistakes are returned.
     """
     file = _File(text)
     config = NO_CONFIG
@@ -181,7 +181,7 @@ class _Enough(Exception):
 
 @dataclass
 class _File:
-    """A text, and what was found in it so far."""
+    """The config file's text, and everything found in the text so far."""
 
     text: str
     mistakes: list[TargetError] = field(default_factory=list)
@@ -194,7 +194,8 @@ class _File:
 class _Value:
     """A node in the file.
 
-    In messages, its name is its path in the file: `rules[2].match.paths`; "" is the file.
+    In messages, a node's name is its path in the file, such as `rules[2].match.paths`; "" means the
+    file.
     """
 
     node: Node
@@ -212,7 +213,7 @@ class _Value:
         return TargetError(f"line {self.line}: {what}", hint=hint)
 
     def note(self, mistake: TargetError) -> None:
-        """Note a mistake, so that reading can continue."""
+        """Record a mistake, so that reading can continue."""
         self.file.mistakes.append(mistake)
         if len(self.file.mistakes) >= MOST_MISTAKES:
             raise _Enough
@@ -220,7 +221,8 @@ class _Value:
     def fields(self, known: tuple[str, ...]) -> dict[str, _Value]:
         """Return the values by key.
 
-        A misspelled key is treated as the similar key, so that this key is not reported as missing.
+        A misspelled key is treated as the known key that it resembles, so that the known key is not
+        reported as missing.
         """
         found: dict[str, _Value] = {}
         meant: dict[str, _Value] = {}
@@ -286,7 +288,7 @@ class _Value:
         return node.value.strip()
 
     def parsed(self, parse: Callable[[str], T]) -> T:
-        """Return the result of `parse` on the text."""
+        """Return the result of calling `parse` with the value's text."""
         try:
             return parse(self.text())
         except Malformed as error:
@@ -309,7 +311,7 @@ class _Value:
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
     """Return the result of `read` on a value.
 
-    If the value is missing, or has a mistake, which is noted, return the default.
+    If the value is missing or has a mistake, return the default. The mistake is recorded.
     """
     if value is None:
         return otherwise
@@ -434,7 +436,7 @@ def _match(value: _Value | None) -> Match:
 
 
 def _globs(value: _Value) -> tuple[str, ...]:
-    """Return the texts in a list of globs. Raises `TargetError` if the file has too many globs."""
+    """Return the globs in a list. Raises `TargetError` if the file has too many globs."""
     texts = value.texts(MOST["globs"])
     value.file.globs += len(texts)
     if value.file.globs > MOST["globs"]:
@@ -596,7 +598,9 @@ def _signers(
     value: _Value,
     fields: Mapping[str, _Value],
 ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
-    """Return the key paths and the identities. Without either, proofs would be impossible."""
+    """Return the key paths and the identities. If both are missing, an image could never be
+    proved.
+    """
     keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
     if not keys and not whom:
         raise value.wrong(
@@ -654,7 +658,7 @@ def template_in(files: Files, path: str, line: int) -> str:
 
 
 def with_keys(demand: Demand, files: Files) -> Demand:
-    """Return the demand with the texts of its keys.
+    """Return the demand with the content of its key files.
 
     Raises a TargetError with the config line.
     """

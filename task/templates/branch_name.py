@@ -21,7 +21,7 @@ DELETE = 0x7F
 
 @dataclass(frozen=True)
 class AppFields:
-    """The template's fields that are not about images."""
+    """The template fields that are not about images."""
 
     name: str
     namespace: str
@@ -33,7 +33,7 @@ class AppFields:
 def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
     """Return the branch's name.
 
-    Raises Malformed if the template fails, or produces a name that Git rejects.
+    Raises Malformed if the template fails or produces a name that Git rejects.
     """
     try:
         name = rendered_branch(template, changes, app)
@@ -50,7 +50,9 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the rendered text, truncated to 255 bytes as in AIU, but never within a character."""
+    """Return the rendered text, truncated to 255 bytes as in AIU, but never in the middle of a
+    character.
+    """
     text = _rendered(template, changes, app) if "{{" in template else template
     return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
 
@@ -63,10 +65,11 @@ def _rendered(template: str, changes: Sequence[Change], app: AppFields) -> str:
 
 
 def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
-    """Return AIU's data. The order of the fields matters if a template prints a whole struct.
+    """Return the data that AIU passes to templates. The order of the fields matters if a template
+    prints a whole struct.
 
-    AIU sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode. In v0, the
-    template fails if it uses them.
+    AIU sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode. In v0, a
+    template that uses these fields fails.
     """
     return {
         "Images": [
@@ -105,7 +108,7 @@ def check_branch_template(template: str) -> None:
     """Raise Malformed if the template cannot be parsed, has an unknown field,
     or always produces an invalid name.
 
-    The template runs on one sample change. Failures that depend on the change (an index, the
+    The template runs on one sample change. Failures that depend on the actual change (an index, the
     characters in a tag) are not reported.
     """
     app = AppFields("app", "argocd")

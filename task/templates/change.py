@@ -1,4 +1,4 @@
-"""The change of an Application's image: the data for branch names and commit messages."""
+"""An image change in an Application: the data for branch names and commit messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Change:
     labels: Mapping[str, str] = field(default_factory=dict)
     build: Build = Build()  # the new image's build
     promoted_from: str = ""  # namespace/name of the Application that already had the new version
-    # Only for messages. Two changes that differ only in this are the same change.
+    # Only for messages. Changes that differ only in these fields count as the same change.
     proof: str = field(default="", compare=False)  # what was proved about the new version
     why: str = field(default="", compare=False)
     event: str = field(default="", compare=False)  # where the new version came from

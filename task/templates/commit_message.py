@@ -24,7 +24,7 @@ MOST_LINES = 200  # changes shown, for several Applications
 MOST_NAMES = 100  # Applications listed per change
 MOST_TRAILERS = 50  # with the same key
 LONGEST = 64 * 1024
-EMPTY = "Update parameters"  # AIU's message if the template produces empty text
+EMPTY = "Update parameters"  # AIU's message if the template's output is empty
 # more than for a branch name, because the operator's template may print thousands of changes
 STEPS = 2_000_000
 UNSAFE = re.compile(
@@ -34,7 +34,7 @@ UNSAFE = re.compile(
 # at scissors. A space before such a line prevents that.
 DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 KEY = re.compile(r"[A-Za-z0-9-]+")
-# Control characters and line endings would end the line. U+202A–202E and U+2066–2069 reverse text
+# Control characters and line endings would break the line. U+202A–202E and U+2066–2069 reverse text
 # on the screen.
 _UNSAFE_IN_LINE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+"
@@ -79,9 +79,9 @@ def commit_message(
 ) -> Message:
     """Return the whole message: the text, our trailers, and the given trailers.
 
-    `lines` follow the text: held-back builds, which templates do not have. A given `Image` trailer
-    replaces ours. If a template fails at run time, the default text is used, with a warning, as in
-    AIU.
+    `lines` follow the text and list held-back builds, which templates do not receive. A given
+    `Image` trailer replaces ours. If a template fails at run time, the default text is used, with a
+    warning, as in AIU.
 
     Raises Malformed for a template that cannot be parsed, and for an invalid trailer key.
     """
@@ -94,7 +94,7 @@ def commit_message(
 
 
 def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
-    """Return our trailers and the given ones. A given `Image` trailer replaces ours."""
+    """Return our trailers and the given trailers. A given `Image` trailer replaces ours."""
     changes = [change for app in apps for change in app.changes]
     images = [
         replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
@@ -144,8 +144,8 @@ def tidy(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """Return AIU's wording, with the version in the subject,
-    and with the Applications' names on each line.
+    """Return AIU's wording, with the version in the subject and the Applications' names on each
+    line.
     """
     owners: dict[str, list[str]] = {}
     for app in apps:
@@ -187,7 +187,7 @@ def new_version(change: Change) -> str:
 
 
 def old_version(change: Change) -> str:
-    """Return the old version, in the same form."""
+    """Return the old version, in the same form as `new_version`."""
     return new_version(
         replace(
             change,
@@ -277,7 +277,7 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 
 def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
-    """Return the labels of all images. If two have the same name, the later label wins."""
+    """Return the labels of all images. If two labels have the same name, the later one wins."""
     return GoMap(
         {one_line(key): one_line(text) for change in changes for key, text in change.labels.items()}
     )
@@ -286,7 +286,7 @@ def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
 def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
     """Return a trailer for each distinct value.
 
-    If there are more than `MOST_TRAILERS`, add their number.
+    If there are more than `MOST_TRAILERS` values, add a trailer with their number.
     """
     values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
@@ -302,10 +302,10 @@ VERBS = {
 
 
 def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str = "") -> str:
-    """Return the subject line: the command's action on these Applications, and the version
-    or reason.
+    """Return the subject line: the command's action on these Applications, and the version or the
+    reason.
 
-    A run that only holds `build` back says so.
+    If a run only holds `build` back, the subject says so.
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
@@ -334,7 +334,7 @@ def hold_message(
     lines: Sequence[str],
     trailers: Sequence[Trailer] = (),
 ) -> Message:
-    """Return the message: the subject, one line per image, and trailers.
+    """Return a hold command's message: the subject, one line per image, and the trailers.
 
     If an image changes and the user has a template, the template renders the subject and text, as
     for any update.
@@ -353,7 +353,9 @@ def hold_message(
 
 
 def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
-    """Return the text on one line, without control characters, in at most `longest` characters."""
+    """Return the text on one line, without control characters, truncated to `longest`
+    characters.
+    """
     line = (text if text.isprintable() else _UNSAFE_IN_LINE.sub(" ", text)).strip()
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
@@ -382,7 +384,8 @@ def commit_references(
     date: str = "",
     message: str = "",
 ) -> list[Trailer]:
-    """Return Argo CD's commit references to the image's source code, or [] without a commit.
+    """Return the trailers with which Argo CD refers to the image's source commit, or [] if the
+    commit is unknown.
 
     Argo CD shows them next to the synced revision. `author` is `Name <address>`, and `date` is RFC
     3339. The body is encoded as a JSON string, because Argo CD expects one.
@@ -408,7 +411,8 @@ def commit_references(
 def trailer_of(message: str, key: str, about: str = "") -> str:
     """Return the value of the first trailer with this key at the end of a commit message, or "".
 
-    With `about`, consider only values that begin with that word, and return the rest.
+    If `about` is set, consider only values that begin with that word, and return the rest of the
+    value.
     """
     last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
     values = (
@@ -435,8 +439,8 @@ def build_trailers(
     more: Sequence[Trailer] = (),
     references: Sequence[Trailer] = (),
 ) -> tuple[Trailer, ...]:
-    """Return the build's trailers, the user's own, and Argo CD's references,
-    without empty ones.
+    """Return the build's trailers, the user's own trailers, and Argo CD's references, skipping
+    empty ones.
     """
     known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))
     return (*((key, value) for key, value in known if value), *more, *references)

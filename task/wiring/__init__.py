@@ -1,1 +1,1 @@
-"""Settings → clients."""
+"""Creates clients from the settings."""

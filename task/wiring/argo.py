@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from task.argocd.repo_secrets import RepoCredentials
     from task.kubernetes.client import Kubernetes
 
-# short, because rollouts are polled anyway
+# short, because rollouts are polled repeatedly anyway
 PATIENT = Limits(
     connect=5.0,
     silence=15.0,
@@ -84,12 +84,12 @@ class Argo:
             (source for source in sources(settings, environ) if source in ("cluster", "argocd")),
             "",
         )
-        # whether the run queries Argo CD anyway, for Applications, links, or rollouts
+        # whether the run queries Argo CD anyway for Applications, links, or rollouts
         linked = settings.deployments and names_server(self._given, environ)
         self.asked = bool(settings.rollout.wait or linked or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
         self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(PATIENT))
-        # for optional details; two tries, because a project may also require signed commits
+        # for optional details; tries twice, because a project may also require signed commits
         self.quick: Callable[[], ApplicationApi] = once(
             lambda: self._api(replace(PATIENT, tries=2))
         )
@@ -134,11 +134,11 @@ class Argo:
         return found.all()
 
     def passed_over(self) -> Sequence[Application]:
-        """Return the metadata of annotated Applications that were not read completely."""
+        """Return the metadata of annotated Applications that were not read in full."""
         return [app for found in self._read for app in found.passed_over]
 
     def application(self, namespace: str, name: str) -> Application | None:
-        """Return another Application from the source, or None if it cannot be read."""
+        """Return an additional Application from the source, or None if it cannot be read."""
         if not self.kind:
             return None
         given = self._given
@@ -180,8 +180,8 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Return where to query single Applications: "cluster", "argocd", or "" if neither is
-        available.
+        """Return the place to query for single Applications: "cluster", "argocd", or "" if neither
+        is available.
         """
         if self.kind:
             return self.kind
@@ -190,7 +190,7 @@ class Argo:
         return "cluster" if self.cluster_at_hand() else ""
 
     def cluster_at_hand(self) -> bool:
-        """Return whether a cluster is configured, or this is a pod in one."""
+        """Return whether a cluster is configured, or this process runs in a pod."""
         return bool(
             self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ)
         )
@@ -240,8 +240,8 @@ class Argo:
             return {}
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
-        """Return who reverts changes to this field of a live Application, or "" if no one is known
-        to.
+        """Return the owner that reverts changes to this field of a live Application, or "" if there
+        is no known owner.
         """
         metadata = item["metadata"]
         try:
@@ -255,7 +255,7 @@ class Argo:
             if parent := parent_of(item, self._given.argocd_namespace):
                 taken = parent_takes_back(self.api().get_application(*parent), item, field)
                 return f"Application {'/'.join(parent)}" if taken else ""
-        except SourceError:  # it cannot be read
+        except SourceError:  # the owner cannot be read
             pass
         return ""
 
@@ -291,8 +291,8 @@ class Argo:
         return found.secret, credentials_of(found, reached)
 
     def login(self, sub: Subscription) -> str:
-        """Return a text that identifies the login: the secret's name, or the Application's name if
-        the secret cannot be read.
+        """Return a string that identifies the credentials: the secret's name, or the Application's
+        name if the secret cannot be read.
         """
         try:
             found = self._credentials(sub)
@@ -302,7 +302,7 @@ class Argo:
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
         app = sub.application
-        if app.origin != self.kind:  # from a file, which may claim any namespace and project
+        if app.origin != self.kind:  # a file may claim any namespace and project
             return None
         secrets = self.secrets()
         if sub.credentials.startswith("secret:"):
@@ -311,9 +311,7 @@ class Argo:
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where to read Applications from: sources as in `--applications`, or () if none are
-    set.
-    """
+    """Return the sources of Applications, as in `--applications`, or () if none are set."""
     if settings.sources.applications:
         return settings.sources.applications
     if in_cluster(environ):
@@ -359,7 +357,7 @@ def applications(
         )
 
     if settings.sources.clusters:
-        sets()  # a mistake in the file is an error, whatever the manifests contain
+        sets()  # a mistake in the file is an error, no matter what the manifests contain
 
     def rendered(manifest: Found) -> Iterator[Found]:
         return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))

@@ -1,7 +1,7 @@
-"""The change that `check` judges, and the Applications of both sides.
+"""The change that `check` judges, and the Applications on both sides.
 
-A source of Applications in the judged repository, given by a folder of the checkout or by URL, is
-read from the compared commits, not from the work tree.
+If a source of Applications is in the judged repository, it is read from the compared commits, not
+from the work tree, whether the source is a folder in the checkout or a URL.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class JudgedChange:
 
     @property
     def repo(self) -> str:
-        """The repository's URL, without a login."""
+        """The repository's URL, without credentials."""
         return without_login(self._url)
 
     @property
@@ -122,7 +122,7 @@ class JudgedChange:
     def concerns(self, url: str) -> bool:
         """Return whether an Application's URL refers to this repository.
 
-        The checkout's URL often uses another protocol than the Applications' URLs.
+        The checkout's URL often uses a different protocol than the Applications' URLs.
         """
         ours = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
         return bool(ours & {self._place(url), self._place(rewritten(url, self._rewrites))})
@@ -133,7 +133,7 @@ class JudgedChange:
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield the Applications of a side. Sources outside Git are queried once for both sides."""
+        """Yield the Applications on a side. Sources outside Git are queried once for both sides."""
         found = sources(self._settings, self._environ)
         asked = tuple(source for source in found if source in _ASKED)
         if asked and self._asked is None:
@@ -156,7 +156,7 @@ class JudgedChange:
         )
 
     def _as_read(self, source: str) -> str:
-        """Return a source of Applications. A folder of the checkout is returned as a URL."""
+        """Return a source of Applications. A folder in the checkout is returned as a URL."""
         if not self._top or not os.path.exists(source):
             return source
         real = os.path.realpath(source)
@@ -184,7 +184,7 @@ class JudgedChange:
         return self._repository.at(self._repository.comparison.merged, wanted)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places of the same side."""
+        """Return more places on the same side."""
         return self._repository.read_more(snapshot, places)
 
     def earlier(
@@ -194,7 +194,7 @@ class JudgedChange:
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) for a file of the base, newest first, up to `limit`."""
+        """Yield (commit, text) for versions of a file on the base, newest first, up to `limit`."""
         return self._repository.earlier(branch, path, limit, marked)
 
     def close(self) -> None:
@@ -203,7 +203,9 @@ class JudgedChange:
 
 
 class _OfSide:
-    """Reads the change's target branch at one of the sides, and other branches at their tips."""
+    """Reads the change's target branch at one of the two sides, and other branches at their
+    tips.
+    """
 
     def __init__(self, compared: ComparedRepository, side: Side, other: BareRepository) -> None:
         self._compared = compared

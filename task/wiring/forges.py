@@ -1,4 +1,4 @@
-"""Creates the run's Git hosts, with their tokens."""
+"""Creates the clients for the run's Git hosts, with their tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def forges_of(
     opened: ExitStack,
     logins: Callable[[str], Sequence[Login]],
 ) -> Forges:
-    """Return the run's forges. `logins` returns Git's logins for a URL.
+    """Return the run's forges. `logins` returns the Git credentials for a URL.
 
     Raises `UsageError` immediately for an invalid `--forge`, or if the token file does not exist.
     The token itself is checked when it is first needed.

@@ -1,4 +1,4 @@
-"""Creates Git clients, one for each login, and the signer of the commits."""
+"""Creates Git clients, one for each set of credentials, and the commit signer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FromCluster = Callable[[Subscription, str], "tuple[str, Credentials] | None"]
 
 
 class GitClients:
-    """Git clients for each repository, with the login from the options, or else from the cluster's
-    secrets.
+    """Git clients for each repository, with credentials from the options, or else from the
+    cluster's secrets.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class GitClients:
         )
         self.access = access_of(settings.access, environ) if given else None
         self.git = once(lambda: self._open(self.access))
-        # by repository and the cluster's secret for it
+        # by repository and the name of its secret in the cluster
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
-        # secrets that were logged as unused, with the repository
+        # secrets that were logged as unused, with their repositories
         self._unused: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
         given = self._settings.git
         reached = self._settings.transport
-        # these variables contain registry logins, for `pull-secret`
+        # these variables contain registry credentials, for `pull-secret`
         named = self._settings.registry.allow_env
         client = Git(
             {variable: value for variable, value in self._environ.items() if variable not in named},
@@ -76,8 +76,8 @@ class GitClients:
         return self._opened.enter_context(closing(client))
 
     def client(self, repo: str, sub: Subscription | None) -> Git:
-        """Return the client for this repository, with the login from the options,
-        or else from the cluster.
+        """Return the client for this repository, with credentials from the options, or else from
+        the cluster.
         """
         if self._from_cluster is None and sub and sub.credentials.startswith("secret:"):
             self._tell_unused(repo, sub)
@@ -94,8 +94,8 @@ class GitClients:
             return self._private[repo, name][0]
 
     def _tell_unused(self, repo: str, sub: Subscription) -> None:
-        """Log once that a secret in an annotation is not read, unless the options provide a
-        login.
+        """Log once that a secret in an annotation is not read, unless the options provide
+        credentials.
         """
         with self._lock:
             known = (repo, sub.credentials) in self._unused
@@ -109,8 +109,8 @@ class GitClients:
             )
 
     def logins(self, url: str) -> tuple[Login, ...]:
-        """Return the logins for a URL, for its forge: from the options, or else from the cluster if
-        exactly one secret matches.
+        """Return the credentials for a URL, for use with its forge: from the options, or else from
+        the cluster if exactly one secret matches.
         """
         if found := self.access.logins(url, helped=False) if self.access else ():
             return found
@@ -118,13 +118,13 @@ class GitClients:
         return several[0].logins(url, helped=False) if len(several) == 1 else ()
 
     def given_for(self, repo: str) -> bool:
-        """Return whether the options have a login or a key for this repository."""
+        """Return whether the options have credentials or a key for this repository."""
         if self.access is None:
             return False
         own = self.access.given
         url = self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
-            # if only known hosts are given, the user's own keys are used
+            # if only known hosts are set, the user's own keys are used
             given = self._settings.access
             asked = (
                 given.ssh_key_file
@@ -156,8 +156,8 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _with_given(self, own: Credentials) -> Access:
-        """Return a secret's login, together with the authorities and known hosts from the
-        options.
+        """Return a secret's credentials, together with the certificate authorities and known hosts
+        from the options.
         """
         given = self.access.given if self.access else None
         if given is None:
@@ -182,7 +182,7 @@ class GitClients:
 
 
 def _within(url: str, given: Credentials) -> bool:
-    """Return whether one of the logins is for that URL."""
+    """Return whether any of the credentials are for that URL."""
     prefixes = [login.prefix for login in given.logins] + ([given.app_server] if given.app else [])
     prefixes = [given.only] if given.only and prefixes else prefixes
     return any(

@@ -1,4 +1,6 @@
-"""Shows slow activities on a terminal: one line each at the bottom, until the activity ends."""
+"""Shows slow activities on a terminal, with one line for each at the bottom until the activity
+ends.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from task.landing.ports import Repository
 from task.model import Changeset, Files, FileVersion, Head, LandedCommit, Place, Snapshot
 from task.text import printable
 
-PATIENCE = 1.0  # seconds until something is shown
+PATIENCE = 1.0  # seconds until an activity is shown
 Phase = Callable[[str], AbstractContextManager[object]]
 
 
@@ -28,7 +30,7 @@ class Phases:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._lock = threading.Lock()
-        self._progress: Progress | None = None  # None while nothing is shown
+        self._progress: Progress | None = None  # None while no activity is shown
         self._shown: dict[object, TaskID] = {}
 
     @contextmanager
@@ -43,7 +45,7 @@ class Phases:
             yield
         finally:
             timer.cancel()
-            with shutdown.shield(), self._lock:  # restores the cursor
+            with shutdown.shield(), self._lock:  # shielded, so that the cursor is restored
                 task = self._shown.pop(timer, None)
                 if self._progress and task is not None:
                     self._progress.remove_task(task)
@@ -53,7 +55,7 @@ class Phases:
 
     def _show(self, timer: threading.Timer, words: str, began: float) -> None:
         with self._lock:
-            if timer.finished.is_set():  # it has just ended
+            if timer.finished.is_set():  # the activity has just ended
                 return
             if self._progress is None:
                 self._progress = Progress(
@@ -97,7 +99,7 @@ class RepositoryWithProgress:
             return self._repository.snapshot(branch, places, heads, default, besides)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places, at the commit of a snapshot."""
+        """Return more places, at a snapshot's commit."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 
@@ -121,7 +123,7 @@ class RepositoryWithProgress:
         return self._repository.signed(commit, keys)
 
     def merged(self, branch: str, commit: str) -> bool:
-        """Return whether a commit is in the recent history of a branch."""
+        """Return whether a commit is in a branch's recent history."""
         with self._phase(f"reading the history of {self._name}"):
             return self._repository.merged(branch, commit)
 
@@ -162,6 +164,6 @@ class RepositoryWithProgress:
         pages: Sequence[Collection[str]],
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield the last versions of the files of each page."""
+        """Yield the last versions of the files on each page."""
         with self._phase(f"reading the history of {self._name}"):
             yield from self._repository.written(branch, pages, most)

@@ -1,4 +1,4 @@
-"""Creates a run's registry client, with the logins and what annotations are allowed to use."""
+"""Creates a run's registry client, with credentials and with limits on what annotations may use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def registry_of(
 
     Raises `UsageError` for invalid settings. Nothing is contacted yet.
 
-    `cluster`: the secrets that annotations can use, if Applications are read from a cluster.
+    `cluster` has the secrets that annotations can use, if Applications are read from a cluster.
     """
     given = settings.registry
     logins = Logins(
@@ -72,7 +72,7 @@ def prover_of(
     secrets: Callable[[], ClusterSecrets | None],
     log: Log,
 ) -> Prover:
-    """Return the prover of images. Raises `UsageError` immediately for options that cannot work.
+    """Return the image prover. Raises `UsageError` immediately for options that cannot work.
 
     `secrets` returns the cluster's secrets, or None if they cannot be read.
     """
@@ -81,7 +81,7 @@ def prover_of(
 
 
 class WantedProofs:
-    """The proofs that an image needs: for the command line, for its ImageUpdater, and for the
+    """The proofs that an image needs, as required by the command line, its ImageUpdater, and the
     repository's config.
 
     Thread-safe. Raises `UsageError` immediately for options that cannot work.
@@ -93,7 +93,7 @@ class WantedProofs:
         secrets: Callable[[], ClusterSecrets | None],
         log: Callable[[str], None],
     ) -> None:
-        """`secrets`: the cluster's secrets, or None if they cannot be read."""
+        """`secrets` has the cluster's secrets, or is None if they cannot be read."""
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
         self._of_secret = cache(self._by_secret)
@@ -148,7 +148,7 @@ class WantedProofs:
 
 
 def _keys(name: str, text: str | None = None) -> Check:
-    """Return a check with the keys in a text, or in the file with that name.
+    """Return a check with the keys in a PEM string, or in the file with that name.
 
     Raises `Malformed` and `UsageError`.
     """
@@ -165,7 +165,8 @@ def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check
     Raises `UsageError` if the required package is missing.
     """
     try:
-        # Imported late, because the package is an extra, takes 230 ms, and is rarely needed.
+        # Imported late, because the package is an extra, takes 230 ms to import, and is rarely
+        # needed.
         from task.registry.keyless import Keyless, Sigstore
     except ImportError:
         hint = "install argocd-image-update[sigstore], or require signatures by a key"
@@ -174,7 +175,7 @@ def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check
 
 
 def _given(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, RegistryLogin]:
-    """Return the login from the options, by registry."""
+    """Return the credentials from the options, by registry."""
     given = settings.registry
     login = password_of(given.registry_username, given.registry_password_file, environ)
     if login is None:

@@ -1,7 +1,6 @@
-"""Settings → World: the clients of one run. Most of them are created when they are first used.
-
-Their modules are imported then, too. Most runs need only a few of them, and importing all of them
-takes a fifth of a run's processor time.
+"""Creates the World, which has the clients for one run, from the settings. Most clients are
+created, and their modules imported, when they are first used. Most runs need only a few clients,
+and importing all of their modules takes a fifth of a run's processor time.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
 
 
 class RealWorld(World):
-    """The clients of one run, which show slow activities on a terminal.
+    """The clients for one run, which show slow activities on a terminal.
 
     Raises `UsageError` immediately for settings that cannot work.
     """
@@ -70,7 +69,7 @@ class RealWorld(World):
         scope: Scope | None = None,
         images: Sequence[Image] = (),
     ) -> None:
-        """Scope and images limit what is read from a cluster."""
+        """`scope` and `images` limit what is read from a cluster."""
         self._settings = settings
         self._environ = environ
         self._log = log
@@ -96,7 +95,7 @@ class RealWorld(World):
             self._forges()  # fail immediately if a setting is invalid
         self._signer = signers(settings.commit, self._git.git, self._opened)
         self._follow = once(self._open_follow)
-        self._hindered: set[str] = set()  # Applications for which this was logged
+        self._hindered: set[str] = set()  # Applications for which a hindrance was logged
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
         self._prover = once(self._open_prover)
@@ -153,7 +152,9 @@ class RealWorld(World):
         return self._argo.passed_over()
 
     def application(self, namespace: str, name: str) -> Application | None:
-        """Return an Application that `applications` left out, from the cluster or Argo CD."""
+        """Return an Application that `applications` left out. It is read from the cluster or Argo
+        CD.
+        """
         return self._argo.application(namespace, name)
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
@@ -162,7 +163,9 @@ class RealWorld(World):
         return (found.repo, found.branch, found.path) if found else None
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
-        """Return the repository at a URL, with the login for a subscription that writes to it."""
+        """Return the repository at a URL, with the credentials for a subscription that writes to
+        it.
+        """
         found = self._open(repo, subscription)
         if not self._shown:
             return found
@@ -201,19 +204,19 @@ class RealWorld(World):
         return self._opened.enter_context(closing(change))
 
     def login(self, subscription: Subscription) -> str:
-        """Return a text that identifies the login: the name of the cluster's secret, or "" for a
-        login from the options.
+        """Return a string that identifies the credentials: the name of the cluster's secret, or ""
+        for credentials from the options.
         """
         if not self._cluster or self._git.given_for(subscription.repo):
             return ""
         return self._cluster.login(subscription)
 
     def now(self) -> float:
-        """Return the seconds of a monotonic clock."""
+        """Return the seconds on a monotonic clock."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait until the time is over or a signal arrives."""
+        """Wait until the time has passed or a signal arrives."""
         with self._phase("waiting: others are changing the same branch or Application"):
             shutdown.sleep(seconds)
 
@@ -226,7 +229,7 @@ class RealWorld(World):
         self._log(level, sentence)
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an old one.
+        """Return how a source commit relates to an older one.
 
         Calls from several repositories are handled one by one.
         """
@@ -237,7 +240,7 @@ class RealWorld(World):
         return str(kin.order)
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return the registries' answers about images."""
+        """Return the registries' responses about images."""
         with self._phase("querying the registries"):
             return self._registry().answer(questions)
 
@@ -258,8 +261,8 @@ class RealWorld(World):
         self,
         questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return the proof for each image, a refusal if it does not meet the requirements, or an
-        error.
+        """Return the proof for each image, a refusal if the image does not meet the requirements,
+        or an error.
         """
         return self._prover()(questions)
 
@@ -289,7 +292,9 @@ class RealWorld(World):
         return self._forges().if_known(repo)
 
     def check_forge(self, repo: str) -> None:
-        """Raise what `forge` would raise for an unknown Git host, without a request."""
+        """Raise the error that `forge` would raise for an unknown Git host, without sending a
+        request.
+        """
         self._forges().check_host(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
@@ -319,10 +324,10 @@ class RealWorld(World):
         return self._argo.page(application)
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the OpenPGP keys, one of which must have signed a commit for Argo CD to sync it;
-        () for any.
+        """Return the OpenPGP keys, one of which must have signed a commit for Argo CD to sync it,
+        or () if signatures are not required.
         """
-        if subscription.target == "flux":  # it does not have a project
+        if subscription.target == "flux":  # a Flux release does not have a project
             return ()
         project = self._project_of(subscription.application)
         url = normal_url(subscription.repo)
@@ -359,9 +364,9 @@ class RealWorld(World):
         return signer.key_ids() if signer else ()
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of its repository in Argo CD's history, newest first.
+        """Return the revisions of the subscription's repository in Argo CD's history, newest first.
 
-        () if they are unknown.
+        Returns () if the revisions are unknown.
         """
         if subscription.target == "flux" or not self._argo.asked:
             return ()
@@ -377,7 +382,9 @@ class RealWorld(World):
         return synced_revisions(item, lambda url: normal_url(url) == ours)
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who reverts changes to a field of a live Application, or "" if unknown."""
+        """Return the owner that reverts changes to a field of a live Application, or "" if
+        unknown.
+        """
         return self._argo.taken_back_by(manifest, field)
 
     def live(self) -> LiveApplications | None:
@@ -400,7 +407,7 @@ class RealWorld(World):
         return Follow(self._settings, self._argo, self.forge, self._git.descends, self._open)
 
     def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Do the same after a rollback, within the time that `follow` left."""
+        """Do the same after a rollback, within the time that remains after `follow`."""
         return self._follow().back(landed)
 
     def close(self) -> None:

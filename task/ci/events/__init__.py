@@ -1,3 +1,3 @@
-"""Events about pushed images from registries and pipelines: a module for each form, and one
-table.
+"""Events about pushed images from registries and pipelines, with a module for each form and a table
+of all forms.
 """

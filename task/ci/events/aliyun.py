@@ -1,6 +1,6 @@
 """Alibaba Cloud Container Registry webhooks.
 
-Enterprise Edition instances have their own names, which are not in the event: set
+Enterprise Edition instances have their own host names, which are not in the event, so set
 --images-registry. Source: https://www.alibabacloud.com/help/en/acr/user-guide/manage-webhooks
 (November 2026).
 """
@@ -26,7 +26,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     name = text(repository, "repo_full_name")
     name = name or f"{text(repository, 'namespace')}/{text(repository, 'name')}"
     place = Named(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
-    # "2016-07-17 09:40:56" is in the region's time zone, which is not in the event.
+    # "2016-07-17 09:40:56" is in the region's time zone, which the event does not include.
     yield pushed(
         place,
         text(push, "tag"),

@@ -1,8 +1,9 @@
 """JFrog Artifactory webhooks, domain `docker`.
 
-They have no field for the registry's name. With the path method, it is HOST/REPOSITORY/IMAGE, which
-is the default here. For any other method, set --images-registry. Source:
-https://jfrog.com/help/r/jfrog-platform-administration-documentation/domain-docker (November 2026).
+These webhooks have no field for the registry's name. With the path method, the image's name is
+HOST/REPOSITORY/IMAGE, which is the default here. For any other method, set --images-registry.
+Source: https://jfrog.com/help/r/jfrog-platform-administration-documentation/domain-docker (November
+2026).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from task.plain_data import mapping, text
 
 
 def known(document: Document) -> bool:
-    """Return whether this is an Artifactory webhook of this or another domain."""
+    """Return whether this is an Artifactory webhook for this or any other domain."""
     if {"repo_key", "event_type"} <= set(document):
         return True
     return {"domain", "event_type"} <= set(document)

@@ -1,4 +1,5 @@
-"""CDEvents `artifact.published` for an image's package URL, on their own or in a CloudEvent.
+"""CDEvents `artifact.published` events for an image's package URL, either bare or inside a
+CloudEvent.
 
 Sources: https://cdevents.dev/docs/artifacts, https://github.com/package-url/purl-spec (types oci
 and docker), and goharbor/harbor, src/pkg/notifier/formats/cdevents.go, which writes the whole
@@ -52,7 +53,7 @@ def _of_purl(purl: str, event: Document, registry: str) -> Found:
     url = given.get("repository_url", "")
     tag = given.get("tag", "")
     host, _, repository = (url.partition("://")[2] or url).partition("/")
-    if kind == "docker":  # then repository_url is the registry, and the version may be a tag
+    if kind == "docker":  # here, repository_url is the registry, and the version may be a tag
         host = "docker.io" if not host or host in _HUB else host
         repository = name
     else:

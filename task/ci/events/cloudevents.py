@@ -1,4 +1,4 @@
-"""CloudEvents about images that people create from custom templates, such as with EventBridge.
+"""CloudEvents about images, created from custom templates, for example with EventBridge.
 
 Image Updater's webhook also accepts them.
 

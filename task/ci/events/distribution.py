@@ -1,6 +1,6 @@
 """Docker Distribution notifications, which GitLab's registry also sends.
 
-There is one event for each blob and each manifest. A request has several events. Source:
+There is one event for each blob and each manifest, and a request contains several events. Source:
 https://distribution.github.io/distribution/about/notifications (November 2026).
 """
 

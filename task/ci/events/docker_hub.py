@@ -18,7 +18,7 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the push, without a digest, because the webhook does not have one."""
+    """Yield the push. It has no digest, because the webhook does not include one."""
     place = Named("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
     yield pushed(

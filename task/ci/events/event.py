@@ -1,4 +1,4 @@
-"""Shared by the event parsers: the image that was pushed, or why an event is not a push."""
+"""Shared code for the event parsers: the image that was pushed, or why an event is not a push."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Events:
     passed_over: tuple[str, ...] = ()
 
     def plus(self, other: Events) -> Events:
-        """Return both combined."""
+        """Return these events combined with others."""
         return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
@@ -65,7 +65,7 @@ class Named(NamedTuple):
 
     host: str  # "" if the event does not have it
     repository: str
-    short: str = ""  # the repository in the registry that the user sets; "" if it is the same
+    short: str = ""  # the repository if the user sets the registry; "" if it is the same
 
 
 def pushed(
@@ -100,13 +100,13 @@ def pushed(
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text is a digest."""
+    """Return whether a string is a digest."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def time_of(value: object) -> str:
-    """Convert a time string, or seconds since 1970, to RFC 3339 in UTC. Return "" for anything
-    else.
+    """Convert a time string, or seconds since 1970, to RFC 3339 in UTC. Return "" for any other
+    value.
     """
     try:
         if isinstance(value, str):

@@ -1,4 +1,5 @@
-"""Reads events in the forms below: one document, a list, or one after another (JSON lines).
+"""Reads events in the forms below, as a single document, a list, or consecutive documents (JSON
+lines).
 
 The form is detected from each document's keys, unless the user sets it. An unknown form is an
 error, because a changed form must not look like "nothing to do".
@@ -44,7 +45,7 @@ _AS_SENT = "pass it unchanged, as the registry sent it"
 class Form(NamedTuple):
     """A form of events."""
 
-    title: str  # in messages
+    title: str  # the form's name in messages
     known: Callable[[Document], bool]
     read: Callable[[Document, str], Iterable[Found]]
 
@@ -68,16 +69,16 @@ FORMS: Mapping[str, Form] = {
     LINES: Form("Image Update's JSON lines", lines.known, lines.read),
 }
 REGISTRIES = tuple(name for name in FORMS if name != LINES)
-ANY = "registry"  # any of these, but not Image Update's JSON lines or a builder's file
+ANY = "registry"  # any registry's form, but not Image Update's JSON lines or a builder's file
 KNOWN = f"the supported forms are {', '.join(form.title for form in FORMS.values())}"
 
 
 def events_in(text: str, form: str = "auto", registry: str = "") -> Events | None:
-    """Return the events in a text, or None if it looks like something else, such as a builder's
-    file.
+    """Return the events in a file's text, or None if the text looks like something else, such as a
+    builder's file.
 
-    With a `form` other than `auto`, a text in another form is an error. `registry` is the
-    registry's name in image references, if its events use another name. Raises `Malformed`.
+    With a `form` other than `auto`, text in a different form is an error. `registry` is the
+    registry's name in image references, if the events use a different name. Raises `Malformed`.
     """
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
@@ -134,7 +135,7 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _form_of(document: Any, allowed: Iterable[str]) -> str:
-    """Return the name of the document's form, or "" if it has none of these."""
+    """Return the name of the document's form, or "" if the form is unknown."""
     if not isinstance(document, dict):
         return ""
     return next((form for form in allowed if FORMS[form].known(document)), "")
@@ -161,7 +162,7 @@ def _unknown(document: Any, allowed: tuple[str, ...]) -> str:
 
 
 def seen(document: Any) -> str:
-    """Return an object's keys, for a message. Its values are not shown, because they may be
+    """Return an object's keys, for a message. The values are not shown, because they may be
     secrets.
     """
     if not isinstance(document, dict):

@@ -19,7 +19,7 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the webhook's event. The only digest is the version of an untagged manifest."""
+    """Yield the webhook's event. A digest appears only as the version of an untagged manifest."""
     package = mapping(document, "package")
     action = text(document, "action")
     kind = text(package, "type")

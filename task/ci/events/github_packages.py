@@ -55,7 +55,7 @@ def _of_version(package: Document, version: Document, registry: str) -> Found:
     config = text(manifest, "config", "media_type")
     if config and config not in CONFIGS:
         return PassedOver("it is a chart, a signature, or another artifact")
-    # A version's name is its digest. Events of the older registry have the tag instead.
+    # A version's name is its digest. Events from the older registry have the tag instead.
     name = text(version, "name")
     tag = text(metadata, "tag", "name") or ("" if is_digest(name) else name)
     time = version.get("updated_at") or version.get("created_at") or package.get("updated_at")

@@ -1,4 +1,4 @@
-"""Google Artifact Registry notifications: a Pub/Sub message, on its own or in an envelope.
+"""Google Artifact Registry notifications: a Pub/Sub message, either bare or in an envelope.
 
 Sources: https://cloud.google.com/artifact-registry/docs/configure-notifications and
 https://cloud.google.com/pubsub/docs/push#receive_push (November 2026).
@@ -22,7 +22,7 @@ def known(document: Document) -> bool:
 
 
 def _is_envelope(document: Document) -> bool:
-    # `gcloud pubsub subscriptions pull` has the acknowledgment ID instead.
+    # Messages from `gcloud pubsub subscriptions pull` have the acknowledgment ID instead.
     named = bool({"subscription", "ackId"} & set(document))
     return named and isinstance(document.get("message"), dict)
 
@@ -57,7 +57,7 @@ def _of_notification(document: Document, time: object, registry: str) -> Found:
     action = text(document, "action")
     if action != "INSERT":
         return PassedOver(f"its action is {action!r}")
-    # Both have the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
+    # Both fields have the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
     name, _, digest = text(document, "digest").partition("@")
     whole = text(document, "tag")
     before, colon, tag = whole.rpartition(":")

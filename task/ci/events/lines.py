@@ -31,7 +31,9 @@ KEYS = (
 
 
 def known(document: Document) -> bool:
-    """Return whether this is such a line. Jib's file also has an image."""
+    """Return whether this is one of our JSON lines. Jib's file also has an `image` key, so that key
+    is not enough.
+    """
     return "image" in document and "imageDigest" not in document
 
 
@@ -68,7 +70,7 @@ def _build_of_line(document: Document) -> Build:
     try:
         number = sequence_of(_number_text(document, "sequence"))
         created = created_of(_number_text(document, "created"))
-    except UsageError as error:  # it has the name of the equivalent option
+    except UsageError as error:  # the error mentions the equivalent option
         raise Malformed(error.message.replace("--", "its ", 1), error.hint) from None
     repository = without_login(_text_of_line(document, "sourceRepository"))
     return Build(number, "", commit, repository, created)

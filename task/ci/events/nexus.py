@@ -1,6 +1,6 @@
 """Sonatype Nexus Repository component webhooks.
 
-They do not contain the host: set --images-registry.
+The webhooks do not contain the host, so set --images-registry.
 
 Source: https://help.sonatype.com/en/example-headers-and-payloads.html, and the delivery in
 spinnaker/spinnaker#2638 (November 2026).

@@ -20,7 +20,7 @@ def known(document: Document) -> bool:
 def read(document: Document, registry: str) -> Iterator[Found]:
     """Yield a push for each updated tag. The notification does not have a digest or a time."""
     tags = document.get("updated_tags")
-    if not isinstance(tags, list | dict):  # until 2014, a mapping of tags to image ids
+    if not isinstance(tags, list | dict):  # until 2014, this was a mapping of tags to image IDs
         yield PassedOver("it is about a build, a scan, or a mirror")
         return
     if not tags:

@@ -1,8 +1,8 @@
 """Edits YAML text with splices, so that only the intended bytes change.
 
 Scalars keep their quotes and block style. New keys and items follow the style of their neighbors.
-The new text is parsed: it may differ from the old text only in the intended nodes, and every YAML
-reader must read the new value from each of them.
+The new text is then parsed: it may differ from the old text only in the intended nodes, and every
+YAML reader must read the new values from those nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from task.editors.yaml.spelling import STRING, Data, Word, block, flow, reblock,
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, parse, resolved, walk
 from task.errors import TargetError
 
-_WIDEST = 9  # columns after a dash; a wider gap is not treated as the file's style
+_WIDEST = 9  # columns after a dash; a wider gap does not count as the file's style
 _BREAK = re.compile(f"[{BREAKS}]")
 _PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
@@ -29,7 +29,7 @@ class Splice(NamedTuple):
     text: str
 
 
-More = Mapping[str, Data] | Sequence[Data]  # new entries of a collection
+More = Mapping[str, Data] | Sequence[Data]  # new entries for a collection
 # Compares an old and a new node. Returns the pairs to compare next, or None if the new node is not
 # as intended.
 Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
@@ -56,13 +56,14 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
 
     `meant` says which nodes may differ (by the old node's id), and how.
 
-    Raises TargetError if another node differs, or if one of these differs in another way.
+    Raises TargetError if any other node differs, or if one of these nodes differs in a different
+    way.
     """
     try:
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    # text such as `---` begins a document, and `...` ends it
+    # a value such as `---` would begin a document, and `...` would end it
     if len(new.roots) != len(tree.roots):
         raise more_than_meant()
     stack = list(zip(tree.roots, new.roots, strict=True))
@@ -76,7 +77,7 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
 
 
 def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
-    # The style also matters: a quoted number without its quotes is another value.
+    # The style also matters: a quoted number without its quotes is a different value.
     if (old.kind, old.value, old.style, old.anchor, old.tag) != (
         new.kind,
         new.value,
@@ -170,7 +171,7 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
 
 
 def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
-    # An application-specific tag (`!vault`) gives the text an unknown meaning.
+    # An application-specific tag (`!vault`) gives the value an unknown meaning.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
         raise TargetError(
             f"line {tree.line(node)} has a value tagged {node.tag}",
@@ -214,7 +215,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
 
 
 def _props(tree: Tree, node: Node, start: int) -> str:
-    """Return the anchor and tag as written, except for a tag such as `!!float`.
+    """Return the anchor and tag as written, omitting a tag such as `!!float`.
 
     AIU v0 wrote `!!float v2.0.0`.
     """
@@ -226,7 +227,7 @@ def _props(tree: Tree, node: Node, start: int) -> str:
 def _quotes(tree: Tree, node: Node, text: str) -> bool:
     """Return whether the value needs quotes at its position.
 
-    It does in JSON, after `"key":`, and in flow style if it contains a colon.
+    Quotes are needed in JSON, after `"key":`, and in flow style if the value contains a colon.
     """
     parent = tree.parent(node)
     key = tree.key_of(node)
@@ -262,15 +263,15 @@ def alone(tree: Tree, node: Node) -> Node:
 
 
 def says(node: Node, text: str) -> bool:
-    """Return whether a scalar, or an alias's scalar, has this text
-    and is a string for every YAML reader.
+    """Return whether a scalar, or the scalar that an alias refers to, has this value and is a
+    string for every YAML reader.
     """
     scalar = resolved(node)
     return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
 
 
 def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
-    """Return the tree with new texts for some scalars.
+    """Return the tree with new values for some scalars.
 
     Raises TargetError if an alias elsewhere shares a scalar that must change.
     """
@@ -367,9 +368,10 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
 
 
 def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
-    """Return the splices that replace a null or empty brackets.
+    """Return the splices that fill a null or empty brackets.
 
-    The new content is block lines below the key, or in flow style inside flow style.
+    The new content is written as block lines below the key, or in flow style if the key is inside
+    flow style.
     """
     text = tree.text
     parent = tree.parent(node)
@@ -458,7 +460,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     """Return the tree without some items of a block sequence, including their lines.
 
-    An item that shares its line with something else is kept.
+    An item that shares its line with anything else is kept.
     """
     text = tree.text
     cuts: dict[int, Splice] = {}
@@ -468,7 +470,7 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
         start = line_start(text, dash)
         if text[dash] == "-" and only_blank(text, start, dash):
             cuts[number] = _without_lines(text, start, line_end(text, content_end(text, item)))
-    # The removal is optional, so if it would change more than these items, keep them.
+    # The removal is optional, so if it would change anything else, keep these items.
     try:
         return checked(
             tree,
@@ -528,7 +530,7 @@ def content_end(text: str, node: Node) -> int:
 
     Trailing blank lines and comments are not part of it.
     """
-    # For the parsers, a block collection ends at the next token, so use the end of its last
+    # Parsers place the end of a block collection at the next token, so use the end of its last
     # scalar.
     while node.children and node.style != "{":
         key = node.children[-2] if node.kind == "mapping" else None
@@ -564,7 +566,7 @@ def value_slot(text: str, key: Node) -> int | None:
 
 
 def slot(tree: Tree, node: Node) -> int:
-    """Return the position of the value for a key or item that has none.
+    """Return the position where the value of a key or item without a value belongs.
 
     Raises TargetError if the key has no `:`.
     """

@@ -1,4 +1,4 @@
-r"""Parses key paths into a values file, such as `a.b.c`, `list[0][1].tag`,
+r"""Parses key paths in a values file, such as `a.b.c`, `list[0][1].tag`,
 `labels.app\.kubernetes\.io/name`.
 
 A nested path takes precedence over a key with a dot in its name. (AIU reads in this order, but when
@@ -18,10 +18,10 @@ from task.errors import TargetError
 from task.text import shortened
 
 MERGES = "\0"  # marks merge keys, because a quoted key may also be called `<<`
-MOST_USES = 100  # keys that share one value
+MOST_USES = 100  # keys that may share one value
 # nested merge keys; each uses five stack frames, and Python has a thousand
 MOST_MERGES = 50
-MOST_STEPS = 2_000  # from a shared value up to the keys that share it
+MOST_STEPS = 2_000  # steps from a shared value up to the keys that share it
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
 
@@ -34,7 +34,7 @@ class Segment:
 
     @property
     def text(self) -> str:
-        """The whole step, unescaped. This may also be a key with brackets in its name."""
+        """The whole step, unescaped. The step may also be a key with brackets in its name."""
         return self.name + self.brackets
 
     @property
@@ -51,7 +51,7 @@ class Segment:
 def parse_path(text: str) -> tuple[Segment, ...]:
     """Return the steps of a path.
 
-    Raises TargetError if the path has more steps than a file may have levels.
+    Raises TargetError if the path has more steps than a file can have levels.
     """
     plain = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
     if len(plain) > DEPTH:
@@ -84,11 +84,12 @@ def find_all(
     *,
     merges: bool = True,
 ) -> tuple[Node, ...]:
-    """Return all nodes at the path, unresolved. A key with brackets may exist next to a list.
+    """Return all nodes at the path, without following aliases. There may be several, because a key
+    with brackets may exist next to a list.
 
     Raises the same errors as `find`.
     """
-    # The interpretation with the fewest dots in keys wins: the nested path.
+    # The interpretation with the fewest dots in keys wins, which is the nested path.
     matches = sorted(_matches(_mappings(tree), root, path, merges), key=lambda match: match[0])
     if not matches:
         return ()
@@ -134,7 +135,7 @@ def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, .
 
 
 def item(node: Node | None, indices: Sequence[int]) -> Node | None:
-    """Return the item at these indices, one for each level of lists, or None.
+    """Return the item at these indices, one for each list level, or None.
 
     Without indices, return the node.
     """
@@ -147,8 +148,8 @@ def item(node: Node | None, indices: Sequence[int]) -> Node | None:
 
 
 def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
-    """Return a mapping's keys with their values as Helm reads them: including merged keys,
-    and the last one wins.
+    """Return a mapping's keys with their values as Helm reads them. Merged keys are included, and
+    the last value wins.
     """
     found: dict[str, Node] = {}
     if mapping.kind == "mapping" and depth < DEPTH:
@@ -168,11 +169,11 @@ def _sources(node: Node) -> tuple[Node, ...]:
 
 
 class _Mappings:
-    """Finds the values of keys in mappings like Helm: keys and merge keys are read in order,
-    and the last one wins.
+    """Finds the values of keys in mappings as Helm does: keys and merge keys are read in order, and
+    the last one wins.
 
     According to YAML, a mapping's own key always wins over a merge key, regardless of their order.
-    Helm's reader does not implement that.
+    Helm's parser does not implement this rule.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -183,7 +184,7 @@ class _Mappings:
     def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
         """Return the value of a key, or None.
 
-        Raises TargetError if a second value hides the mapping's own.
+        Raises TargetError if a second value hides the mapping's own value.
         """
         if (id(mapping), key) in self._known:
             return self._known[id(mapping), key]
@@ -257,8 +258,8 @@ def uses(
     node: Node,
     missing: Sequence[str] = (),
 ) -> Iterator[tuple[Segment, ...]]:
-    """Yield the paths at which a reader finds this node, following aliases and merge keys,
-    or a key that it lacks.
+    """Yield the paths at which a reader that follows aliases and merge keys finds this node, or a
+    key that the node lacks.
 
     Raises TargetError if there are too many paths, or if the node is a key.
     """
@@ -355,9 +356,9 @@ def _step(
     node: Node,
     rest: tuple[Segment, ...],
 ) -> tuple[Node, tuple[Segment, ...]] | None:
-    """Return the next node and the rest of the path, or None.
+    """Return the next node and the rest of the path, or None if no key matches.
 
-    The step is the plain key, or the only matching key with dots.
+    A step matches the plain key, or the only possible key with dots.
     """
     tree = at.tree
     first = rest[0]

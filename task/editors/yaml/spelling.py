@@ -1,9 +1,9 @@
-"""Spells data as YAML. Every reader reads a string spelled here as the same string.
+"""Writes data as YAML, so that every reader reads a string back as the same string.
 
 YAML 1.1 readers (PyYAML, Helm, Argo CD, Kustomize) and YAML 1.2 readers disagree about a plain
-`1e3`, `0o17`, `1:30`, `yes`, or `2024-01-02`. So a text is quoted if any of them does not read it
-as a string. The usual case is a tag that becomes a number: `tag: 1.10` is rendered as `1.1` (Helm
-3.19 and 4.1).
+`1e3`, `0o17`, `1:30`, `yes`, or `2024-01-02`. So a string is quoted if any of these readers would
+not read it as a string. The usual case is a tag that is read as a number: `tag: 1.10` is rendered
+as `1.1` (Helm 3.19 and 4.1).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from task.editors.yaml.tree import BREAKS, Node
 
-# Texts that some reader treats as a number, a date, a merge key, or a default value, anchored at
+# Strings that some reader treats as a number, a date, a merge key, or a default value. Anchored at
 # both ends.
 _NUMBER = re.compile(
     r"[-+]?(?:"
@@ -29,7 +29,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
-_NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; "" is also in it
+_NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; `"" in _NUMERIC` is true
 _WORDS = frozenset(
     ("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "...")
 )
@@ -100,11 +100,11 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """Return the block scalar `old` (header and lines) with the content `text`,
-    or None if the style cannot represent it.
+    """Return the block scalar `old` (its header and lines) with the content `text`, or None if the
+    style cannot represent it.
 
-    The header keeps its kind and comment. It gets a `-`, because a trailing line break would be
-    part of the tag.
+    The header keeps its style and comment. It gets a `-`, because a trailing line break would
+    become part of the tag.
     """
     match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
     lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]
@@ -122,7 +122,7 @@ Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     """Return the lines of `data` in block style, without line endings.
 
-    `width` is the width of the outermost dashes.
+    `width` is the width of the outermost dashes, including the space after each.
     """
     if isinstance(data, Mapping):
         lines = []

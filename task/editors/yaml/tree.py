@@ -1,4 +1,4 @@
-"""Parses YAML text into small nodes that know their position in the text.
+"""Parses YAML text into small nodes that record their position in the text.
 
 The nodes are built from parser events. Aliases remain references and are never expanded, so an
 alias bomb costs no more than its text. No function is recursive, so deep nesting causes an error
@@ -19,7 +19,7 @@ from task.yaml_documents import NULL, parsed
 DEPTH = 200  # people do not nest deeper than this, and C loaders crash on very deep nesting
 BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers treat these as line endings
 _ODD_BREAK = re.compile("[\x85\u2028\u2029]")
-_LARGE = 1_000_000  # characters; the trees of larger texts are not cached
+_LARGE = 1_000_000  # characters; the trees of longer documents are not cached
 # values after aliases are expanded; a bomb also has more than ten times as many as the text
 BOMB = 1_000_000
 
@@ -34,11 +34,11 @@ class Node:
     kind: Literal["scalar", "mapping", "sequence", "alias"]
     start: int
     end: int
-    value: str = ""  # a scalar's text or an alias's anchor
+    value: str = ""  # a scalar's value or an alias's anchor
     style: str = ""  # scalars: ' " | > or "" for plain; collections: "{" for flow, "" for block
     anchor: str = ""
     tag: str = ""  # the explicit tag
-    children: tuple[Node, ...] = ()  # of a mapping: key, value, key, value, …
+    children: tuple[Node, ...] = ()  # in a mapping: key, value, key, value, …
     target: Node | None = field(
         default=None,
         repr=False,
@@ -47,7 +47,7 @@ class Node:
 
     @property
     def null(self) -> bool:
-        """Whether it is an untagged null: empty, `~` or `null`."""
+        """Whether the node is an untagged null: empty, `~`, or `null`."""
         return self.kind == "scalar" and not self.style and not self.tag and self.value in NULL
 
 
@@ -55,7 +55,7 @@ NOTHING = Node("scalar", 0, 0)  # a null that is not part of any text
 
 
 class Tree:
-    """A text, the roots of its documents, and where they end.
+    """A YAML text, and the roots and ends of its documents.
 
     Parents and aliases are computed when first needed.
     """
@@ -95,9 +95,7 @@ class Tree:
             current = self.parent(current)
 
     def key_of(self, node: Node) -> Node | None:
-        """Return the key of which `node` is the value,
-        or None for sequence items and roots.
-        """
+        """Return the key whose value is `node`, or None for sequence items and roots."""
         parent = self.parent(node)
         if parent is None or parent.kind != "mapping":
             return None
@@ -118,7 +116,7 @@ def resolved(node: Node) -> Node:
 
 
 def pairs(mapping: Node) -> Iterator[tuple[Node, Node]]:
-    """Yield the keys and values of a mapping node, in text order."""
+    """Yield the keys and values of a mapping node, in document order."""
     children = iter(mapping.children)
     return zip(children, children, strict=True)
 
@@ -136,7 +134,7 @@ def values(mapping: Node, key: str) -> tuple[Node, ...]:
 
 
 def value(mapping: Node | None, key: str) -> Node | None:
-    """Return the value of a key, or None, also if the node is not a mapping.
+    """Return the value of a key. Return None if the key is missing or the node is not a mapping.
 
     If the key is repeated, return the last value, like readers that allow repeated keys.
     """
@@ -145,13 +143,13 @@ def value(mapping: Node | None, key: str) -> Node | None:
 
 
 def resolved_value(mapping: Node | None, key: str) -> Node | None:
-    """Return the result of `value` with its alias resolved, or None."""
+    """Return the result of `value`, following an alias, or None."""
     found = value(mapping, key)
     return resolved(found) if found else None
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Yield `root` and all nodes below it, in text order."""
+    """Yield `root` and all nodes below it, in document order."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -160,7 +158,7 @@ def walk(root: Node) -> Iterator[Node]:
 
 
 def parse(text: str) -> Tree:
-    """Return the tree of `text`. It has no documents if the text is empty or has only comments.
+    """Return the tree of `text`, which has no documents if the text is empty or has only comments.
 
     Raises TargetError if the text is not YAML, is nested deeper than 200 levels, or has an
     undefined alias or an alias bomb.
@@ -292,9 +290,9 @@ def _refuse_bomb(root: Node) -> None:
 def refuse_odd_breaks(tree: Tree) -> None:
     """Raise TargetError if a U+0085, U+2028, or U+2029 is outside a value.
 
-    For YAML 1.1 readers, it ends a line, but for people and YAML 1.2 readers, it is an ordinary
-    character. So a key below it may be in another mapping than it appears to be, and a hold would
-    have no effect.
+    YAML 1.1 readers treat such a character as a line break; people and YAML 1.2 readers treat it as
+    an ordinary character. So a key below such a character may not be in the mapping in which it
+    appears to be, and a hold would have no effect.
     """
     if not _ODD_BREAK.search(tree.text):
         return

@@ -1,4 +1,4 @@
-"""Executes a template's nodes on data like Go's `text/template`, within limits."""
+"""Executes a template's nodes on data as Go's `text/template` does, within limits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from task.templates.go_template.parse import (
 from task.templates.go_template.printing import Sink, printed
 from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate, GoMap
 
-# Go turns a function's panic into an error. So an unusual argument makes the template fail, but
+# Go turns a panic in a function into an error, so an unusual argument makes the template fail, but
 # not the run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-CHARACTERS_PER_STEP = 40  # for a long value, because copying also takes time
+CHARACTERS_PER_STEP = 40  # characters of a long value per step, because copying takes time
 # Marks a pipeline stage without a value. None would not work, because nil is a value.
 MISSING: Any = object()
 
@@ -62,7 +62,7 @@ class Run:
     # Nodes
 
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
-        """Execute the nodes. Return "break" or "continue" if one of them ends the walk, else ""."""
+        """Execute the nodes. Return "break" or "continue" if such a node ends the walk, else ""."""
         for node in nodes:
             self.spend(1)
             if isinstance(node, str):
@@ -81,7 +81,7 @@ class Run:
         return ""
 
     def template(self, node: TemplateCall, dot: Any) -> None:
-        """Run a defined template. It cannot use its caller's variables."""
+        """Run a defined template, which cannot use its caller's variables."""
         self.line = node.line
         if node.name not in self.defined:
             raise FailedTemplate(f'template "{node.name}" not defined')
@@ -235,7 +235,7 @@ class Run:
     def call(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
         """Return the value of a function.
 
-        The value of the pipeline's previous stage is its last argument.
+        The value of the pipeline's previous stage is passed as the last argument.
         """
         if name in SHORTCUTS:
             return self.shortcut(name, operands, dot, last)
@@ -262,7 +262,7 @@ class Run:
         Later arguments are not evaluated.
         """
         value: Any = MISSING
-        for operand in operands:  # Go 1.18 and later do not evaluate the rest
+        for operand in operands:  # Go 1.18 and later do not evaluate the remaining arguments
             value = self.operand(operand, dot)
             if truth(value) == (name == "or"):
                 return value

@@ -1,6 +1,6 @@
 """The built-in functions of Go's `text/template`.
 
-AIU does not add any, so sprig's functions are unknown here.
+AIU does not add any functions, so sprig's functions are unknown here.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def truth(value: object) -> bool:
 
 
 def equal(first: Any, *others: Any) -> bool:
-    """Run `eq`: tell whether the first argument equals any of the others."""
+    """Run `eq`: return whether the first argument equals any of the others."""
     if not others:
         raise FailedTemplate("missing argument for comparison")
     return any(_go_equal(first, other) for other in others)
@@ -102,7 +102,9 @@ def _comparable(value: Any) -> bool:
 
 
 def less(value: Any, other: Any) -> bool:
-    """Run `lt`: tell whether the first argument is less. Strings are compared by their bytes."""
+    """Run `lt`: return whether the first argument is less than the second. Strings are compared by
+    their bytes.
+    """
     for operand in (value, other):
         if kind(operand) in {"", "bool"}:
             raise FailedTemplate(f"invalid type for comparison: {named(operand)}")
@@ -172,7 +174,7 @@ def _cut(value: Any, bounds: Sequence[Any]) -> Any:
 
 
 def _as_one_text(values: Sequence[Any]) -> str:
-    """Return the arguments of `html`, `js`, or `urlquery` as one text."""
+    """Return the arguments of `html`, `js`, or `urlquery` as one string."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     return sprint([printed(value) if value is None else value for value in values])
@@ -184,7 +186,7 @@ def html(*values: Any) -> str:
 
 
 def script(*values: Any) -> str:
-    """Run `js`: escape text for a JavaScript string."""
+    """Run `js`: escape a value for a JavaScript string."""
     letters = []
     for letter in _as_one_text(values):
         if letter in SCRIPT:
@@ -197,7 +199,7 @@ def script(*values: Any) -> str:
 
 
 def query(*values: Any) -> str:
-    """Run `urlquery`: escape text for a URL's query."""
+    """Run `urlquery`: escape a value for a URL query."""
     return quote_plus(go_bytes(_as_one_text(values)))
 
 

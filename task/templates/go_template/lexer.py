@@ -1,6 +1,4 @@
-"""Splits template text into tokens like Go's `text/template/parse`,
-and parses literals.
-"""
+"""Splits a template into tokens as Go's `text/template/parse` does, and parses literals."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ UNFINISHED = {
 }
 OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with or without a trim marker
 # A closing delimiter may have a trim marker, which begins with a space. So a run of spaces ends
-# before it.
+# before the trim marker.
 ACTION = re.compile(
     r"""(?P<close>\}\})|(?P<trim>[ \t\r\n]-\}\})[ \t\r\n]*  # a trim marker removes the white space after it
     |(?P<space>[ \t\r\n]+(?!-\}\}))
@@ -130,7 +128,7 @@ def _action(text: str, at: int, lines: list[int], tokens: list[Token]) -> int:
         if token.kind == "close":
             return at
         name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
-        # A name ends at white space, at one of `.,|:()`, or with the action.
+        # A name ends at whitespace, at one of `.,|:()`, or at the end of the action.
         if (
             name
             and at < len(text)
@@ -167,7 +165,7 @@ def string(literal: str) -> str:
 
 
 def character(literal: str) -> int:
-    """Return the number of the character `'x'`. Raises Malformed."""
+    """Return the code point of the character literal `'x'`. Raises Malformed."""
     pieces = _pieces(literal[1:-1], "'", literal)
     if len(pieces) == 1:
         try:
@@ -214,7 +212,7 @@ def number(literal: str) -> int | float:
     Raises Malformed.
     """
     if INTEGER.fullmatch(literal):
-        if len(literal) > 100:  # 64 binary digits with underscores are shorter
+        if len(literal) > 100:  # even 64 binary digits with underscores are shorter
             raise Malformed(f"integer overflow: {literal[:40]}")
         digits = literal.lstrip("+-").replace("_", "").lower()
         octal = digits.isdecimal() and digits.startswith("0")

@@ -25,13 +25,13 @@ class Literal:
 
 @dataclass(frozen=True)
 class Field:
-    """`.A.B` or `$x.A.B`, or `.` or `$x` itself if there are no names."""
+    """`.A.B` or `$x.A.B`, or just `.` or `$x` if there are no names."""
 
     variable: str  # with the dollar sign, or "." for the data
     names: tuple[str, ...]
     text: str
     line: int = field(default=0, compare=False)
-    column: int = field(default=0, compare=False)  # from 0
+    column: int = field(default=0, compare=False)  # counting from 0
 
 
 DOT = Field(".", (), ".")
@@ -145,23 +145,23 @@ class Parser:
         return token
 
     def skip_space(self) -> Token:
-        """Consume a space, if there is one, and return the token after it
-        without consuming that token.
-        """
+        """Consume a space, if there is one, and return the next token without consuming it."""
         if self.tokens[self.at].kind == "space":
             self.at += 1
         return self.tokens[self.at]
 
     def accept(self, *kinds: str) -> Token | None:
-        """Consume the token after a space and return it, if it has one of these kinds."""
+        """Consume and return the token after an optional space, if the token has one of these
+        kinds.
+        """
         if self.skip_space().kind not in kinds:
             return None
         return self.next()
 
     def expect(self, context: str, *kinds: str) -> Token:
-        """Consume the token after a space, and return it.
+        """Consume the token after an optional space, and return it.
 
-        Raises Malformed if it has another kind.
+        Raises Malformed if the token has a different kind.
         """
         token = self.accept(*kinds)
         if token is None:
@@ -169,7 +169,7 @@ class Parser:
         return token
 
     def deeper(self, line: int) -> None:
-        """Enter another block or parenthesis. Raises Malformed if there are too many."""
+        """Enter a nested block or parenthesis. Raises Malformed if there are too many levels."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise malformed(line, f"more than {DEEPEST} nested blocks or parentheses")
@@ -235,7 +235,7 @@ class Parser:
     def define(self, keyword: Token) -> None:
         """Parse a `{{define "name"}}` up to its `{{end}}`.
 
-        As in Go, it must not be inside another block.
+        As in Go, a definition must not be inside another block.
         """
         if self.depth:
             raise malformed(keyword.line, "unexpected {{define}}")
@@ -258,7 +258,7 @@ class Parser:
         return str(literal(self.expect(f"{keyword.text} clause", "string", "raw")).value)
 
     def body(self, keyword: Token, name: str) -> None:
-        """Store the nodes of a defined template. It cannot use variables from outside."""
+        """Store the nodes of a defined template, which cannot use outside variables."""
         self.deeper(keyword.line)
         outer = self.variables
         ranges = self.ranges
@@ -280,7 +280,7 @@ class Parser:
         """
         # `else with` as of Go 1.23
         if keyword.kind != "range" and (following := self.accept(keyword.kind)):
-            return (self.block(following),)  # its {{end}} also ends this block
+            return (self.block(following),)  # the inner block's {{end}} also ends this block
         self.expect("else", "close")
         nodes, end = self.nodes()
         if end.kind != "end":
@@ -349,8 +349,8 @@ class Parser:
         self.variables.append(token.text)
 
     def command(self) -> tuple[Operand, ...]:
-        """Return operands with spaces between them,
-        up to `|` (consumed) or the end of the pipeline (not consumed).
+        """Return space-separated operands, up to `|` (consumed) or the end of the pipeline (not
+        consumed).
         """
         operands: list[Operand] = []
         while (token := self.skip_space()).kind in OPERANDS:
@@ -362,7 +362,7 @@ class Parser:
         return tuple(operands)
 
     def operand(self) -> Operand:
-        """Return a term with the fields after it."""
+        """Return a term with the fields that follow it."""
         start = self.at
         term = self.term()
         names: list[str] = []

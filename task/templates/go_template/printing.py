@@ -1,4 +1,4 @@
-"""Turns values into text like Go's `fmt`, for `print`, `println`, and `printf`."""
+"""Formats values as Go's `fmt` does, for `print`, `println`, and `printf`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Spec:
     sharp_v: bool = False  # %#v, as Go source
 
     def pad(self, text: str, *, zeros: bool = True) -> str:
-        """Pad a text to the directive's width, with zeros only where they are allowed."""
+        """Pad a string to the directive's width, with zeros only where they are allowed."""
         if "-" in self.flags:
             return text.ljust(self.width)
         return text.rjust(self.width, "0" if zeros and "0" in self.flags else " ")
@@ -84,7 +84,7 @@ PLAIN = Spec()
 
 
 def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """Return the text of a scalar, or None if the verb does not match its type."""
+    """Return a scalar formatted as text, or None if the verb does not match its type."""
     if isinstance(value, str):
         return _print_string(spec, verb, value)
     if isinstance(value, bool):
@@ -192,7 +192,7 @@ def _print_float(spec: Spec, verb: str, value: float) -> str | None:
 
 
 class Sink:
-    """Collects a template's text, up to the limit `LONGEST_TEXT`."""
+    """Collects a template's output, up to the limit `LONGEST_TEXT`."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -263,7 +263,7 @@ class Printf:
         return self.sink.text()
 
     def directive(self, match: re.Match[str]) -> None:
-        """Print a directive, such as `%-5d`."""
+        """Format one operand by a directive, such as `%-5d`."""
         self.choose(match["first"])
         flags, width = self.width(match["flags"], match["width"])
         self.choose(match["second"])
@@ -338,7 +338,7 @@ class Printf:
         return int(value) if value else None if isinstance(value, str) else 0
 
     def extra(self) -> None:
-        """Print Go's note about operands that no directive used."""
+        """Add Go's note about operands that no directive used."""
         notes = []
         for value in self.values[self.operand :]:
             sink = Sink()
@@ -350,7 +350,8 @@ class Printf:
 def type_name(value: object) -> str:
     """Return the name of a value's Go type.
 
-    Raises FailedTemplate for other lists and for structs, because their Go type is unknown here.
+    Raises FailedTemplate for structs and for other kinds of lists, because their Go type is unknown
+    here.
     """
     names: dict[type, str] = {
         str: "string",
@@ -367,7 +368,7 @@ def type_name(value: object) -> str:
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Print a value according to the verb.
+    """Format a value according to the verb.
 
     Raises FailedTemplate for a verb that is not supported here.
     """
@@ -391,7 +392,7 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Print a list, a map, or a struct. The verb applies to each element."""
+    """Format a list, a map, or a struct. The verb applies to each element."""
     if isinstance(value, GoMap):
         _write_map(sink, spec, verb, value)
         return
@@ -426,7 +427,7 @@ def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -
 
 
 def printed(value: Any) -> str:
-    """Return the text an action prints for a value."""
+    """Return the text that an action prints for a value."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else sprint((value,))

@@ -35,7 +35,7 @@ class Template:
     language: Language
 
     def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
-        """Return the template rendered with the data, in at most `steps` steps.
+        """Render the template with the data in at most `steps` steps, and return the result.
 
         Raises FailedTemplate.
         """

@@ -1,5 +1,5 @@
-"""Template values: Go's strings and maps,
-and the error and limits that make hostile templates harmless.
+"""Template values: Go's strings and maps, and the error and the limits that make hostile templates
+harmless.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from task.errors import Malformed
 
-LONGEST_TEXT = 1024 * 1024  # characters in a result, or in a value used for it
+LONGEST_TEXT = 1024 * 1024  # characters in a result, or in a value that it uses
 DEEPEST = 100  # nested blocks and parentheses; each else-if counts
 # not in the function tables, because they do not evaluate all of their arguments
 SHORTCUTS = (
@@ -25,7 +25,7 @@ class FailedTemplate(Malformed):
     """
 
     line = 0
-    place = ""  # of the innermost operand that failed, in Go's wording
+    place = ""  # position of the innermost operand that failed, in Go's wording
 
 
 class GoMap(dict[str, Any]):
@@ -34,7 +34,7 @@ class GoMap(dict[str, Any]):
     A missing key prints `<no value>`, whereas a struct's missing field would fail.
     """
 
-    zero: str | None = ""  # what `index` returns for a missing key
+    zero: str | None = ""  # the value that `index` returns for a missing key
 
 
 class AnyMap(GoMap):
@@ -44,7 +44,7 @@ class AnyMap(GoMap):
 
 
 class Printable(dict[str, Any]):
-    """A struct that prints as its own text: a Go `Stringer`."""
+    """A struct that defines its own text form, like a Go `Stringer`."""
 
     def __init__(self, text: str, fields: Mapping[str, Any]) -> None:
         super().__init__(fields)
