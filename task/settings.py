@@ -102,7 +102,7 @@ class EventOptions:
         "artifactory|nexus|gitea|aliyun|cdevents|cloudevents",
     )
     images_registry: str = EVENT.text(
-        "Registry as it appears in image references, if its events omit it or use another name.",
+        "Registry as it appears in image references, if its events omit it or use a different name.",
         "HOST[/PATH]",
     )
     sequence: str = EVENT.text(
@@ -137,7 +137,7 @@ class SourceOptions:
         "FILE",
     )
     render: tuple[str, ...] = FIND.choices(
-        "Render Helm charts or kustomizations that contain Applications. The tools must be"
+        "Render Helm charts or kustomizations that contain Applications. Helm and Kustomize must be"
         " installed.",
         "helm,kustomize",
     )
@@ -264,7 +264,7 @@ class AccessOptions:
         "Folder with .git-credentials and .gitconfig, or with username and password files.",
         "DIR",
     )
-    github_app_id: str = GIT.text("ID of the GitHub App that pushes.", "ID")
+    github_app_id: str = GIT.text("ID of the GitHub App to push as.", "ID")
     github_app_installation_id: str = GIT.text("Installation ID of the GitHub App.", "ID")
     github_app_key_file: str = GIT.text(
         "File with the GitHub App's private key. Alternatively, set IMAGE_UPDATE_GITHUB_APP_KEY"
@@ -709,7 +709,7 @@ class LintOptions:
         argument=True,
     )
     holds: bool = HELD.flag(
-        "Also read repositories that require a login: list their holds, and check the files that"
+        "Also read repositories that require credentials: list their holds, and check the files that"
         " updates write.",
         common=True,
     )
@@ -749,7 +749,7 @@ class CheckOptions(ResultOptions):
         common=True,
     )
     repository: str = CHANGE.text(
-        "Repository of the two. By default, the checkout in the current folder.",
+        "Repository that contains both. By default, the checkout in the current folder.",
         "URL",
         common=True,
     )
@@ -1061,7 +1061,7 @@ def _check_api(given: CommitOptions) -> None:
         raise UsageError(
             f"{', '.join(named)} and --commit-through github cannot be combined",
             hint=(
-                f"remove --commit-through, or {'the others' if named[1:] else named[0]}:"
+                f"remove --commit-through, or {'the other options' if named[1:] else named[0]}:"
                 f" {_api_takes(named)}"
             ),
         )

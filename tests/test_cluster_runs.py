@@ -500,9 +500,9 @@ FOREIGN = [
     ("git:secret:argocd/gone", "argocd", 4, "there is no secret argocd/gone"),
     ("git:secret:argocd/empty", "argocd", 4, "does not have a username and password"),
     ("git:secret:a/b/c", "argocd", 3, "git:secret:<namespace>/<name>"),
-    ("git:secret:argocd/theirs", "team", 3, "Argo CD's login for another repository"),
-    ("git:secret:argocd/theirs", "argocd", 3, "Argo CD's login for another repository"),
-    ("git:secret:argocd/cluster-prod", "team", 3, "belongs to Argo CD itself"),
+    ("git:secret:argocd/theirs", "team", 3, "Argo CD's credentials for another repository"),
+    ("git:secret:argocd/theirs", "argocd", 3, "Argo CD's credentials for another repository"),
+    ("git:secret:argocd/cluster-prod", "team", 3, "belongs to Argo CD"),
     ("git:secret:argocd/plain", "team", 3, "for Applications in namespace argocd"),
 ]
 
@@ -906,7 +906,7 @@ def test_pull_secrets_must_be_in_the_same_namespace_and_contain_the_login(
     )
     result = run_here("--registry-check", "always")
     assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
-    assert "holds no login for ghcr.io" in result.stderr
+    assert "has no credentials for ghcr.io" in result.stderr
     assert "refers to a secret in namespace other" in result.stderr
     assert {
         one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"
@@ -951,7 +951,7 @@ def test_an_application_from_a_file_gets_no_secrets_from_the_cluster(
         (
             "argocd",
             "secret:argocd/cluster-prod#config",
-            "belongs to Argo CD itself and is not a registry login",
+            "belongs to Argo CD and does not contain registry credentials",
         ),
         (
             "team",
@@ -992,7 +992,7 @@ def test_secrets_of_argo_cd_itself_are_never_sent_to_a_registry(
     [
         (
             {"writeBackConfig": {"method": "git:secret:argocd/theirs"}},
-            "Argo CD's login for another repository",
+            "Argo CD's credentials for another repository",
         ),
         (
             {"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}},

@@ -532,7 +532,7 @@ def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
     return Rollout(
         "needs-sync",
         because,
-        "something else is changing these: see the diff in Argo CD",
+        "something else is changing these resources: see the diff in Argo CD",
         sure=False,
     )
 

@@ -303,7 +303,7 @@ class BitbucketCloud(Host):
             items = list(self._pages(path, {"q": f"user.{field} = {_query_string(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
-        hint = "specify the person by nickname or account id"
+        hint = "specify the person by nickname or account ID"
         raise ForgeError(
             f"the workspace {self.place.project[0]} has no member with that name, or more than one",
             hint=hint,

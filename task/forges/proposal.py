@@ -60,9 +60,9 @@ TITLE = "image-update-title"
 SETTLED = "image-update-set"
 ABOUT = {
     BEGIN: (
-        "Image Update replaces what is between its marks, and keeps what is before and after them"
+        "Image Update replaces the text between its markers, and keeps the text before and after them"
     ),
-    END: "what follows stays",
+    END: "the text below is kept",
 }
 HIDING = r"(?:<!--|\[//\]: # \()\s*"
 ANY = re.compile(rf"^{HIDING}image-update(?:-[a-z]+)?: .*$", re.MULTILINE)

@@ -88,7 +88,7 @@ class Tokens:
                 f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
             )
             raise CredentialsError(
-                message, hint=f"if this Git host is allowed to receive it, pass {allow}"
+                message, hint=f"if this Git host is allowed to receive the token, pass {allow}"
             )
         also = "" if any(covers(prefix, place.web) for prefix in self._scope) else f", and {allow}"
         hint = f"set {VARIABLE} or pass {OPTION}{also}"

@@ -335,7 +335,7 @@ class Git:
                 " own server"
             )
             hint = (
-                "if the repository has moved, set repoURL to its new URL, and add a login for that"
+                "if the repository has moved, set repoURL to its new URL, and add credentials for that"
                 " server"
             )
             raise CredentialsError(
@@ -586,7 +586,7 @@ def _scratch(folder: str) -> IO[bytes]:
         return TemporaryFile("w+b", buffering=0, dir=folder)
     except OSError as error:
         message = f"cannot create a temporary file: {error.strerror}"
-        hint = "free some space and run it again"
+        hint = "free some space, then run it again"
         raise exhausted(error) or UnreachableError(message, hint=hint) from error
 
 

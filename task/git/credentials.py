@@ -250,7 +250,7 @@ def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str,
             or address.password
             or set(url) & set("?#*@ ")
         ):
-            hint = "use https://host/ or https://host/path/, without a login"
+            hint = "use https://host/ or https://host/path/, without credentials"
             raise UsageError("--git-credentials-url: not an https URL prefix", hint=hint)
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
 

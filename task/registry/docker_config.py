@@ -222,7 +222,7 @@ def password_of(
             else "--registry-username"
         )
         raise UsageError(
-            f"the registry's login is incomplete: {missing} is missing",
+            f"the registry credentials are incomplete: {missing} is missing",
             hint="set both",
         )
     return RegistryLogin(username, Secret(password), origin=where) if username else None

@@ -123,8 +123,8 @@ def test_a_secret_in_another_namespace_is_refused_without_reading_it(
 
 NAMED = [
     ("secret:argocd/plain", "for Applications in namespace argocd"),
-    ("secret:argocd/cluster-prod", "belongs to Argo CD itself"),
-    ("secret:argocd/argocd-secret", "belongs to Argo CD itself"),
+    ("secret:argocd/cluster-prod", "belongs to Argo CD"),
+    ("secret:argocd/argocd-secret", "belongs to Argo CD"),
     ("secret:argocd/elsewhere", "login for another repository"),
     ("secret:argocd/theirs", "a project other than 'shop'"),
     ("secret:argocd/ours", ""),
@@ -159,7 +159,7 @@ def test_secrets_of_argo_cd_are_used_only_for_their_purpose(
 
 @pytest.mark.parametrize("text", ["secret:a/b/c", "secret:", "secret:../argocd"])
 def test_an_invalid_secret_name_is_an_annotation_error(api: KubernetesApi, text: str) -> None:
-    with pytest.raises(AnnotationError, match="does not name a secret"):
+    with pytest.raises(AnnotationError, match="does not refer to a secret"):
         reach(api).named(text, URL, "team")
 
 
@@ -197,7 +197,7 @@ def test_argo_cds_own_secrets_are_not_a_login_for_a_registry(
     api: KubernetesApi, name: str, kind: str
 ) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
-    with pytest.raises(Malformed, match="is not a registry login"):
+    with pytest.raises(Malformed, match="does not contain registry credentials"):
         reach(api).of_registry("argocd", name)
 
 

@@ -328,5 +328,5 @@ def test_secret_references_are_parsed(text: str, expected: tuple[str, str]) -> N
     ["secret:", "secret:/x", "secret:a/", "secret:a/b/c", "secret:../x", "secret:A b", "secret"],
 )
 def test_invalid_secret_references_are_rejected(text: str) -> None:
-    with pytest.raises(AnnotationError, match="does not name a secret"):
+    with pytest.raises(AnnotationError, match="does not refer to a secret"):
         secret_place(text, "own")

@@ -315,7 +315,7 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
             RegistryAccessError,
             "does not allow anonymous access to acme/api",
         ),
-        (401, "UNAUTHORIZED", LOGIN, RegistryAccessError, "does not accept the login"),
+        (401, "UNAUTHORIZED", LOGIN, RegistryAccessError, "does not accept the credentials"),
         (403, "DENIED", None, RegistryAccessError, "no such repository"),
         (403, "DENIED", LOGIN, RegistryAccessError, "403 DENIED"),
         (400, "NAME_INVALID", None, RegistryError, "400 NAME_INVALID"),
