@@ -72,7 +72,10 @@ def parse_image(text: str) -> Image:
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
-        hint = "use sha256: followed by 64 hex digits (0-9a-f), as printed by the registry or the builder"
+        hint = (
+            "use sha256: followed by 64 hex digits (0-9a-f), as printed by the registry or the"
+            " builder"
+        )
         raise _malformed_reference(text, f": {shortened(digest)!r} is not a digest", hint)
     return replace(
         image,

@@ -64,7 +64,8 @@ class Given:
         """
         if found := PLACEHOLDER.search(text):
             hint = (
-                "check the names in the placeholder, and make sure that the step that sets the value runs"
+                "check the names in the placeholder, and make sure that the step that sets the"
+                " value runs"
                 " before this one"
             )
             raise UsageError(

@@ -102,7 +102,8 @@ class EventOptions:
         "artifactory|nexus|gitea|aliyun|cdevents|cloudevents",
     )
     images_registry: str = EVENT.text(
-        "Registry as it appears in image references, if its events omit it or use a different name.",
+        "Registry as it appears in image references, if its events omit it or use a different"
+        " name.",
         "HOST[/PATH]",
     )
     sequence: str = EVENT.text(
@@ -239,8 +240,8 @@ class TransportOptions:
         "PREFIX=REPLACEMENT",
     )
     git_config: bool = GIT.flag_on(
-        "Use the server settings in the user's and the system's Git configuration: logins, URLs,"
-        " proxies, and certificates."
+        "Use the server settings in the user's and the system's Git configuration: credentials,"
+        " URLs, proxies, and certificates."
     )
 
 
@@ -362,8 +363,8 @@ class CommitOptions:
         shown="image-update@noreply.invalid",
     )
     commit_message_template: str = COMMIT.text(
-        "File with a Go template for the commit message. It can use the same fields as in Image"
-        " Updater.",
+        "File with a Go template for the commit message. It can use the same fields as Image"
+        " Updater's template.",
         "FILE",
     )
     trailer: tuple[tuple[str, str], ...] = COMMIT.pairs(
@@ -709,8 +710,8 @@ class LintOptions:
         argument=True,
     )
     holds: bool = HELD.flag(
-        "Also read repositories that require credentials: list their holds, and check the files that"
-        " updates write.",
+        "Also read repositories that require credentials: list their holds, and check the files"
+        " that updates write.",
         common=True,
     )
     from_image_updater: bool = FIND.flag(

@@ -497,7 +497,7 @@ def test_projects_with_the_same_login_share_a_commit(
 
 FOREIGN = [
     ("git:secret:other/git", "argocd", 3, "not in the Application's namespace"),
-    ("git:secret:argocd/gone", "argocd", 4, "there is no secret argocd/gone"),
+    ("git:secret:argocd/gone", "argocd", 4, "secret argocd/gone not found"),
     ("git:secret:argocd/empty", "argocd", 4, "does not have a username and password"),
     ("git:secret:a/b/c", "argocd", 3, "git:secret:<namespace>/<name>"),
     ("git:secret:argocd/theirs", "team", 3, "Argo CD's credentials for another repository"),
@@ -1131,7 +1131,7 @@ def test_a_cluster_without_argo_cd_is_an_error(api: KubernetesApi, run_here: Any
     api.forget(APPLICATIONS)
     result = run_here()
     assert result.code == 4
-    assert "Argo CD is not installed here" in result.stderr
+    assert "Argo CD is not installed in this cluster" in result.stderr
 
 
 def test_certificates_from_the_argo_cd_config_map_are_trusted_as_well(

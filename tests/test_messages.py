@@ -212,7 +212,7 @@ def argo_login_page() -> None:
         (
             argo_login_page,
             "https://argocd.example returned a web page (200), not an Argo CD API response",
-            "if a login page is in front of it, pass the headers it requires with --argocd-header; ",
+            "if the server is behind a login page, pass the headers that the page requires with --argocd-header; ",
         ),
     ],
 )  # fmt: skip

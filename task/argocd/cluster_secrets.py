@@ -115,7 +115,8 @@ class ClusterSecrets:
             # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could
             # go to any registry.
             raise Malformed(
-                f"secret {namespace}/{name} belongs to Argo CD and does not contain registry credentials",
+                f"secret {namespace}/{name} belongs to Argo CD and does not contain registry"
+                " credentials",
                 "use a secret created for this registry",
             )
         return _bytes(item)

@@ -226,7 +226,10 @@ def hindrance_of(
         message = (
             f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it"
         )
-        return message, "add it to the AppProject's destinations, or correct the Application's"
+        return (
+            message,
+            "add it to the AppProject's destinations, or correct the Application's destination",
+        )
     if because := text(sync_windows(project, application, to, now), "because"):
         return (
             because,

@@ -41,7 +41,7 @@ WITHOUT = {
     "assignees": "Bitbucket pull requests have no assignees: add them as reviewers",
 }
 COMMENTS_NEED = (
-    "grant the token the permission to read the repository and write to its pull requests"
+    "grant the token read access to the repository and write access to its pull requests"
 )
 COMMENT_PAGES = 10
 COMMENT_PAGE = 50
@@ -321,7 +321,8 @@ class BitbucketCloud(Host):
                 return
             if origin(path) != origin(self.place.api):
                 message = (
-                    f"{self.place.host} returned a next page on {origin(path)}: could not {what}"
+                    f"{self.place.host} returned a next-page link to {origin(path)}: could not"
+                    f" {what}"
                 )
                 raise ForgeError(
                     message,

@@ -159,7 +159,7 @@ def _read(path: str) -> Secret:
     except UnicodeDecodeError:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="specify a text file") from None
     if not text.strip():
-        raise UsageError(f"{OPTION}: {path!r} is empty", hint="put only the token in it")
+        raise UsageError(f"{OPTION}: {path!r} is empty", hint="put only the token in the file")
     return _sound(text, f"{OPTION} {path!r}")
 
 

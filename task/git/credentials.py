@@ -371,7 +371,7 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
         raise UsageError(
-            f"{name} has more than one line", hint="put only the password or token in it"
+            f"{name} has more than one line", hint="set it to only the password or token"
         )
     return Secret(text)
 
@@ -379,7 +379,7 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
 def _secret_line(path: str, option: str) -> Secret:
     text = _text_of_file(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
-        hint = "put only the password or token in it"
+        hint = "put only the password or token in the file"
         raise UsageError(f"{option}: {path!r} must contain exactly one line", hint=hint)
     return Secret(text)
 

@@ -170,8 +170,8 @@ FAILURES = (
             "set HTTPS_PROXY, or git's http.proxy, to http://HOST:PORT"),
     Meaning(PAGE,
             RepositoryError, "the server returned a web page, not a Git repository",
-            "open the URL in a browser: if it shows a login page, add credentials for this server, or"
-            " allow the runner through the proxy that shows the page; if not, correct the URL"),
+            "open the URL in a browser: if it shows a login page, add credentials for this server,"
+            " or allow the runner through the proxy that shows the page; if not, correct the URL"),
     Meaning("couldn't find remote ref",
             SourceError, "the branch does not exist",
             "check the branch name, and that the branch was not deleted"),

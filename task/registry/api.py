@@ -299,8 +299,8 @@ def refused(
             hint=HOW_TO_LOG_IN,
         )
     return RegistryAccessError(
-        f"registry {name} does not accept the credentials for {repository} ({shown}), or has no such"
-        " repository",
+        f"registry {name} does not accept the credentials for {repository} ({shown}), or has no"
+        " such repository",
         hint=(
             "update the credentials, or grant them read access to the repository (they are from"
             f" {login.origin})"

@@ -105,7 +105,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
     theirs = _host(realm)
     if login and not trusts(base, realm, login):
         what = "the credentials are not sent to that server"
-        hint = "check the registry's address: credentials are sent only to its own host, over HTTPS"
+        hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
         if _encrypted_enough(base, realm):
             hint += (
                 "; if this is the registry's token server, allow it: --registry-credentials-for"

@@ -155,7 +155,8 @@ def _refuse_sorting(given: Any, what: str) -> None:
     if mode.lower() in ("latest-first", "latest-last"):
         raise Malformed(
             f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
-            "remove it: newest-build looks up the dates automatically, and semver and alphabetical do not"
+            "remove it: newest-build looks up the dates automatically, and semver and alphabetical"
+            " do not"
             " need them",
         )
     if mode.lower() != "none":

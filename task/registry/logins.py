@@ -200,8 +200,8 @@ class Logins:
             raise RegistryError(
                 f"{where} refers to {name}, but no cluster is available",
                 hint=(
-                    "read all Applications from the cluster, or set the credentials in Docker's config"
-                    " file or with options"
+                    "read all Applications from the cluster, or set the credentials in Docker's"
+                    " config file or with options"
                 ),
             )
         try:

@@ -164,7 +164,7 @@ def test_an_invalid_secret_name_is_an_annotation_error(api: KubernetesApi, text:
 
 
 def test_a_missing_or_unsuitable_named_secret_is_a_credentials_error(api: KubernetesApi) -> None:
-    with pytest.raises(CredentialsError, match="there is no secret team/git"):
+    with pytest.raises(CredentialsError, match="secret team/git not found"):
         reach(api).named("secret:git", URL, "team")
     api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))
     with pytest.raises(CredentialsError, match="does not have a username and password"):

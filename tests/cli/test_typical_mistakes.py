@@ -33,10 +33,10 @@ run ghcr.io/acme/web:1.5.0
     pass the image as --image ghcr.io/acme/web:1.5.0
 run --image '$(tasks.build.results.IMAGE_URL)'
     --image: the pipeline did not replace $(tasks.build.results.IMAGE_URL)
-    check the names in it, and make sure that the step that provides the value runs before this one
+    check the names in the placeholder, and make sure that the step that sets the value runs before this one
 IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     IMAGE_UPDATE_IMAGE: the pipeline did not replace {{inputs.parameters.image}}
-    check the names in it, and make sure that the step that provides the value runs before this one
+    check the names in the placeholder, and make sure that the step that sets the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
     cannot tell where to read Applications from: --applications is missing or empty
     set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF

@@ -321,7 +321,7 @@ def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) ->
         ("secret:web/shared#pem", RegistryAccessError, "does not contain user:password"),
         ("secret:web/shared#empty", RegistryAccessError, "does not contain user:password"),
         ("secret:web/shared#none", RegistryAccessError, "has no field none"),
-        ("pullsecret:web/none", RegistryAccessError, "there is no secret web/none"),
+        ("pullsecret:web/none", RegistryAccessError, "secret web/none not found"),
         ("pullsecret:web/other", RegistryAccessError, "has no field .dockerconfigjson"),
         ("pullsecret:web/broken", RegistryAccessError, "is not JSON"),
         ("env:HOME", RegistryError, "annotations are not allowed to use"),
