@@ -212,7 +212,7 @@ def test_a_run_without_any_access_exits_4_and_names_the_missing_permission(
     api.tokens = {"nobody": "system:serviceaccount:ci:nobody"}
     result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "nobody"))
     assert (result.code, result.json["status"]) == (4, "failed")
-    assert "may not list applications.argoproj.io" in result.stderr
+    assert "is not allowed to list applications.argoproj.io" in result.stderr
     result = run(
         "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "wrong-token")
     )
@@ -807,7 +807,7 @@ def test_a_forbidden_patch_is_an_error_for_that_application(
     result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
     assert result.code == 4
     assert rules(result) == {"argocd/web": "source", "argocd/git": "admitted"}
-    assert "may not patch applications.argoproj.io 'web'" in result.stderr
+    assert "is not allowed to patch applications.argoproj.io 'web'" in result.stderr
 
 
 def test_require_update_counts_live_applications(api: KubernetesApi, run_here: Any) -> None:
@@ -871,7 +871,10 @@ def test_a_forbidden_event_is_a_warning(tmp_path: Path, api: KubernetesApi) -> N
     result = run("--applications", "cluster", "--kubeconfig", config, "--kubernetes-events")
     assert (result.code, result.json["status"]) == (0, "updated")
     warning = result.json["errors"][0]
-    assert (warning["severity"], "may not create events" in warning["message"]) == ("warning", True)
+    assert (warning["severity"], "is not allowed to create events" in warning["message"]) == (
+        "warning",
+        True,
+    )
     assert refreshed(api) == ["argocd/web"]
 
 
@@ -996,7 +999,7 @@ def test_secrets_of_argo_cd_itself_are_never_sent_to_a_registry(
         ),
         (
             {"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}},
-            "not a registry login",
+            "does not contain registry credentials",
         ),
     ],
 )
@@ -1055,7 +1058,7 @@ def test_an_unreadable_pull_secret_is_an_error_for_its_application(
     check = ("--registry-check", "always", "--application", "web")
     result = run("--applications", "cluster", "--kubeconfig", config, *check)
     assert result.code == 4, result.stderr
-    assert "may not get secrets 'pull'" in result.stderr
+    assert "is not allowed to get secrets 'pull'" in result.stderr
 
 
 # Which source

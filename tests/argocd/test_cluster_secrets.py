@@ -125,7 +125,7 @@ NAMED = [
     ("secret:argocd/plain", "for Applications in namespace argocd"),
     ("secret:argocd/cluster-prod", "belongs to Argo CD"),
     ("secret:argocd/argocd-secret", "belongs to Argo CD"),
-    ("secret:argocd/elsewhere", "login for another repository"),
+    ("secret:argocd/elsewhere", "credentials for another repository"),
     ("secret:argocd/theirs", "a project other than 'shop'"),
     ("secret:argocd/ours", ""),
     ("secret:argocd/template", ""),

@@ -219,7 +219,7 @@ def test_a_missing_login_is_reported_and_a_login_in_the_url_is_used(repo: Path) 
     ids = git(repo, "rev-parse", "main~3", "main").split()
     with git_server(repo.parent) as server, asking() as one:
         server.logins = {"jane": "secret"}
-        assert "login" in one.order(f"{server.url}repo.git", *ids).why
+        assert "credentials" in one.order(f"{server.url}repo.git", *ids).why
         url = f"{server.url}repo.git".replace("://", "://jane:secret@")
         assert one.order(url, *ids).order == "newer"
 

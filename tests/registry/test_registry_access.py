@@ -379,7 +379,7 @@ def test_a_request_is_retried_after_a_short_wait(server: RegistryApi) -> None:
 
 def test_docker_hub_limits_are_explained() -> None:
     error = refused("docker.io", "library/nginx", Response(429, {}, b"", ""), None)
-    assert "login" in error.hint
+    assert "credentials" in error.hint
     assert error.exit == 75
 
 

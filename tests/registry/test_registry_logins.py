@@ -326,7 +326,7 @@ def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) ->
         ("pullsecret:web/broken", RegistryAccessError, "is not JSON"),
         ("env:HOME", RegistryError, "annotations are not allowed to use"),
         ("ext:/bin/true", RegistryError, "--allow-exec"),
-        ("vault:x", RegistryError, "unknown kind"),
+        ("vault:x", RegistryError, "unknown credential kind"),
         ("x", RegistryError, "not a credential source"),
     ],
 )
