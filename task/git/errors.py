@@ -424,7 +424,7 @@ def refusal(
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
-            "allow this user to push to the head branch, or set another one in the git-branch"
+            "allow this user to push to the head branch, or set another head branch in the git-branch"
             " annotation (base:head)"
             if forced
             else (
