@@ -424,8 +424,8 @@ def refusal(
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
-            "allow this user to push to the head branch, or set another head branch in the git-branch"
-            " annotation (base:head)"
+            "allow this user to push to the head branch, or set another head branch in the"
+            " git-branch annotation (base:head)"
             if forced
             else (
                 "allow this user to push to the branch, or open a pull request instead:"

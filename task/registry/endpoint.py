@@ -156,8 +156,7 @@ def _refuse_sorting(given: Any, what: str) -> None:
         raise Malformed(
             f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
             "remove it: newest-build looks up the dates automatically, and semver and alphabetical"
-            " do not"
-            " need them",
+            " do not need them",
         )
     if mode.lower() != "none":
         raise Malformed(
