@@ -349,8 +349,8 @@ class GitLabComments(Comments):
     connect = GitLabClient
     needs = (
         "use a personal, project, or group access token with the api scope and the Reporter role"
-        " (a job token, CI_JOB_TOKEN, cannot write comments; a fork's pipeline does not get protected"
-        " variables)"
+        " (a job token, CI_JOB_TOKEN, cannot write comments; a fork's pipeline does not get"
+        " protected variables)"
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
