@@ -149,8 +149,7 @@ class Connections:
         ):
             return NoAnswerError(
                 "tls",
-                "the file with the certificate authorities or the client certificate cannot be"
-                " read",
+                "cannot read the file with the certificate authorities or the client certificate",
             )
         what = "could not be reached" if _never_connected(error) else "closed the connection"
         return NoAnswerError("unreachable", f"{origin(url)} {what}")

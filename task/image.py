@@ -72,7 +72,10 @@ def parse_image(text: str) -> Image:
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
-        hint = "use sha256: and 64 hex digits (0-9a-f), as printed by the registry or the builder"
+        hint = (
+            "use sha256: followed by 64 hex digits (0-9a-f), as printed by the registry or the"
+            " builder"
+        )
         raise _malformed_reference(text, f": {shortened(digest)!r} is not a digest", hint)
     return replace(
         image,
@@ -237,7 +240,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     `any_case` allows uppercase letters. Raises `Malformed`, which quotes the whole `text`.
     """
     if not name:
-        raise _malformed_reference(text, " does not name an image", "use [registry/]name:tag")
+        raise _malformed_reference(text, " has no image name", "use [registry/]name:tag")
     registry, repository = split_registry(name)
     # case matters in repositories, but not in host names
     registry = registry.lower() or "docker.io"

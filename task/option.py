@@ -64,7 +64,8 @@ class Given:
         """
         if found := PLACEHOLDER.search(text):
             hint = (
-                "check the names in it, and make sure that the step that provides the value runs"
+                "check the names in the placeholder, and make sure that the step that sets the"
+                " value runs"
                 " before this one"
             )
             raise UsageError(
@@ -128,7 +129,7 @@ def commit_id(given: Given) -> str:
         raise given.wrong(
             text,
             "a commit ID",
-            "use its 40 hexadecimal digits, as printed by git rev-parse",
+            "use all 40 hex digits, as printed by git rev-parse",
         )
     return text
 

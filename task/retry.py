@@ -106,5 +106,5 @@ def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: Unreachabl
     try:
         return landed()
     except TaskError:
-        hint = f"{unknown} is unknown; run it again: the next run detects what has landed"
+        hint = f"it is unknown {unknown}; run it again: the next run detects what has landed"
         raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause

@@ -102,7 +102,8 @@ class EventOptions:
         "artifactory|nexus|gitea|aliyun|cdevents|cloudevents",
     )
     images_registry: str = EVENT.text(
-        "Registry as it appears in image references, if its events omit it or use another name.",
+        "Registry as it appears in image references, if its events omit it or use a different"
+        " name.",
         "HOST[/PATH]",
     )
     sequence: str = EVENT.text(
@@ -137,7 +138,7 @@ class SourceOptions:
         "FILE",
     )
     render: tuple[str, ...] = FIND.choices(
-        "Render Helm charts or kustomizations that contain Applications. The tools must be"
+        "Render Helm charts or kustomizations that contain Applications. Helm and Kustomize must be"
         " installed.",
         "helm,kustomize",
     )
@@ -239,8 +240,8 @@ class TransportOptions:
         "PREFIX=REPLACEMENT",
     )
     git_config: bool = GIT.flag_on(
-        "Use the server settings in the user's and the system's Git configuration: logins, URLs,"
-        " proxies, and certificates."
+        "Use the server settings in the user's and the system's Git configuration: credentials,"
+        " URLs, proxies, and certificates."
     )
 
 
@@ -264,7 +265,7 @@ class AccessOptions:
         "Folder with .git-credentials and .gitconfig, or with username and password files.",
         "DIR",
     )
-    github_app_id: str = GIT.text("ID of the GitHub App that pushes.", "ID")
+    github_app_id: str = GIT.text("ID of the GitHub App to push as.", "ID")
     github_app_installation_id: str = GIT.text("Installation ID of the GitHub App.", "ID")
     github_app_key_file: str = GIT.text(
         "File with the GitHub App's private key. Alternatively, set IMAGE_UPDATE_GITHUB_APP_KEY"
@@ -362,8 +363,8 @@ class CommitOptions:
         shown="image-update@noreply.invalid",
     )
     commit_message_template: str = COMMIT.text(
-        "File with a Go template for the commit message. It can use the same fields as in Image"
-        " Updater.",
+        "File with a Go template for the commit message. It can use the same fields as Image"
+        " Updater's template.",
         "FILE",
     )
     trailer: tuple[tuple[str, str], ...] = COMMIT.pairs(
@@ -709,8 +710,8 @@ class LintOptions:
         argument=True,
     )
     holds: bool = HELD.flag(
-        "Also read repositories that require a login: list their holds, and check the files that"
-        " updates write.",
+        "Also read repositories that require credentials: list their holds, and check the files"
+        " that updates write.",
         common=True,
     )
     from_image_updater: bool = FIND.flag(
@@ -749,7 +750,7 @@ class CheckOptions(ResultOptions):
         common=True,
     )
     repository: str = CHANGE.text(
-        "Repository of the two. By default, the checkout in the current folder.",
+        "Repository that contains both. By default, the checkout in the current folder.",
         "URL",
         common=True,
     )
@@ -1061,7 +1062,7 @@ def _check_api(given: CommitOptions) -> None:
         raise UsageError(
             f"{', '.join(named)} and --commit-through github cannot be combined",
             hint=(
-                f"remove --commit-through, or {'the others' if named[1:] else named[0]}:"
+                f"remove --commit-through, or {'the other options' if named[1:] else named[0]}:"
                 f" {_api_takes(named)}"
             ),
         )

@@ -49,7 +49,7 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
             datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds)
         )
     except OverflowError as error:
-        raise Malformed(f"{seconds} seconds since 1970 are beyond any calendar", _HINT) from error
+        raise Malformed(f"{seconds} seconds since 1970 are out of range", _HINT) from error
 
 
 def readable(text: str) -> str:

@@ -497,12 +497,12 @@ def test_projects_with_the_same_login_share_a_commit(
 
 FOREIGN = [
     ("git:secret:other/git", "argocd", 3, "not in the Application's namespace"),
-    ("git:secret:argocd/gone", "argocd", 4, "there is no secret argocd/gone"),
+    ("git:secret:argocd/gone", "argocd", 4, "secret argocd/gone not found"),
     ("git:secret:argocd/empty", "argocd", 4, "does not have a username and password"),
     ("git:secret:a/b/c", "argocd", 3, "git:secret:<namespace>/<name>"),
-    ("git:secret:argocd/theirs", "team", 3, "Argo CD's login for another repository"),
-    ("git:secret:argocd/theirs", "argocd", 3, "Argo CD's login for another repository"),
-    ("git:secret:argocd/cluster-prod", "team", 3, "belongs to Argo CD itself"),
+    ("git:secret:argocd/theirs", "team", 3, "Argo CD's credentials for another repository"),
+    ("git:secret:argocd/theirs", "argocd", 3, "Argo CD's credentials for another repository"),
+    ("git:secret:argocd/cluster-prod", "team", 3, "belongs to Argo CD"),
     ("git:secret:argocd/plain", "team", 3, "for Applications in namespace argocd"),
 ]
 
@@ -871,7 +871,10 @@ def test_a_forbidden_event_is_a_warning(tmp_path: Path, api: KubernetesApi) -> N
     result = run("--applications", "cluster", "--kubeconfig", config, "--kubernetes-events")
     assert (result.code, result.json["status"]) == (0, "updated")
     warning = result.json["errors"][0]
-    assert (warning["severity"], "is not allowed to create events" in warning["message"]) == ("warning", True)
+    assert (warning["severity"], "is not allowed to create events" in warning["message"]) == (
+        "warning",
+        True,
+    )
     assert refreshed(api) == ["argocd/web"]
 
 
@@ -906,7 +909,7 @@ def test_pull_secrets_must_be_in_the_same_namespace_and_contain_the_login(
     )
     result = run_here("--registry-check", "always")
     assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
-    assert "has no login for ghcr.io" in result.stderr
+    assert "has no credentials for ghcr.io" in result.stderr
     assert "refers to a secret in namespace other" in result.stderr
     assert {
         one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"
@@ -951,7 +954,7 @@ def test_an_application_from_a_file_gets_no_secrets_from_the_cluster(
         (
             "argocd",
             "secret:argocd/cluster-prod#config",
-            "belongs to Argo CD itself and is not a registry login",
+            "belongs to Argo CD and does not contain registry credentials",
         ),
         (
             "team",
@@ -992,11 +995,11 @@ def test_secrets_of_argo_cd_itself_are_never_sent_to_a_registry(
     [
         (
             {"writeBackConfig": {"method": "git:secret:argocd/theirs"}},
-            "Argo CD's login for another repository",
+            "Argo CD's credentials for another repository",
         ),
         (
             {"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}},
-            "not a registry login",
+            "does not contain registry credentials",
         ),
     ],
 )
@@ -1131,7 +1134,7 @@ def test_a_cluster_without_argo_cd_is_an_error(api: KubernetesApi, run_here: Any
     api.forget(APPLICATIONS)
     result = run_here()
     assert result.code == 4
-    assert "Argo CD is not installed here" in result.stderr
+    assert "Argo CD is not installed in this cluster" in result.stderr
 
 
 def test_certificates_from_the_argo_cd_config_map_are_trusted_as_well(

@@ -195,24 +195,24 @@ def argo_login_page() -> None:
         (lambda: below("image: {tag: x}\n", "image[0].tag"), "line 1: image is not a list", "without an index: image"),
         (
             unsent,
-            f"{REPO}@main: the server requires a login, and the configured login was not sent: it is for https://github.com",
-            "also pass --git-credentials-url https://git.example; if not, use another login",
+            f"{REPO}@main: the server requires credentials, but the configured ones were not sent: they are for https://github.com",
+            "also pass --git-credentials-url https://git.example; if not, use other credentials",
         ),
         (
             api_token,
             "the API token (IMAGE_UPDATE_FORGE_TOKEN) was not sent to git.example: it is for https://github.com",
-            "if this Git host is allowed to receive it, pass --git-credentials-url https://git.example/",
+            "if this Git host is allowed to receive the token, pass --git-credentials-url https://git.example/",
         ),
         (
             lambda: api_token(root="https://github.com"),
             "was not sent to git.example: it is for https://github.com",
-            "if this Git host is allowed to receive it, pass --forge gitlab=https://git.example",
+            "if this Git host is allowed to receive the token, pass --forge gitlab=https://git.example",
         ),
         (login_page, "the server returned a web page, not a Git repository", "open the URL in a browser: if it shows"),
         (
             argo_login_page,
             "https://argocd.example returned a web page (200), not an Argo CD API response",
-            "if a login page is in front of it, pass the headers it requires with --argocd-header; ",
+            "if the server is behind a login page, pass the headers that the page requires with --argocd-header; ",
         ),
     ],
 )  # fmt: skip

@@ -70,7 +70,7 @@ def test_a_host_in_no_proxy_is_reached_directly(ground: Ground, web: Nginx, prox
     [
         (LOGIN, 403, 4, "repository", "the proxy does not allow this"),
         (LOGIN, 502, 75, "repository", "could not be reached"),
-        ("bob:pr0xy-wrong", 0, 4, "credentials", "the proxy did not accept the login"),
+        ("bob:pr0xy-wrong", 0, 4, "credentials", "the proxy did not accept the credentials"),
     ],
 )
 def test_a_refusal_by_the_proxy_is_reported_without_its_password(

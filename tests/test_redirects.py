@@ -15,7 +15,9 @@ from task.errors import NoAnswerError
 from task.http import Http
 
 TOKEN = "b3arer-t0ken"
-ELSEWHERE = "a token sent as a header (http.extraHeader, bearerToken) goes only to its own server"
+ELSEWHERE = (
+    "a token sent as a header (http.extraHeader, bearerToken) is sent only to its own server"
+)
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_an_outcome_that_cannot_be_checked_is_reported_as_unknown(
     assert (caught.value.message, caught.value.subject) == ("broke off", "repo")
     assert (
         caught.value.hint
-        == "whether it arrived is unknown; run it again: the next run detects what has landed"
+        == "it is unknown whether it arrived; run it again: the next run detects what has landed"
     )
 
 

@@ -288,10 +288,10 @@ def test_the_signature_must_match_the_key_named_by_the_image_updater_resource(
 @pytest.mark.parametrize(
     ("secret", "code", "rule", "words"),
     [
-        (None, 4, "registry", "there is no secret argocd/keys"),
+        (None, 4, "registry", "secret argocd/keys not found"),
         (key_secret("x", key="other"), 4, "registry", "has no text at 'cosign.pub'"),
         (key_secret("hello"), 3, "registry", "does not contain a public key"),
-        (key_secret("hello", kind="cluster"), 3, "annotation", "belongs to Argo CD itself"),
+        (key_secret("hello", kind="cluster"), 3, "annotation", "belongs to Argo CD"),
     ],
 )
 def test_a_key_that_cannot_be_read_admits_no_image(

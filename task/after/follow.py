@@ -210,7 +210,7 @@ class Follow:
         for item in landed:
             if item not in arrived and not item.request:
                 head = next(decision.head for decision in item.decisions if decision.head)
-                self._untold(item, f"nothing rolls out until {head} is merged")
+                self._untold(item, f"nothing will roll out until {head} is merged")
         if awaited:
             self._guarded(lambda: self._follow_rollouts(awaited), "error")
         self._end_unmerged(requested, merged)
@@ -385,7 +385,7 @@ def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
             if request.state == "merged":
                 return request
             if request.state == "closed":
-                hint = "reopen it, or have a newer build open another one"
+                hint = "reopen it, or have a newer build open another request"
                 raise RolloutError(f"{request.url} was closed without being merged", hint=hint)
             if time.monotonic() >= end:
                 hint = "merge it, or pass a longer --wait-timeout"

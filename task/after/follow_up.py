@@ -149,12 +149,12 @@ def _never(decision: Decision) -> str:
     if sub.method == "argocd":
         return "it is not in Git (write-back-method: argocd); use argocd app rollback"
     if decision.head != decision.branch and not sub.pull_request:
-        return f"it is on the branch {decision.head}, but {decision.branch} never had it"
+        return f"it is on the branch {decision.head}, but it was never on {decision.branch}"
     if not before.version:
         return "there is no previous version"
     was = live_image(before.name) if before.name else None
     if was and was.identity != sub.entry.image.identity:
-        return f"the previous image has another name, {before.name}"
+        return f"the previous image has a different name, {before.name}"
     return ""
 
 

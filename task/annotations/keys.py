@@ -533,5 +533,5 @@ def _parse_secret(secret: str, field: str, spec: str) -> tuple[str, str]:
     """Return a secret's namespace and name. Raises `Malformed` if a part is missing."""
     namespace, _, name = secret.partition("/")
     if not (namespace and name and field) or "/" in name or "#" in field:
-        raise Malformed(f"{shortened(spec)!r} does not name a secret", _LOGIN_HINT)
+        raise Malformed(f"{shortened(spec)!r} does not refer to a secret", _LOGIN_HINT)
     return namespace, name

@@ -516,7 +516,7 @@ def _page(answer: Response, to: Connection) -> TaskError | None:
         return SourceAccessError(
             f"{origin(to.base)} returned {what} ({answer.status}), not an Argo CD API response",
             hint=(
-                "if a login page is in front of it, pass the headers it requires with"
+                "if the server is behind a login page, pass the headers that the page requires with"
                 " --argocd-header; if the API is at another path, pass --argocd-root-path"
             ),
         )

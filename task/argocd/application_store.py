@@ -230,7 +230,7 @@ class ClusterApplications:
         found = self._cluster.get(APPLICATIONS, namespace, name)
         if found is None:
             raise AbsentError(
-                f"there is no Application {namespace}/{name}",
+                f"Application {namespace}/{name} not found",
                 hint="check its name and namespace",
             )
         return found
@@ -402,5 +402,5 @@ def _crash(container: Mapping[str, Any]) -> str:
             message = text(ended, "message")
             why = "" if reason in ("", "Error") else f" ({reason})"
             said = f": {message}" if message else ""
-            return f"container {container.get('name')} ended with exit code {code}{why}{said}"
+            return f"container {container.get('name')} exited with code {code}{why}{said}"
     return ""

@@ -82,8 +82,8 @@ class ClusterSecrets:
         item = self._kubernetes.get(SECRETS, home, name)
         if item is None:
             raise CredentialsError(
-                f"there is no secret {secret}",
-                hint="create it, or use another one",
+                f"secret {secret} not found",
+                hint="create it, or use another secret",
             )
         kind = argo_cds_kind(item)
         data = _text_values(item)
@@ -115,7 +115,8 @@ class ClusterSecrets:
             # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could
             # go to any registry.
             raise Malformed(
-                f"secret {namespace}/{name} belongs to Argo CD itself and is not a registry login",
+                f"secret {namespace}/{name} belongs to Argo CD and does not contain registry"
+                " credentials",
                 "use a secret created for this registry",
             )
         return _bytes(item)
@@ -134,13 +135,11 @@ class ClusterSecrets:
                 f" --from-file={key.key}=cosign.pub"
             )
             raise CredentialsError(
-                f"imagesVerification: there is no secret {key.namespace}/{key.name}",
+                f"imagesVerification: secret {key.namespace}/{key.name} not found",
                 hint=hint,
             )
         if argo_cds_kind(item):
-            message = (
-                f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD itself"
-            )
+            message = f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD"
             raise AnnotationError(message, hint="use a secret created for this key")
         if not (found := _text_values(item).get(key.key, "")):
             message = (

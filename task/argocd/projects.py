@@ -226,10 +226,13 @@ def hindrance_of(
         message = (
             f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it"
         )
-        return message, "permit it in the AppProject's destinations, or correct the Application's"
+        return (
+            message,
+            "add it to the AppProject's destinations, or correct the Application's destination",
+        )
     if because := text(sync_windows(project, application, to, now), "because"):
         return (
             because,
-            "it is deployed once the window allows it, or with argocd app sync if permitted",
+            "it will be deployed once the window allows it, or with argocd app sync if permitted",
         )
     return "", ""

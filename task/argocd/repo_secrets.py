@@ -189,7 +189,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
         raise AnnotationError(
-            f"secret {secret} belongs to Argo CD itself and is not a Git login",
+            f"secret {secret} belongs to Argo CD and does not contain Git credentials",
             hint=_NAME_ANOTHER,
         )
     wanted = argo_cd_url(url)
@@ -202,7 +202,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     # a template for `https://` alone would match every server
     if not fits or not login_and_host(ours) or climbs:
         raise AnnotationError(
-            f"secret {secret} is Argo CD's login for another repository",
+            f"secret {secret} contains Argo CD's credentials for another repository",
             hint=_NAME_ANOTHER,
         )
     if data.get("project", "") not in ("", project):
@@ -251,7 +251,7 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
     found = (first, second) if slash else (namespace, first)
     if not all(found) or "/" in second or not all(_NAME.fullmatch(part) for part in found):
         raise AnnotationError(
-            f"{words[:200]!r} does not name a secret",
+            f"{words[:200]!r} does not refer to a secret",
             hint="use git:secret:<namespace>/<name>",
         )
     return found

@@ -429,7 +429,7 @@ def _suspended(view: View, since: str) -> bool:
 def _paused(view: View) -> Rollout:
     why = unwell(view.status, view.tree)
     because = f"paused, and not healthy yet{f': {listed(why)}' if why else ''}"
-    hint = "resume it, or wait for its timer; then image-update wait reports the outcome"
+    hint = "resume it, or wait for its timer; then run image-update wait to see the outcome"
     return Rollout("paused", because, hint, warning=because)
 
 
@@ -475,7 +475,7 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
     unless = "" if windows else ", unless a sync window prevents it"
     return Rollout(
         "progressing",
-        f"out of sync, auto-sync is about to begin{unless}",
+        f"out of sync; auto-sync is about to begin{unless}",
         wants="windows",
     )
 
@@ -532,7 +532,7 @@ def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
     return Rollout(
         "needs-sync",
         because,
-        "something else is changing these: see the diff in Argo CD",
+        "something else is changing these resources: see the diff in Argo CD",
         sure=False,
     )
 

@@ -23,7 +23,7 @@ from task.plain_data import dig, elements, mappings
 from task.urls import origin, path_part
 
 NEEDS = (
-    "grant the token the scope Code (read & write), and its owner the permission to contribute to"
+    "grant the token the Code (read & write) scope, and its owner the permission to contribute to"
     " pull requests"
 )
 _SERVICES = "https://dev.azure.com/"
@@ -337,7 +337,7 @@ class Azure(Host):
         ]  # fmt: skip
         ids = {identity for item in exact or found if (identity := dig(item, "id"))}
         if len(ids) != 1:
-            hint = "specify the person by email address or id"
+            hint = "specify the person by email address or ID"
             raise ForgeError(
                 f"{self.place.host} has no user with that name, or more than one",
                 hint=hint,

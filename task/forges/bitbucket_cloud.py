@@ -41,7 +41,7 @@ WITHOUT = {
     "assignees": "Bitbucket pull requests have no assignees: add them as reviewers",
 }
 COMMENTS_NEED = (
-    "grant the token the permission to read the repository and write to its pull requests"
+    "grant the token read access to the repository and write access to its pull requests"
 )
 COMMENT_PAGES = 10
 COMMENT_PAGE = 50
@@ -303,7 +303,7 @@ class BitbucketCloud(Host):
             items = list(self._pages(path, {"q": f"user.{field} = {_query_string(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
-        hint = "specify the person by nickname or account id"
+        hint = "specify the person by nickname or account ID"
         raise ForgeError(
             f"the workspace {self.place.project[0]} has no member with that name, or more than one",
             hint=hint,
@@ -321,7 +321,8 @@ class BitbucketCloud(Host):
                 return
             if origin(path) != origin(self.place.api):
                 message = (
-                    f"{self.place.host} returned a next page on {origin(path)}: could not {what}"
+                    f"{self.place.host} returned a next-page link to {origin(path)}: could not"
+                    f" {what}"
                 )
                 raise ForgeError(
                     message,

@@ -77,7 +77,7 @@ class BitbucketDataCenter(Host):
     """A repository on Bitbucket Data Center."""
 
     connect = DataCenterClient
-    needs = "grant the token the permission to write to the repository"
+    needs = "grant the token write access to the repository"
     without = WITHOUT
     without_drafts = "this Bitbucket version does not support drafts, which need 8.18 or newer"
     auto_merge_after_push = "ends"

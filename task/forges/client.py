@@ -254,7 +254,7 @@ class Client:
         """
         place = self.reach.place
         wrong = wrong_issuer(self.reach.token.secret, place.host, SOFTWARE[place.forge])
-        valid = wrong or "renew it if it has expired, or pass another one"
+        valid = wrong or "replace it if it has expired, or pass another token"
         return f"{valid} in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file"
 
     def words(self, answer: Response) -> str:

@@ -175,7 +175,7 @@ class GitHub(Host):
                     (item["login"] for item in answer.get("assignees") or ()),
                 ):
                     notes.add(
-                        f"not assigned, because they cannot push here: {', '.join(left)}",
+                        f"not assigned, because they do not have push access: {', '.join(left)}",
                         "assignee",
                         *left,
                     )

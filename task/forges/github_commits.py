@@ -86,7 +86,7 @@ class GitHubCommits(Connected):
         size = sum(len(addition["contents"]) for addition in additions)
         if size > MOST:
             raise TargetError(
-                f"one commit's files are {size / 1e6:.0f} MB, and GitHub's API accepts at most"
+                f"the commit's files total {size / 1e6:.0f} MB, but GitHub's API accepts at most"
                 f" {MOST / 1e6:.0f} MB",
                 hint=f"put fewer Applications in one commit, {_GIT}",
                 subject=self._name,

@@ -63,8 +63,8 @@ class GitLab(Host):
 
     connect = GitLabClient
     needs = (
-        "use a personal, project, or group access token with scope api and role Developer (a job"
-        " token, CI_JOB_TOKEN, cannot write merge requests)"
+        "use a personal, project, or group access token with the api scope and the Developer role"
+        " (a job token, CI_JOB_TOKEN, cannot write merge requests)"
     )
     auto_merge_after_push = "ends"
 
@@ -348,9 +348,9 @@ class GitLabComments(Comments):
 
     connect = GitLabClient
     needs = (
-        "use a personal, project, or group access token with scope api and role Reporter (a job"
-        " token, CI_JOB_TOKEN, cannot write comments; a fork's pipeline does not get protected"
-        " variables)"
+        "use a personal, project, or group access token with the api scope and the Reporter role"
+        " (a job token, CI_JOB_TOKEN, cannot write comments; a fork's pipeline does not get"
+        " protected variables)"
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
@@ -421,8 +421,8 @@ class GitLabDeployments(Deployments):
 
     connect = GitLabClient
     needs = (
-        "use a personal, project, or group access token with scope api and role Developer (for a"
-        " protected environment, one that is allowed to deploy to it)"
+        "use a personal, project, or group access token with the api scope and the Developer role"
+        " (for a protected environment, a token that is allowed to deploy to it)"
     )
 
     def create(self, deployment: Deployment) -> str:

@@ -557,7 +557,7 @@ class Deployments(Connected):
     rollout.
     """
 
-    stays = "the changes in Git are kept, and Argo CD deploys them"
+    stays = "the changes in Git are kept, and Argo CD will deploy them"
 
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)

@@ -66,7 +66,9 @@ def forge_option(text: str) -> Known:
     if root and (
         not root.startswith(("https://", "http://")) or "@" in root or set(root) & set("?# ")
     ):
-        raise Malformed("the Git host's address must be an http or https URL without a login", HINT)
+        raise Malformed(
+            "the Git host's address must be an http or https URL without credentials", HINT
+        )
     return Known(name, root, chosen=True)
 
 

@@ -60,9 +60,10 @@ TITLE = "image-update-title"
 SETTLED = "image-update-set"
 ABOUT = {
     BEGIN: (
-        "Image Update replaces what is between its marks, and keeps what is before and after them"
+        "Image Update replaces the text between its markers, and keeps the text before and after"
+        " them"
     ),
-    END: "what follows stays",
+    END: "the text below is kept",
 }
 HIDING = r"(?:<!--|\[//\]: # \()\s*"
 ANY = re.compile(rf"^{HIDING}image-update(?:-[a-z]+)?: .*$", re.MULTILINE)
@@ -203,7 +204,7 @@ def body(content: Content, forge: str = "") -> str:
 def closed_body(found: Proposed, because: str) -> str:
     """Return the text of a request that we close, with the reason."""
     shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
-    said = f"Nothing is waiting here anymore, so Image Update closed this request. {code(because)}"
+    said = f"No updates are waiting anymore, so Image Update closed this request. {code(because)}"
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
     ours = f"{begin}\n\n{said}\n\n{end}"
     return beside(found.body, ours)

@@ -88,7 +88,7 @@ class Tokens:
                 f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
             )
             raise CredentialsError(
-                message, hint=f"if this Git host is allowed to receive it, pass {allow}"
+                message, hint=f"if this Git host is allowed to receive the token, pass {allow}"
             )
         also = "" if any(covers(prefix, place.web) for prefix in self._scope) else f", and {allow}"
         hint = f"set {VARIABLE} or pass {OPTION}{also}"
@@ -159,7 +159,7 @@ def _read(path: str) -> Secret:
     except UnicodeDecodeError:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="specify a text file") from None
     if not text.strip():
-        raise UsageError(f"{OPTION}: {path!r} is empty", hint="put only the token in it")
+        raise UsageError(f"{OPTION}: {path!r} is empty", hint="put only the token in the file")
     return _sound(text, f"{OPTION} {path!r}")
 
 

@@ -133,7 +133,7 @@ class _Source:
                 parents, ends = self._commits(depth, old, new)
             except GitFailed as error:
                 if missing := _NOT_THERE.search(error.err):
-                    return Kin("unknown", f"{self._shown}: there is no commit {missing[1][:12]}")
+                    return Kin("unknown", f"{self._shown}: commit {missing[1][:12]} not found")
                 raise git_errors.failure(error.err, self._shown) from error
             kin = _kin(parents, ends, old, new)
             if kin.order != "unknown" or not ends or len(parents) == known:
@@ -266,7 +266,7 @@ def _named(parents: _Parents, commit: str) -> tuple[str, str]:
     if commit in parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:
-        return "", f"there is no commit {commit[:12]}"
+        return "", f"commit {commit[:12]} not found"
     found = [parent for parent in parents if parent.startswith(commit)]
     if len(found) > 1:
         return "", f"{commit} is ambiguous: more than one commit id starts with it"

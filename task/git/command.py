@@ -331,12 +331,12 @@ class Git:
             return False  # a web page, not a repository
         if origin(place) != origin(here):
             kept = (
-                ", and a token sent as a header (http.extraHeader, bearerToken) goes only to its"
-                " own server"
+                ", and a token sent as a header (http.extraHeader, bearerToken) is sent only"
+                " to its own server"
             )
             hint = (
-                "if the repository has moved, set repoURL to its new URL, and add a login for that"
-                " server"
+                "if the repository has moved, set repoURL to its new URL, and add credentials for"
+                " that server"
             )
             raise CredentialsError(
                 f"the server redirects to {where}{kept}",
@@ -586,7 +586,7 @@ def _scratch(folder: str) -> IO[bytes]:
         return TemporaryFile("w+b", buffering=0, dir=folder)
     except OSError as error:
         message = f"cannot create a temporary file: {error.strerror}"
-        hint = "free some space and run it again"
+        hint = "free some space, then run it again"
         raise exhausted(error) or UnreachableError(message, hint=hint) from error
 
 

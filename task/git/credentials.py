@@ -250,7 +250,7 @@ def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str,
             or address.password
             or set(url) & set("?#*@ ")
         ):
-            hint = "use https://host/ or https://host/path/, without a login"
+            hint = "use https://host/ or https://host/path/, without credentials"
             raise UsageError("--git-credentials-url: not an https URL prefix", hint=hint)
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
 
@@ -371,7 +371,7 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
         raise UsageError(
-            f"{name} has more than one line", hint="put only the password or token in it"
+            f"{name} has more than one line", hint="set it to only the password or token"
         )
     return Secret(text)
 
@@ -379,7 +379,7 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
 def _secret_line(path: str, option: str) -> Secret:
     text = _text_of_file(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
-        hint = "put only the password or token in it"
+        hint = "put only the password or token in the file"
         raise UsageError(f"{option}: {path!r} must contain exactly one line", hint=hint)
     return Secret(text)
 

@@ -96,8 +96,8 @@ _ACCESS = (
     " error for both"
 )
 _AGAIN = "run it again"
-_NO_LOGIN = "the server requires a login and none is set, or the repository does not exist"
-_REFUSED = "the server did not accept the login"
+_NO_LOGIN = "the server requires credentials and none are set, or the repository does not exist"
+_REFUSED = "the server did not accept the credentials"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _NO_PROXY = "the proxy could not be reached, or failed"
 _UNREACHED = "the Git server could not be reached"
@@ -155,12 +155,12 @@ FAILURES = (
     Meaning(_any(r"returned error: 30\d", "unable to update url base from redirection"),
             RepositoryError,
             "the server redirects to another address, but git does not follow the redirect",
-            "set repoURL to the address it redirects to; if that is a login page, check"
-            " the URL and the login"),
+            "set repoURL to the new address; if the address is a login page, check"
+            " the URL and the credentials"),
     Meaning("transport '[^']*' not allowed",
             SourceError, "this Git transport is not allowed", "change the repository URL to https or ssh"),
     Meaning(_any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
-            CredentialsError, "the proxy did not accept the login",
+            CredentialsError, "the proxy did not accept the credentials",
             "check the username and the password in HTTPS_PROXY or git's http.proxy"),
     Meaning(_any(r"http code 4\d\d from proxy", r"tunnel failed, response 4\d\d"),
             RepositoryError, "the proxy does not allow this",
@@ -170,8 +170,8 @@ FAILURES = (
             "set HTTPS_PROXY, or git's http.proxy, to http://HOST:PORT"),
     Meaning(PAGE,
             RepositoryError, "the server returned a web page, not a Git repository",
-            "open the URL in a browser: if it shows a login page, add a login for this server, or"
-            " allow the runner through the proxy that shows the page; if not, correct the URL"),
+            "open the URL in a browser: if it shows a login page, add credentials for this server,"
+            " or allow the runner through the proxy that shows the page; if not, correct the URL"),
     Meaning("couldn't find remote ref",
             SourceError, "the branch does not exist",
             "check the branch name, and that the branch was not deleted"),
@@ -213,7 +213,7 @@ FAILURES = (
             CredentialsError, _REFUSED,
             "check the username and the password or token for this server; renew an expired token"),
     Meaning(_any("no space left on device", "disk quota exceeded", "file too large"),
-            UnreachableError, "a disk is full", "free some space and run it again"),
+            UnreachableError, "a disk is full", "free some space, then run it again"),
     Meaning("too many open files",
             UnreachableError, "too many open files",
             "raise the step's limit (ulimit -n 1024), or the Git server's limit if the server"
@@ -333,13 +333,13 @@ def failure(
     if meaning.message == _NO_LOGIN and scopes:
         asking = re.search(r" for '(https?://[^'@\s]+)'", heard)
         message = (
-            "the server requires a login, and the configured login was not sent: it is for"
+            "the server requires credentials, but the configured ones were not sent: they are for"
             f" {' and '.join(scopes)}"
         )
         allow = f"--git-credentials-url {asking[1] if asking else 'URL'}"
         hint = (
-            f"if this server is allowed to receive it, also pass {allow}; if not, use another"
-            f" login: {DOCS}/credentials.md"
+            f"if this server is allowed to receive them, also pass {allow}; if not, use other"
+            f" credentials: {DOCS}/credentials.md"
         )
     elif meaning.message == _REFUSED:
         hint = wrong_issuer(token, host, software_of(host, heard)) or hint
@@ -424,8 +424,8 @@ def refusal(
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
-            "allow this user to push to the head branch, or set another one in the git-branch"
-            " annotation (base:head)"
+            "allow this user to push to the head branch, or set another head branch in the"
+            " git-branch annotation (base:head)"
             if forced
             else (
                 "allow this user to push to the branch, or open a pull request instead:"

@@ -68,7 +68,7 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
         message = "the password in the repository URL contains an unescaped slash"
         raise SourceError(
             message,
-            hint="use %2F, or pass the login in options",
+            hint="use %2F, or pass the credentials in options",
             subject=shown,
         )
     host = split(bare).host
@@ -98,7 +98,7 @@ def _unquoted(text: str) -> str:
     plain = unquote(text)
     if _has_control(plain):
         raise SourceError(
-            "the login in the repository URL contains a control character",
+            "the credentials in the repository URL contain a control character",
             hint="pass the credentials in options",
         )
     return plain

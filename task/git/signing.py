@@ -232,6 +232,6 @@ def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
     key = f"the key {key_id!r} from the GnuPG keyring" if key_id else "this key"
     hint = f"{key_id!r} is not a file either; {_ASIDE}" if key_id else _ASIDE
     return CredentialsError(
-        f"the commit cannot be signed with {key} ({quoted(error.err)})",
+        f"cannot sign the commit with {key} ({quoted(error.err)})",
         hint=hint,
     )

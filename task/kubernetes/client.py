@@ -508,7 +508,8 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
                 hint="check the name, and whether the object has been deleted",
             )
         return SourceAccessError(
-            f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}",
+            f"Argo CD is not installed in this cluster: {origin(answer.url)} does not have"
+            f" {act.resource}",
             hint="check which cluster the kubeconfig uses: kubectl config current-context",
         )
     if status == 400 and act.verb == "list":

@@ -45,7 +45,7 @@ LIMITS = Limits(
 Headers = dict[str, str]
 _CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
 _HUB_LIMIT = (
-    "Docker Hub counts pulls by account, or by IP address without a login; set a login, or use a"
+    "Docker Hub counts pulls by account, or by IP address if anonymous; set credentials, or use a"
     " mirror in registries.conf"
 )
 
@@ -299,10 +299,10 @@ def refused(
             hint=HOW_TO_LOG_IN,
         )
     return RegistryAccessError(
-        f"registry {name} does not accept the login for {repository} ({shown}), or has no such"
-        " repository",
+        f"registry {name} does not accept the credentials for {repository} ({shown}), or has no"
+        " such repository",
         hint=(
-            "renew the login, or grant it read access to the repository (it is from"
+            "update the credentials, or grant them read access to the repository (they are from"
             f" {login.origin})"
         ),
     )

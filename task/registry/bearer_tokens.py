@@ -40,7 +40,7 @@ _LEEWAY = 10.0
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
 HOW_TO_LOG_IN = (
-    "set a login: in Docker's config file (DOCKER_CONFIG), with --registry-username and"
+    "set credentials: in Docker's config file (DOCKER_CONFIG), with --registry-username and"
     " --registry-password-file, or with the pull-secret annotation"
 )
 Lent = Callable[[str], Http]  # URL → the client for that server
@@ -104,12 +104,12 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
     """
     theirs = _host(realm)
     if login and not trusts(base, realm, login):
-        what = "the login is not sent to that server"
-        hint = "check the registry's address: a login is sent only to its own host, over https"
+        what = "the credentials are not sent to that server"
+        hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
         if _encrypted_enough(base, realm):
             hint += (
-                "; if this is its token server, allow it: --registry-credentials-for"
-                f" {theirs[:200]}, or an entry with the same login in Docker's config file"
+                "; if this is the registry's token server, allow it: --registry-credentials-for"
+                f" {theirs[:200]}, or an entry with the same credentials in Docker's config file"
             )
     elif not _encrypted_enough(base, realm):
         what = "that URL is not encrypted"
@@ -238,11 +238,11 @@ def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryEr
         )
     if login:
         return RegistryAccessError(
-            f"{place} does not accept the login ({status})",
-            hint=f"renew the login (it is from {login.origin})",
+            f"{place} does not accept the credentials ({status})",
+            hint=f"update the credentials (they are from {login.origin})",
         )
     return RegistryAccessError(
-        f"{place} requires a login to issue a token ({status})",
+        f"{place} requires credentials to issue a token ({status})",
         hint=HOW_TO_LOG_IN,
     )
 

@@ -213,7 +213,7 @@ def password_of(
         where = "--registry-password-file"
         password = text_of(password_file, f"{where}: cannot read", most=_LARGEST).strip()
         if not password:
-            hint = "put the password or token in it"
+            hint = "put the password or token in the file"
             raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
     if bool(username) != bool(password):
         missing = (
@@ -222,7 +222,7 @@ def password_of(
             else "--registry-username"
         )
         raise UsageError(
-            f"the registry's login is incomplete: {missing} is missing",
+            f"the registry credentials are incomplete: {missing} is missing",
             hint="set both",
         )
     return RegistryLogin(username, Secret(password), origin=where) if username else None

@@ -155,8 +155,8 @@ def _refuse_sorting(given: Any, what: str) -> None:
     if mode.lower() in ("latest-first", "latest-last"):
         raise Malformed(
             f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
-            "remove it: newest-build looks up the dates itself, and semver and alphabetical do not"
-            " need them",
+            "remove it: newest-build looks up the dates automatically, and semver and alphabetical"
+            " do not need them",
         )
     if mode.lower() != "none":
         raise Malformed(
@@ -169,7 +169,7 @@ def _api_url(text: str) -> str:
     if not _URL.fullmatch(text):
         raise Malformed(
             "not a registry URL",
-            "use https://host[:port], without a login or a query",
+            "use https://host[:port], without credentials or a query",
         )
     return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
 

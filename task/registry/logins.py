@@ -200,16 +200,16 @@ class Logins:
             raise RegistryError(
                 f"{where} refers to {name}, but no cluster is available",
                 hint=(
-                    "read all Applications from the cluster, or set the login in Docker's config"
-                    " file or with options"
+                    "read all Applications from the cluster, or set the credentials in Docker's"
+                    " config file or with options"
                 ),
             )
         try:
             data = self._secret(source.namespace, source.name)
         except LookupError:
             raise RegistryAccessError(
-                f"{where}: there is no {name}",
-                hint="create it, or use another one",
+                f"{where}: {name} not found",
+                hint="create it, or use another secret",
             ) from None
         except Malformed as refused:
             kind = AnnotationError if where == _ANNOTATION else RegistryError
@@ -219,7 +219,7 @@ class Logins:
         if raw is None:
             raise RegistryAccessError(
                 f"{where}: {name} has no field {source.field}",
-                hint="add the field to the secret, or use another one",
+                hint="add the field to the secret, or use another secret",
             )
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
@@ -233,8 +233,8 @@ class Logins:
             ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
-            message = f"{where}, {name} has no login for {host}"
-            raise RegistryAccessError(message, hint="add one, or use another secret")
+            message = f"{where}, {name} has no credentials for {host}"
+            raise RegistryAccessError(message, hint="add them, or use another secret")
         return config.logins[key]
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
@@ -306,12 +306,12 @@ def helper(
             return None
         raise RegistryAccessError(
             f"{program} is not installed",
-            hint="install it, or set the login in another way",
+            hint="install it, or set the credentials another way",
         )
     if code:
         if _NO_LOGIN in (out + err).lower():
             return None
-        message = f"{program} did not return a login for {server} (exit code {code})"
+        message = f"{program} did not return credentials for {server} (exit code {code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
     try:
         data = parsed_json(out)
@@ -322,7 +322,7 @@ def helper(
         secret = None
     if not isinstance(user, str) or not isinstance(secret, str):
         raise RegistryAccessError(
-            f"{program} did not return a login", hint="run it by hand to see why"
+            f"{program} did not return credentials", hint="run it by hand to see why"
         )
     if not secret:
         return None
@@ -397,7 +397,7 @@ def _run(
         return running.exit_code, bytes(running.stdout), bytes(running.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
-            f"{name} did not return a login within {_PATIENCE[kind]} seconds",
+            f"{name} did not return credentials within {_PATIENCE[kind]} seconds",
             hint="run it again, or run the program by hand to see why",
         ) from None
     except ValueError:  # sh did not hear from the new process

@@ -334,7 +334,7 @@ class ImageRepository:
                 raise RegistryError(
                     f"registry {self._api.endpoint.name} has no repository {self.name}",
                     hint=(
-                        "check the image name; without a login, some registries return this for"
+                        "check the image name; without credentials, some registries return this for"
                         " private images"
                     ),
                 )

@@ -130,7 +130,9 @@ class WantedProofs:
             check = _keys(f"secret {key}", text)
         except Malformed as error:
             message = f"imagesVerification: secret {key}: {error.message}"
-            raise RegistryError(message, hint=error.hint or "add cosign.pub to it") from None
+            raise RegistryError(
+                message, hint=error.hint or "add cosign.pub to the secret"
+            ) from None
         return Asked([check], by=f"; imagesVerification requires the key in secret {key}")
 
     def _by_demand(self, demand: Demand) -> Asked:
@@ -140,7 +142,7 @@ class WantedProofs:
                 checks.append(_keys(path, text))
             except Malformed as error:
                 message = f"{PATH}, line {demand.line}: {path}: {error.message}"
-                hint = error.hint or "add a public key to it"
+                hint = error.hint or "add a public key to the file"
                 raise TargetError(message, hint=hint) from None
         if demand.identities:
             checks.append(self._keyless()(demand.identities))

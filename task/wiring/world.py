@@ -113,7 +113,8 @@ class RealWorld(World):
             self._argo.check()  # also for a plan, because the run would fail
         if settings.promote.healthy and not self._argo.kind:
             hint = (
-                "files and Git do not show what is healthy: set --applications to cluster or argocd"
+                "files and Git do not show which Applications are healthy: set --applications to"
+                " cluster or argocd"
             )
             raise UsageError("--healthy: cannot tell which Argo CD to query", hint=hint)
         if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):

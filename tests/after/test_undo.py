@@ -201,7 +201,7 @@ def test_a_first_version_is_not_rolled_back() -> None:
 def test_an_update_on_a_head_branch_is_not_rolled_back() -> None:
     scene = story("semver", git_branch="main:updates")
     report = waited(failing(scene), "1.1.0")
-    told = f"not rolled back: {WEB}: it is on the branch updates, but main never had it"
+    told = f"not rolled back: {WEB}: it is on the branch updates, but it was never on main"
     assert notes(report)[1] == ("warning", told)
 
 

@@ -294,5 +294,5 @@ def test_a_server_error_for_one_application_ends_the_discovery(api: KubernetesAp
 
 def test_a_cluster_without_argo_cd_is_an_error(api: KubernetesApi) -> None:
     api.forget(APPLICATIONS)
-    with pytest.raises(SourceAccessError, match="Argo CD is not installed here"):
+    with pytest.raises(SourceAccessError, match="Argo CD is not installed in this cluster"):
         keys(source(api))

@@ -123,9 +123,9 @@ def test_a_secret_in_another_namespace_is_refused_without_reading_it(
 
 NAMED = [
     ("secret:argocd/plain", "for Applications in namespace argocd"),
-    ("secret:argocd/cluster-prod", "belongs to Argo CD itself"),
-    ("secret:argocd/argocd-secret", "belongs to Argo CD itself"),
-    ("secret:argocd/elsewhere", "login for another repository"),
+    ("secret:argocd/cluster-prod", "belongs to Argo CD"),
+    ("secret:argocd/argocd-secret", "belongs to Argo CD"),
+    ("secret:argocd/elsewhere", "credentials for another repository"),
     ("secret:argocd/theirs", "a project other than 'shop'"),
     ("secret:argocd/ours", ""),
     ("secret:argocd/template", ""),
@@ -159,12 +159,12 @@ def test_secrets_of_argo_cd_are_used_only_for_their_purpose(
 
 @pytest.mark.parametrize("text", ["secret:a/b/c", "secret:", "secret:../argocd"])
 def test_an_invalid_secret_name_is_an_annotation_error(api: KubernetesApi, text: str) -> None:
-    with pytest.raises(AnnotationError, match="does not name a secret"):
+    with pytest.raises(AnnotationError, match="does not refer to a secret"):
         reach(api).named(text, URL, "team")
 
 
 def test_a_missing_or_unsuitable_named_secret_is_a_credentials_error(api: KubernetesApi) -> None:
-    with pytest.raises(CredentialsError, match="there is no secret team/git"):
+    with pytest.raises(CredentialsError, match="secret team/git not found"):
         reach(api).named("secret:git", URL, "team")
     api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))
     with pytest.raises(CredentialsError, match="does not have a username and password"):
@@ -197,7 +197,7 @@ def test_argo_cds_own_secrets_are_not_a_login_for_a_registry(
     api: KubernetesApi, name: str, kind: str
 ) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
-    with pytest.raises(Malformed, match="is not a registry login"):
+    with pytest.raises(Malformed, match="does not contain registry credentials"):
         reach(api).of_registry("argocd", name)
 
 

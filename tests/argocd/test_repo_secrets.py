@@ -229,7 +229,7 @@ def test_secrets_that_belong_to_argo_cd_are_recognized(
 
 
 ACME = "https://git.example.com/acme"
-NOT_ITS = "login for another repository"
+NOT_ITS = "credentials for another repository"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ NOT_ITS = "login for another repository"
             "repository",
             {"url": f"{ACME}/gitops", "type": "helm"},
             f"{ACME}/gitops",
-            "not a Git login",
+            "does not contain Git credentials",
         ),
         ("repo-creds", {"url": ACME}, f"{ACME}/gitops.git", ""),
         ("repo-creds", {"url": f"{ACME}/"}, f"{ACME}/gitops", ""),
@@ -294,10 +294,15 @@ NOT_ITS = "login for another repository"
             f"{ACME}/gitops",
             "a project other than 'shop'",
         ),
-        ("cluster", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops", "not a Git login"),
-        ("scm-creds", {"url": ACME}, f"{ACME}/gitops", "not a Git login"),
-        ("argocd-secret", {"url": ACME}, f"{ACME}/gitops", "not a Git login"),
-        ("unknown", {"url": ACME}, f"{ACME}/gitops", "not a Git login"),
+        (
+            "cluster",
+            {"url": f"{ACME}/gitops"},
+            f"{ACME}/gitops",
+            "does not contain Git credentials",
+        ),
+        ("scm-creds", {"url": ACME}, f"{ACME}/gitops", "does not contain Git credentials"),
+        ("argocd-secret", {"url": ACME}, f"{ACME}/gitops", "does not contain Git credentials"),
+        ("unknown", {"url": ACME}, f"{ACME}/gitops", "does not contain Git credentials"),
     ],
 )
 def test_annotations_may_name_only_matching_repository_secrets(
@@ -328,5 +333,5 @@ def test_secret_references_are_parsed(text: str, expected: tuple[str, str]) -> N
     ["secret:", "secret:/x", "secret:a/", "secret:a/b/c", "secret:../x", "secret:A b", "secret"],
 )
 def test_invalid_secret_references_are_rejected(text: str) -> None:
-    with pytest.raises(AnnotationError, match="does not name a secret"):
+    with pytest.raises(AnnotationError, match="does not refer to a secret"):
         secret_place(text, "own")

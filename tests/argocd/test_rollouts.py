@@ -203,7 +203,7 @@ def test_the_exit_of_a_container_is_read_from_its_pod(argo_cd: ArgoCDServer, see
     }
     argo_cd.pods |= {"web-1": {"status": status}} if seen else {}
     state, because = ends(rollouts(argo_cd, pace=Pace(limit=30)))[-1]
-    told = "; container web ended with exit code 3: no such table" if seen else ""
+    told = "; container web exited with code 3: no such table" if seen else ""
     assert (state, because) == ("timed-out", f"synced, progressing: Pod web-1: {back_off}{told}")
     assert argo_cd.wrong == []
 

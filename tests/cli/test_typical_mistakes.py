@@ -33,10 +33,10 @@ run ghcr.io/acme/web:1.5.0
     pass the image as --image ghcr.io/acme/web:1.5.0
 run --image '$(tasks.build.results.IMAGE_URL)'
     --image: the pipeline did not replace $(tasks.build.results.IMAGE_URL)
-    check the names in it, and make sure that the step that provides the value runs before this one
+    check the names in the placeholder, and make sure that the step that sets the value runs before this one
 IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     IMAGE_UPDATE_IMAGE: the pipeline did not replace {{inputs.parameters.image}}
-    check the names in it, and make sure that the step that provides the value runs before this one
+    check the names in the placeholder, and make sure that the step that sets the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
     cannot tell where to read Applications from: --applications is missing or empty
     set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
@@ -123,7 +123,7 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
     use --verify-identity and --verify-issuer together: the signer, and the OIDC issuer that confirms it
 IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key k
     --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github cannot be combined
-    remove --commit-through, or the others: GitHub signs the commit, and the token's owner is its author
+    remove --commit-through, or the other options: GitHub signs the commit, and the token's owner is its author
 IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
     '/no/such/folder' does not exist
     pass a file or folder of manifests that this step can see, or - for stdin
@@ -165,8 +165,8 @@ def test_each_typical_mistake_gets_the_right_hint(
         ("fatal: unable to access 'https://nowhere.invalid/a/': Could not resolve host: nowhere.invalid", (),
          "check the hostname in the URL; if it is correct, run it again"),
         ("fatal: could not read Username for 'https://git.b.example'", ("https://git.a.example",),
-         ("if this server is allowed to receive it, also pass --git-credentials-url https://git.b.example; if not, use another "
-         f"login: {DOCS}/credentials.md")),
+         ("if this server is allowed to receive them, also pass --git-credentials-url https://git.b.example; if not, use other "
+         f"credentials: {DOCS}/credentials.md")),
         ("fatal: unable to access 'https://h/a/': Could not resolve proxy: nope.invalid", (),
          "check HTTPS_PROXY, or git's http.proxy; if this server does not need a proxy, add it to NO_PROXY"),
     ],

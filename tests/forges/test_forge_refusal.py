@@ -83,7 +83,7 @@ def test_each_refused_status_is_mapped_to_an_error(
         (
             "github",
             "ghp_s3cret",
-            "renew it if it has expired, or pass another one in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file: give scope x",
+            "replace it if it has expired, or pass another token in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file: give scope x",
         ),
     ],
 )

@@ -162,8 +162,8 @@ def test_a_shallow_server_may_leave_the_order_unknown(repo: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        (NOWHERE, "main", "there is no commit 012345678901"),
-        ("main", NOWHERE, "there is no commit 012345678901"),
+        (NOWHERE, "main", "commit 012345678901 not found"),
+        ("main", NOWHERE, "commit 012345678901 not found"),
         ("main", "0123456", "commit 0123456 is not on any branch or tag"),
         ("main", "--upload-pack=evil", "is not a commit id"),
         ("main", "refs/heads/main", "is not a commit id"),
@@ -219,7 +219,7 @@ def test_a_missing_login_is_reported_and_a_login_in_the_url_is_used(repo: Path) 
     ids = git(repo, "rev-parse", "main~3", "main").split()
     with git_server(repo.parent) as server, asking() as one:
         server.logins = {"jane": "secret"}
-        assert "login" in one.order(f"{server.url}repo.git", *ids).why
+        assert "credentials" in one.order(f"{server.url}repo.git", *ids).why
         url = f"{server.url}repo.git".replace("://", "://jane:secret@")
         assert one.order(url, *ids).order == "newer"
 

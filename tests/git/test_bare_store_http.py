@@ -113,8 +113,8 @@ def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, re
 @pytest.mark.parametrize(
     ("login", "error", "words"),
     [
-        ("", CredentialsError, "requires a login and none is set"),
-        ("bot:wrong", CredentialsError, "did not accept the login"),
+        ("", CredentialsError, "requires credentials and none are set"),
+        ("bot:wrong", CredentialsError, "did not accept the credentials"),
         ("reader:read", RepositoryError, "does not allow this"),
     ],
 )

@@ -227,7 +227,7 @@ def problem(result: Result) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("user", "words", "path", "code", "rule", "told"),
     [
-        (USER, "wrong", "{}", 4, "credentials", "did not accept the login"),
+        (USER, "wrong", "{}", 4, "credentials", "did not accept the credentials"),
         (READER, PASSWORD, "{}", 4, "repository", "403"),
         (USER, PASSWORD, "nothing-{}", 4, "repository", "not found, or access to it was denied"),
         (USER, PASSWORD, "broken/{}", 75, "repository", "503"),

@@ -276,7 +276,7 @@ def test_the_error_for_an_unknown_key_id_mentions_a_missing_file(
     (failure,) = [one for one in done.json["decisions"] if one["verdict"] == "error"]
     assert done.code == 4
     assert failure["because"].startswith(
-        "the commit cannot be signed with the key 'signing_ed25519' from the GnuPG keyring ("
+        "cannot sign the commit with the key 'signing_ed25519' from the GnuPG keyring ("
     )
     assert (
         "'signing_ed25519' is not a file either; pass a private key without a passphrase"

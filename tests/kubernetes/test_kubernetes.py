@@ -386,7 +386,7 @@ def test_a_request_is_retried_after_the_token_file_was_replaced(
 
 def test_a_cluster_without_argo_cd_is_an_access_error(api: KubernetesApi) -> None:
     api.forget(APPLICATIONS)
-    with pytest.raises(SourceAccessError, match="Argo CD is not installed here"):
+    with pytest.raises(SourceAccessError, match="Argo CD is not installed in this cluster"):
         list(reach(api).list(client.APPLICATIONS))
 
 

@@ -55,7 +55,7 @@ def test_a_hold_removes_the_waiting_update_from_its_pull_request(
         [],
         [name for name in server.branches if "memory" in name],
     )
-    assert "Nothing is waiting here" in server.pulls[0].body
+    assert "No updates are waiting anymore" in server.pulls[0].body
     scene.call("release", "a", "--image", "web")
     (pull,) = server.open
     assert "newTag: 1.1.0" in scene.text()

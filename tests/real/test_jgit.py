@@ -108,7 +108,7 @@ def test_a_push_refused_by_jgit_reports_the_reason(
         *arguments(manifest(tmp_path, application("web", f"{server}/closed.git")))
     )
     assert refused.code == 4
-    assert "requires a login" in refused.stderr
+    assert "requires credentials" in refused.stderr
     absent = image_update(
         *arguments(manifest(tmp_path, application("web", f"{server}/absent.git")))
     )

@@ -315,7 +315,7 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
             RegistryAccessError,
             "does not allow anonymous access to acme/api",
         ),
-        (401, "UNAUTHORIZED", LOGIN, RegistryAccessError, "does not accept the login"),
+        (401, "UNAUTHORIZED", LOGIN, RegistryAccessError, "does not accept the credentials"),
         (403, "DENIED", None, RegistryAccessError, "no such repository"),
         (403, "DENIED", LOGIN, RegistryAccessError, "403 DENIED"),
         (400, "NAME_INVALID", None, RegistryError, "400 NAME_INVALID"),
@@ -379,7 +379,7 @@ def test_a_request_is_retried_after_a_short_wait(server: RegistryApi) -> None:
 
 def test_docker_hub_limits_are_explained() -> None:
     error = refused("docker.io", "library/nginx", Response(429, {}, b"", ""), None)
-    assert "login" in error.hint
+    assert "credentials" in error.hint
     assert error.exit == 75
 
 

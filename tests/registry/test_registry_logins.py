@@ -176,7 +176,7 @@ def test_a_helper_can_supply_a_docker_hub_token(tmp_path: Path) -> None:
         ('{"credHelpers": {"ghcr.io": "-x"}}', "ghcr.io", "not a valid credential helper name"),
         ('{"credHelpers": {"ghcr.io": "a b; c"}}', "ghcr.io", "not a valid credential helper name"),
         ('{"credsStore": "ours"}', "failing.example", "exit code 2"),
-        ('{"credsStore": "ours"}', "odd.example", "did not return a login"),
+        ('{"credsStore": "ours"}', "odd.example", "did not return credentials"),
     ],
 )
 def test_a_failing_helper_is_an_access_error(
@@ -213,9 +213,9 @@ def test_a_login_from_options_is_used_only_for_its_registries() -> None:
         ("ci", "pass\n", "", "pass"),
         ("ci", None, "token", "token"),
         ("", None, "", None),
-        ("ci", None, "", "the registry's login is incomplete"),
-        ("", "pass", "", "the registry's login is incomplete"),
-        ("", None, "token", "the registry's login is incomplete"),
+        ("ci", None, "", "the registry credentials are incomplete"),
+        ("", "pass", "", "the registry credentials are incomplete"),
+        ("", None, "token", "the registry credentials are incomplete"),
         ("ci", "pass", "token", "both set"),
         ("ci", "", "", "empty"),
     ],
@@ -225,7 +225,7 @@ def test_login_options_must_be_complete_and_unambiguous(
 ) -> None:
     path = str(wrote(tmp_path / "password", file)) if file is not None else ""
     environ = {"IMAGE_UPDATE_REGISTRY_PASSWORD": variable}
-    if expected in ("the registry's login is incomplete", "both set", "empty"):
+    if expected in ("the registry credentials are incomplete", "both set", "empty"):
         with pytest.raises(UsageError, match=expected):
             password_of(username, path, environ)
         return
@@ -314,14 +314,14 @@ def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) ->
             "namespace argocd, but the Application is in web",
         ),
         ("secret:web/cluster-prod#config", AnnotationError, "it is Argo CD's"),
-        ("pullsecret:argocd/quay", RegistryAccessError, "has no login for ghcr.io"),
+        ("pullsecret:argocd/quay", RegistryAccessError, "has no credentials for ghcr.io"),
         ("pullsecret:argocd/cluster-prod", AnnotationError, "it is Argo CD's"),
         ("secret:web/shared#bad", RegistryAccessError, "does not contain user:password"),
         ("secret:web/shared#json", RegistryAccessError, "does not contain user:password"),
         ("secret:web/shared#pem", RegistryAccessError, "does not contain user:password"),
         ("secret:web/shared#empty", RegistryAccessError, "does not contain user:password"),
         ("secret:web/shared#none", RegistryAccessError, "has no field none"),
-        ("pullsecret:web/none", RegistryAccessError, "there is no secret web/none"),
+        ("pullsecret:web/none", RegistryAccessError, "secret web/none not found"),
         ("pullsecret:web/other", RegistryAccessError, "has no field .dockerconfigjson"),
         ("pullsecret:web/broken", RegistryAccessError, "is not JSON"),
         ("env:HOME", RegistryError, "annotations are not allowed to use"),

@@ -218,7 +218,8 @@ class ComparedRepository(BareRepository):
             if found := self._remote.fetch_commit(name):
                 return found
         raise UsageError(
-            f"{option}: {blanked(text)!r} is not a commit here or in {self._remote.repo}",
+            f"{option}: {blanked(text)!r} is not a commit in this checkout or in"
+            f" {self._remote.repo}",
             hint="use a branch, a full ref such as refs/pull/7/head, or a full commit id",
         )
 

@@ -95,7 +95,7 @@ class Objects:
                 if isinstance(error, MissingObjectError):
                     raise
                 raise MissingObjectError(
-                    f"object {oid} cannot be read",
+                    f"cannot read object {oid}",
                     hint="run it again",
                 ) from error
             if found is None:  # a blob of a few kilobytes may expand to terabytes
