@@ -157,7 +157,8 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
-    """Read the target with an earlier text of its file. Return None if the text is broken."""
+    """Read the target from an earlier version of its file. Return None if that version is
+    broken."""
     try:
         return EDITORS[target.kind].read({**files, path: File(text)}, target)
     except TaskError:
@@ -187,7 +188,7 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 def live_reading(sub: Subscription) -> Reading:
     """Return the running image from the Application's status.
 
-    All fields are "" if the status does not have it.
+    All fields are "" if the image is not in the status.
     """
     return next(
         (Reading(image.name, image.tag, image.digest) for image in all_live(sub)),
@@ -225,12 +226,12 @@ def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[P
 def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
     """Return the image in the Application's own sources.
 
-    All fields are "" if none of the sources have it.
+    All fields are "" if the image is not in any of the sources.
     """
     if sub.application.live:
         return Reading()
     target = target_of(sub, kind)
-    with suppress(TaskError):  # the target's own error is reported where it is read
+    with suppress(TaskError):  # the target's own error is reported where the target is read
         if kind in ("helm-override", "helmvalues"):
             return _of_helm(files, sub, target)
         if kind in ("kustomize-override", "kustomization"):
