@@ -255,11 +255,11 @@ Files = Mapping[str, File]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that a snapshot must contain: a file's text, whether it exists, or all manifests in a
-    folder.
+    """A path that a snapshot must contain: a file's content, whether it exists, or all manifests in
+    a folder.
 
-    `names` means all files in a folder and its subfolders, without their texts. `files` adds their
-    texts and links.
+    `names` means all files in a folder and its subfolders, without their contents. `files` adds
+    their contents and links.
     """
 
     path: str
@@ -274,7 +274,7 @@ class Snapshot:
     branch: str  # the base branch's name, "HEAD" resolved
     tip: str  # commit id
     files: Files
-    message: str = ""  # of that commit
+    message: str = ""  # the author of that commit
     memory: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
     # the memory branch and tip that `memory` is from, if its base is gone and this base has none
@@ -342,12 +342,12 @@ class Changeset:
     base: str  # a branch name
     head: str  # the base, unless `git-branch` or a pull request uses another branch
     tip: str
-    files: Files  # only changed files, with their new text and mode
+    files: Files  # only changed files, with their new content and mode
     message: str
     author: Person
     # the head branch's tip; "" if it does not exist, None if it was not read
     head_commit: str | None = None
-    # the head branch belongs to somebody else: the commit is on top of the branch's own tip, `tip`
+    # the head branch belongs to someone else: the commit is on top of the branch's own tip, `tip`
     on_top: bool = False
     push_options: tuple[str, ...] = ()  # for the server
 
@@ -399,7 +399,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """A registry's answer. Facts that were not requested are empty."""
+    """A registry's response. Facts that were not requested are empty."""
 
     exists: bool = True
     digest: str = ""  # of the tag's manifest, which may be an index
@@ -473,7 +473,7 @@ class Build:
     # --sequence
     counter: str = ""
     commit: str = ""
-    repository: str = ""  # of that commit, without userinfo
+    repository: str = ""  # the author of that commit, without userinfo
     created: str = ""  # RFC 3339, UTC
 
 
@@ -490,7 +490,7 @@ class Event:
 
     @property
     def origin(self) -> str:
-        """Where the build is from, in words: `registry event, harbor`."""
+        """Where the build is from, as a phrase: `registry event, harbor`."""
         if self.claimed:
             return f"registry event, {self.form}"
         return f"pipeline event, {self.run}" if self.run else "pipeline event"
@@ -642,7 +642,7 @@ class Subscription(Tracked):
     ] = ()  # from the configs of all relevant branches; each must allow the change
     demands: tuple[
         Demand, ...
-    ] = ()  # from the configs of the branches to write to, with the texts of their keys
+    ] = ()  # from the configs of the branches to write to, with the content of their keys
     neighbour: str = ""  # another Application whose path contains the file: namespace/name
 
     def image_at(self, version: Versioned) -> Image:

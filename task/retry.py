@@ -28,7 +28,7 @@ def again(
     may_pass: Callable[[E], bool] = lambda _error: True,
     deadline: float = inf,
 ) -> T:
-    """Call `ask`, retry after each temporary error, and return its result.
+    """Call `ask`, retry after each transient error, and return its result.
 
     Raises the last error.
 

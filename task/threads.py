@@ -27,7 +27,7 @@ def start(work: Callable[[], object]) -> None:
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
-    """Return what `work` returns for each item, in order.
+    """Return the result of `work` for each item, in order.
 
     After all calls have ended, raise the first error, in the order of the items.
 

@@ -247,7 +247,8 @@ def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:
 
 def same(wanted: Image, running: Image) -> bool:
     """Return whether a running image is the wanted one. If both have a digest, the digests are
-    compared."""
+    compared.
+    """
     if wanted.identity != running.identity:
         return False
     if wanted.digest and running.digest:

@@ -493,7 +493,8 @@ def _refused_syncs(view: View) -> list[str]:
 
 def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
     """Return the state without auto-sync: an ApplicationSet step or a person syncs the
-    Application."""
+    Application.
+    """
     if step := step_of(owner, view.item):
         return Rollout(
             "waiting",

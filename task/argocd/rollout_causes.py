@@ -1,5 +1,4 @@
-"""Finds the causes of a failed rollout in Argo CD's data, and prepares the messages for a log.
-"""
+"""Finds the causes of a failed rollout in Argo CD's data, and cleans up messages for a log."""
 
 from __future__ import annotations
 

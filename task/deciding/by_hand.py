@@ -101,7 +101,8 @@ def _held_until_released(hold: Hold, situation: Situation) -> str:
 
 def _equal(old: Hold | None, new: Hold) -> bool:
     """Compare two holds, ignoring their times. Setting the same hold twice does not change
-    anything."""
+    anything.
+    """
     return old is not None and replace(old, at=new.at) == new
 
 

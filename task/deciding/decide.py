@@ -220,7 +220,8 @@ MOST_COMPARED = 30  # builds of one image to compare by commit; the rest are com
 
 def _pairs(builds: Sequence[Build], remembered: Sequence[Build]) -> Iterator[Commits]:
     """Yield the pairs of commits to compare: each build's with those of the remembered and the
-    other builds."""
+    other builds.
+    """
     distinct = list(dict.fromkeys(builds))
     for number, build in enumerate(distinct):
         for other in (*remembered, *distinct[: min(number, MOST_COMPARED)]):
@@ -388,7 +389,8 @@ def current_reading(
     in_git: Reading,
 ) -> Reading:
     """Return the image in the target, else the running image, else the image in the Application's
-    own sources."""
+    own sources.
+    """
     if in_git.version:
         return in_git
     live = live_reading(sub)

@@ -498,7 +498,8 @@ def _refuse_files(touched: Touched, judging: Judging) -> None:
 
 def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
     """Return why a value must not be in Git, regardless of its build: its name, rules, or
-    digest."""
+    digest.
+    """
     sub = touched.pair.effective
     named = live_image(touched.new.name) if touched.new.name else None
     if named and named.repository != sub.entry.image.repository:

@@ -158,7 +158,8 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
     """Read the target from an earlier version of its file. Return None if that version is
-    broken."""
+    broken.
+    """
     try:
         return EDITORS[target.kind].read({**files, path: File(text)}, target)
     except TaskError:

@@ -365,7 +365,8 @@ class Azure(Host):
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
         """Return the branch's enabled policies, or an empty list if we are not allowed to read
-        them."""
+        them.
+        """
         path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
@@ -377,7 +378,8 @@ class Azure(Host):
 
 def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
     """Return a merge type that the policies allow, or "" if the policies do not limit merge
-    types."""
+    types.
+    """
     limit = next(
         (policy for policy in policies if dig(policy, "type", "id") == _MERGE_POLICY),
         None,

@@ -45,7 +45,7 @@ _STATES: dict[str, Any] = {
 }
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE = 50
-_PAGES = 5  # requests per head branch
+_PAGES = 5  # pages of a head branch's requests
 _CONFLICT = 409
 _UNAUTHORIZED = 401
 _HEADS = "refs/heads/"

@@ -50,7 +50,7 @@ LIMITS = Limits(
 _TURNS = 3
 _MOVED = (301, 307, 308)
 _LONGEST = 300  # characters of the forge's message
-_UNKNOWN_WAIT = 60.0  # seconds; GitHub's documentation recommends a minute if the response has no time
+_UNKNOWN_WAIT = 60.0  # seconds; GitHub's documentation recommends a minute by default
 # fields that forges use for messages
 _TEXTS = (
     "message",
@@ -119,7 +119,7 @@ class Client:
     It waits for short rate limits, and returns JSON or raises our errors.
     """
 
-    repository: ClassVar[str]  # a repository's path in the API, with placeholders for the parts of its project
+    repository: ClassVar[str]  # a repository's path in the API, with placeholders
     headers: ClassVar[Mapping[str, str]] = {}
     # the keys of the page in the forge's response about a repository
     page: ClassVar[tuple[str | int, ...]]

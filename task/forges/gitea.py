@@ -325,7 +325,8 @@ class Gitea(Host):
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
         """Request reviews from those who have not been requested yet. Teams are
-        `organization/team`."""
+        `organization/team`.
+        """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         asked = [item["login"] for item in pull.get("requested_reviewers") or ()]
         asked += [item["name"] for item in pull.get("requested_reviewers_teams") or ()]

@@ -125,7 +125,8 @@ class AutoMerge:
         notes: Notes,
     ) -> Proposed:
         """Return the request after a success response, which does not always mean that auto-merge
-        is on."""
+        is on.
+        """
         if stands.merged:
             notes.add(_MERGED)
             path = f"{self._client.path}/pulls/{done.number}"

@@ -118,7 +118,7 @@ class Host(Connected):
 
     # Unsupported features, each with a sentence for people: "labels", "assignees", "auto_merge".
     without: ClassVar[Mapping[str, str]] = {}
-    without_drafts: ClassVar[str] = ""  # a sentence for people, if not every repository supports drafts
+    without_drafts: ClassVar[str] = ""  # for people, if some repositories lack drafts
     # What our next push does to an auto-merge; "again" means that auto-merge has to be set again.
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
@@ -342,7 +342,8 @@ def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
 
 def _created(host: Host, proposal: Proposal) -> Any:
     """Open a request. A response about a different branch, such as from a cache, did not open a
-    request."""
+    request.
+    """
     said = host.create(proposal)
     if host.branches(said) == (proposal.base, proposal.head):
         return said
@@ -434,7 +435,8 @@ def _completed(
 
 def _moved(host: Host, ours: str, head: str) -> str:
     """Return the branch's tip if it differs from the commit in our text, or "" if it is the same or
-    unknown."""
+    unknown.
+    """
     tip = host.tip(head) if ours else ""
     return tip if tip != ours else ""
 
@@ -517,7 +519,8 @@ class Comments(Connected):
 
     def put(self, request: str, mark: str, body: str) -> str:
         """Add our comment with that mark, or replace its text if the comment exists. Return its
-        URL."""
+        URL.
+        """
         with self.understood():
             return web_page(self._put(request, mark, body)) or self.place.web
 

@@ -21,7 +21,7 @@ MOST_UNDONE = 5  # rows to show; the rest are only counted
 # host.
 RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these characters is special to a shell
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # no character is special to a shell
 
 
 @dataclass(frozen=True)

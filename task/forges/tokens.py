@@ -39,8 +39,7 @@ class Tokens:
         forge: Known | None = None,  # --forge
         scope: tuple[str, ...] = (),  # --git-credentials-url
     ) -> None:
-        """`logins` returns Git's credentials for a URL, including a GitHub App's token
-        (`Access.logins`)."""
+        """`logins`: Git's credentials for a URL, including an App's token (`Access.logins`)."""
         self._user = user
         self._logins = logins
         self._environ = environ

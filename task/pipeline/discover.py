@@ -245,7 +245,7 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """Return the Applications to consider, with their subscriptions, and the problems with them."""
     narrow = job.scope.narrow
-    parse_selector(narrow.selector)  # reject an invalid one before querying a server
+    parse_selector(narrow.selector)  # reject an invalid pattern before querying a server
     found = discovered(world.applications(), job.scope, world.locate)
     passed_over = world.passed_over()
     seen = _seen_of(found, passed_over, job)
