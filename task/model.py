@@ -274,7 +274,7 @@ class Snapshot:
     branch: str  # the base branch's name, "HEAD" resolved
     tip: str  # commit id
     files: Files
-    message: str = ""  # the author of that commit
+    message: str = ""  # that commit's message
     memory: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
     # the memory branch and tip that `memory` is from, if its base is gone and this base has none
@@ -473,7 +473,7 @@ class Build:
     # --sequence
     counter: str = ""
     commit: str = ""
-    repository: str = ""  # the author of that commit, without userinfo
+    repository: str = ""  # that commit's repository, without userinfo
     created: str = ""  # RFC 3339, UTC
 
 

@@ -4,8 +4,8 @@ The options themselves are fields of the records in `task/settings.py`. `task/cl
 converts them to Typer options. The functions below receive the given values, and implement what the
 reference promises beyond Typer:
 
-- Whitespace around a value is stripped, and a blank value counts as not set. - A variable with
-several values has one value per line. Typer would split it at every space.
+- Whitespace around a value is stripped, and a blank value counts as not set.
+- A variable with several values has one value per line. Typer would split it at every space.
 """
 
 from __future__ import annotations

@@ -172,6 +172,6 @@ def listed(texts: Sequence[str]) -> str:
 def said(message: str) -> str:
     """Return a message as one short printable line without credentials.
 
-    A tool's error message loses its beginning, not its end.
+    A tool's error is truncated at the start.
     """
     return both_ends(one_line(without_logins(message)).removesuffix(ADVICE).strip(), LONGEST)

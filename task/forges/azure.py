@@ -287,7 +287,7 @@ class Azure(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open` Azure does not have branch patterns: permissions are set on a
+        """Like `Host.is_open`. Azure does not have branch patterns: permissions are set on a
         branch's folder.
         """
         what = "read the branch permissions"

@@ -185,7 +185,7 @@ class BitbucketDataCenter(Host):
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open` Uses another part of the API."""
+        """Like `Host.is_open`. Uses another part of the API."""
         root = self.place.api.removesuffix("/api/1.0")
         path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
         query = {"type": "read-only", "limit": 1000}

@@ -2,13 +2,17 @@
 servers.
 
 Most registries follow Docker's documentation: GET realm?service=…&scope=… with the credentials as
-Basic authentication. The exceptions: - Docker Hub: the realm is on another host (auth.docker.io).
-For GHCR, GAR, Quay, Harbor, GitLab (/jwt/auth), Nexus, and JFrog (/v2/token), it is on their own
-host, but GitLab often uses another host: registry.example.com → gitlab.example.com. - ECR, and
-Nexus without its token realm, use Basic authentication and do not have tokens. - ACR, after `az acr
-login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a refresh token. It is
-exchanged by POST (`grant_type=refresh_token`), like Docker's `identitytoken`. - GHCR issues a token
-for any repository. GitLab and Quay issue a token that is then rejected (401, 403).
+Basic authentication.
+The exceptions:
+- Docker Hub: the realm is on a different host (auth.docker.io). For GHCR, GAR, Quay, Harbor, GitLab
+  (/jwt/auth), Nexus, and JFrog (/v2/token), it is on the registry's own host, but GitLab often uses
+  a different host: registry.example.com → gitlab.example.com.
+- ECR, and Nexus without its token realm, use Basic authentication and do not have tokens.
+- ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a
+  refresh token. It is exchanged by POST (`grant_type=refresh_token`), like Docker's
+  `identitytoken`.
+- GHCR issues a token for any repository. GitLab and Quay issue a token that is then rejected (401,
+  403).
 """
 
 from __future__ import annotations
