@@ -181,7 +181,7 @@ class Policy:
     ignore: tuple[str, ...] = ()  # Go filepath.Match globs
     platforms: tuple[str, ...] = ()
     pin_digest: bool = False
-    pull_secret: str = ""  # the annotation with the registry login
+    pull_secret: str = ""  # the annotation with the registry credentials
     tag_order: str = ""  # the tag order, as written; "" means the strategy's order
     minimum_age: int = 0  # seconds, for `scan` and `promote`
 
@@ -286,7 +286,7 @@ class Snapshot:
     prefix: str = "image-update"  # of our own branches
     # the part of the memory branch that is ignored, in words, because no allowed key signed it
     unsigned: str = ""
-    # at the default branch's tip, if that is another commit
+    # at the default branch's tip, if that is a different commit
     default: Files = field(default_factory=dict)
 
 
@@ -340,7 +340,7 @@ class Changeset:
 
     repo: str  # the Application's own URL, without userinfo
     base: str  # a branch name
-    head: str  # the base, unless `git-branch` or a pull request uses another branch
+    head: str  # the base, unless `git-branch` or a pull request uses a different branch
     tip: str
     files: Files  # only changed files, with their new content and mode
     message: str
@@ -407,7 +407,7 @@ class Answer:
     platforms: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()  # of the image's repository
-    error: TaskError | None = None  # why there is no answer
+    error: TaskError | None = None  # why there is no response
 
 
 @dataclass(frozen=True)
@@ -622,7 +622,7 @@ class Subscription(Tracked):
     base: str = ""  # "" means the repository's default branch
     head_template: str = ""  # the part of `git-branch` after the colon; "" means the base branch
     method: Literal["git", "argocd"] = "git"
-    credentials: str = ""  # "secret:ns/name"; "" means the login for the URL
+    credentials: str = ""  # "secret:ns/name"; "" means the credentials for the URL
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()  # for all entries of the Application, including this one
@@ -643,7 +643,7 @@ class Subscription(Tracked):
     demands: tuple[
         Demand, ...
     ] = ()  # from the configs of the branches to write to, with the content of their keys
-    neighbour: str = ""  # another Application whose path contains the file: namespace/name
+    neighbour: str = ""  # a different Application whose path contains the file: namespace/name
 
     def image_at(self, version: Versioned) -> Image:
         """Return the entry's image with this tag and digest."""

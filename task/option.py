@@ -211,7 +211,7 @@ class Option:
     read: Callable[[Given], Any] = one_text  # not used for flags
     flag: str = ""  # the option's name, if it differs from the field's
     argument: bool = False  # whether it is a positional argument
-    # the default to show in the help, if the field's default only means that nothing is given
+    # the default to show in the help, if the field's default only means that no value was passed
     shown: str = ""
     # whether --help shows it, or for which commands; --help-all shows all
     common: bool | tuple[str, ...] = False

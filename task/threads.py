@@ -76,7 +76,7 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
     keeps the value.
 
     `functools.cache` alone would allow two threads to create the value at the same time: two
-    clients with two logins. Each value has its own lock, because creating a value may have to wait
+    clients that each log in. Each value has its own lock, because creating a value may have to wait
     for a server.
     """
     lock = RLock()

@@ -31,7 +31,7 @@ from task.urls import normal_url, without_login
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 10.0  # seconds between two checks of a pull request
-_LEAST = 1.0  # seconds that must be left for another wait
+_LEAST = 1.0  # seconds that must remain for another wait
 COMPONENT = "ArgocdImageUpdater"
 REASON = "ImagesUpdated"
 _PREFIX = "argocd-image-updater.image-"

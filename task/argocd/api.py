@@ -505,7 +505,7 @@ def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | Non
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
-    """Return the error for a response that is not from the API, such as a web page or another
+    """Return the error for a response that is not from the API, such as a web page or a different
     service.
     """
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()

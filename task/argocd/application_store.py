@@ -51,7 +51,7 @@ WORKLOADS = {
     ("argoproj.io", "Rollout"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
-# These own their pods through another object: a ReplicaSet <deployment>-<hash>, or a Job
+# These own their pods through an intermediate object: a ReplicaSet <deployment>-<hash>, or a Job
 # <cronjob>-<minute>.
 _BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
@@ -146,8 +146,9 @@ class ApplicationStore:
 class PreferredStore:
     """Applications from Argo CD's API, patched through Kubernetes if it has the same objects.
 
-    A kubeconfig may be for another cluster with an Application of the same name, so the uids are
-    compared. If Kubernetes does not show an Application or allow the patch, Argo CD's API is used.
+    A kubeconfig may be for a different cluster that has an Application with the same name, so the
+    uids are compared. If Kubernetes does not show an Application or allow the patch, Argo CD's API
+    is used.
     """
 
     def __init__(
@@ -324,8 +325,8 @@ def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
-    """Return namespace → (kind, name) of the workloads, or {} if the Application is deployed to
-    another cluster.
+    """Return namespace → (kind, name) of the workloads, or {} if the Application is deployed to a
+    different cluster.
     """
     destination = mapping(application, "spec", "destination")
     if destination.get("server") not in HERE and destination.get("name") != "in-cluster":

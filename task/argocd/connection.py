@@ -37,7 +37,7 @@ class Connection:
     key: str = ""
     root_path: str = ""
     headers: tuple[tuple[str, Secret], ...] = ()
-    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS for another way to connect
+    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS for a different way to connect
 
     @property
     def base(self) -> str:

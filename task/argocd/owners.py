@@ -142,7 +142,7 @@ def _applied(item: Mapping[str, Any], field: str) -> bool:
     try:
         value: Any = parsed_json(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
     except ValueError:
-        return True  # it was applied in another way
+        return True  # it was applied in a different way
     for part in field.split("."):
         if isinstance(value, list):
             value = value[int(part)] if part.isdigit() and int(part) < len(value) else None

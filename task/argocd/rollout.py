@@ -243,7 +243,8 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     dry = text(last, "drySHA")
     wet = text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
-        # Match the commit in any repository, because the hydrator may write to another repository.
+        # Match the commit in any repository, because the hydrator may write to a different
+        # repository.
         return Wanted(lambda revision: revision == wet, wanted.since)
     if wet and _hydrates_nothing(status, wanted):
         return Wanted(lambda revision: revision == wet, wanted.since, tentative=True)

@@ -242,7 +242,7 @@ class Rollouts:
             if not watch.project:
                 raise
             try:
-                item = self._api.get_application(*where)  # it may have moved to another project
+                item = self._api.get_application(*where)  # it may have moved to a different project
             except SourceDownError:
                 raise
             except SourceError:

@@ -330,7 +330,7 @@ def _destination_of_undo(
     before = undone.current
     bad = (*situation.memory.replaced, *situation.memory.failed)
     if before.version in bad or situation.facts.synced(situation.subscription):
-        with suppress(TargetError):  # the previous reading may be from another file
+        with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(before)
 

@@ -501,8 +501,8 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Mov
 
 
 def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
-    """Return the move that keeps the tag in Git, if the best move would only give the same image
-    another tag.
+    """Return the move that keeps the tag in Git, if the best move would only give the same image a
+    different tag.
 
     Otherwise, each delivery of an event with two tags would switch from one tag to the other.
     """

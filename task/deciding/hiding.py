@@ -664,7 +664,9 @@ def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
 
 
 def _own_values(sub: Subscription, source: Source) -> str | None:
-    """Return the path of the chart's own values, or None if the chart is in another repository."""
+    """Return the path of the chart's own values, or None if the chart is in a different
+    repository.
+    """
     if not _in_repository(source, sub) or (source.ref and not source.path):
         return None
     return posixpath.join(source.path, _VALUES)

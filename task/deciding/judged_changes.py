@@ -727,7 +727,7 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
     """Return the version's line in its file, or 0 if unknown.
 
-    It is the first line that another version would change.
+    This is the first line that a different version would change.
     """
     sub, path = touched.pair.effective, touched.new.file
     if path not in snapshot.files:

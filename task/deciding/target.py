@@ -70,7 +70,7 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
     """Return the target's kind, based on the files in Git.
 
-    Raises `SourceError` if there is nothing to write to.
+    Raises `SourceError` if there is no target to write to.
     """
     if _in_own_path(sub):
         _refuse_no_folder(sub.source.path, snapshot)

@@ -55,7 +55,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _instead_of(move: Move) -> Move:
-    """Return the move for another build, on the same head branch."""
+    """Return the move for a different build, on the same head branch."""
     other = move.otherwise or move
     return replace(other, decision=replace(other.decision, head=move.decision.head))
 

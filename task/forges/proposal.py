@@ -86,7 +86,7 @@ class Content:
 
 
 def longest_body(forge: str) -> int:
-    """Return a forge's limit for a request's body, in characters."""
+    """Return a forge's limit for a body or comment, in characters."""
     return LONGEST_BODY.get(forge, 65_536)
 
 
@@ -144,7 +144,7 @@ def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
     """Return the new version of each image, as far as it fits in a title: after a squash merge, the
-    base's history has nothing else.
+    base's history has no other record.
     """
     words = [f"{name.rpartition('/')[2]} {tag or digest[:19]}" for name, tag, digest in images]
     shown = words[:1]

@@ -205,8 +205,8 @@ class _Source:
         return self._by_id
 
     def _otherwise(self, said: str) -> bool:
-        """Switch to another kind of request that this server may support. Return whether there is
-        one.
+        """Switch to a different kind of request that this server may support. Return whether there
+        is one.
         """
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._folder.restart("sha256")

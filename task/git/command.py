@@ -99,7 +99,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Talk:
-    """A running git command that answers requests."""
+    """A running git command that responds to requests."""
 
     ask: IO[bytes]
     answer: IO[bytes]
@@ -201,7 +201,7 @@ class Git:
         """Return "ours" or "safe" (configured by the user) for a repository on this machine, else
         "".
 
-        Raises `RepositoryError` if it belongs to another user, because git would run its hooks.
+        Raises `RepositoryError` if it belongs to a different user, because git would run its hooks.
         """
         if address_of(url).protocol != "file":
             return ""
@@ -288,11 +288,11 @@ class Git:
         git_dir: str,
         clock: Clock,
     ) -> bool:
-        """Return whether the server redirects the repository to another URL on the same server, and
-        remember that URL.
+        """Return whether the server redirects the repository to a different URL on the same server,
+        and remember that URL.
 
         This is needed when git must not follow redirects itself, because it would send them a
-        header with a token. Raises `CredentialsError` if the redirect leads to another server.
+        header with a token. Raises `CredentialsError` if the redirect leads to a different server.
         """
         if not _REDIRECTED.search(error.err):
             return False
@@ -379,10 +379,10 @@ class Git:
     ) -> Ran:
         """Run a command, and return its output.
 
-        `clock`: the time for this and other commands. `program`: another program to run in the same
-        environment. `meanwhile`: work for the caller to do until a server responds. `stop`: given
-        stderr so far, returns the reason to stop the command, or "". Raises `GitFailed`, `GitEnded`
-        if we stopped the command, or `UnreachableError` if someone else did.
+        `clock`: the time for this and other commands. `program`: a different program to run in the
+        same environment. `meanwhile`: work for the caller to do until a server responds. `stop`:
+        given stderr so far, returns the reason to stop the command, or "". Raises `GitFailed`,
+        `GitEnded` if we stopped the command, or `UnreachableError` if someone else did.
         """
         shutdown.check()
         transfer = _command_name(argv) in _TRANSFERS

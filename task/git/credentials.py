@@ -48,7 +48,7 @@ class Credentials:
     """The configured credentials, read and checked."""
 
     logins: tuple[Login, ...] = ()
-    spare: tuple[Login, ...] = ()  # the CI system's own token, used if nothing else is set
+    spare: tuple[Login, ...] = ()  # the CI system's own token, used if no other credentials are set
     app: Callable[[str], Login] | None = None  # CA file → its token
     app_server: str = ""  # the server that this token is for
     ssh: SshFiles | None = None

@@ -205,7 +205,7 @@ def login_environment(
 
     Command arguments do not contain secrets. A later login replaces an earlier one, and one from
     the settings, if both match. The settings' helpers are replaced too, so that they do not store
-    logins.
+    credentials.
 
     Without `follow`, git does not follow redirects. It would send `http.extraHeader` with every
     request after the first, wherever the first was redirected to. `moved`: URLs, and the current
@@ -351,7 +351,7 @@ Local = Literal["", "ours", "safe"]
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """Return the folder of a repository that belongs to another user; "" if it is ours or not a
+    """Return the folder of a repository that belongs to a different user; "" if it is ours or not a
     repository.
     """
     us = {os.geteuid()}

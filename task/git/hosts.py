@@ -94,8 +94,8 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, runs: str) -> str:
-    """Return a sentence if the token was issued by another kind of Git host than the server's, else
-    "".
+    """Return a sentence if the token was issued by a different kind of Git host than the server's,
+    else "".
 
     Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """

@@ -14,7 +14,7 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import login_of, normal_url, split, without_login
 
-PREFIX = "image-update"  # the prefix of our own branches, unless the config sets another
+PREFIX = "image-update"  # the prefix of our own branches, unless the config sets a different prefix
 OURS = f"{PREFIX}/"  # the prefix of head branches
 BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit: its base branch
 MEMORY = f"{PREFIX}-memory/"  # the prefix of memory branches

@@ -567,7 +567,7 @@ def _command_told(
 
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
-    """Add the Applications whose hold ends, even if nothing else changes for them."""
+    """Add the Applications whose hold ends, even if there are no other changes for them."""
     already_named = {_key(app) for app in named}
     rest = [AppChanges(*app, ()) for app in ended if app not in already_named]
     return [*named, *rest]

@@ -180,7 +180,7 @@ def requests_of(
         try:
             requests[head] = Request(forge, _newest_request(forge, base, head))
         except TaskError as error:
-            # The forge is down. The branch is still pushed, so nothing is lost, and the next run
+            # The forge is down. The branch is still pushed, so no change is lost, and the next run
             # opens the request.
             requests[head] = Request(forge, error=error)
     return requests, [
@@ -438,7 +438,7 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
 def _still_open(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches where nothing is waiting, but whose request is still open because an
+    """Return head branches with no waiting builds, but whose request is still open because an
     earlier run failed to close it or was killed.
     """
     unclosed: dict[str, HeadBranch] = {}

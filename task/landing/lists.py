@@ -23,7 +23,7 @@ class Lists:
     after_run: Mapping[str, WaitingList]
     with_commit: frozenset[str]  # lists whose head branch gets a commit and that are pushed with it
     instead: Mapping[str, str]  # from a head branch to the branch that gets its builds
-    closing: Mapping[str, str]  # head branches where nothing is waiting any more, and why
+    closing: Mapping[str, str]  # head branches with no builds waiting anymore, and why
 
     @classmethod
     def after(

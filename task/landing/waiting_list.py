@@ -124,7 +124,7 @@ class ListedRelease:
     folder: str  # path of the Application's state file
     file: str  # the write-back file, as in the state file
     image: str  # as in the state file; "" for the hold on the whole Application
-    hold: Hold = Hold("")  # empty if nothing was held
+    hold: Hold = Hold("")  # empty if no image was held
     deferred: str = ""  # the deferred version: it waits with the release, or is dropped
 
     @property

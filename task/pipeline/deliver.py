@@ -147,7 +147,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """With `--atomic`, return the outcome if a decision is an error: nothing is written."""
+    """With `--atomic`, return the outcome without writing if a decision is an error."""
     broken = next((decision for decision in delivery.settled if decision.verdict == "error"), None)
     if broken is None:
         return None

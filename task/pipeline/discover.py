@@ -253,7 +253,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
     problems = found.problems
-    # if nothing could be read, the broken files are the reason
+    # if no manifest could be read, the broken files are the reason
     if not (found.read or found.templates or passed_over):
         problems = tuple(map(_as_error, problems))
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"

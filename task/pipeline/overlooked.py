@@ -1,9 +1,9 @@
 """Pure code that finds mistakes that would go unnoticed: annotations without effect, untracked
 images, and unknown names.
 
-A run that does nothing by mistake must not look successful. Each of the event's Applications gets
-its own warning. All others share one line, so that one team's typo does not fill every pipeline's
-log.
+A run that has no effect because of a mistake must not look successful. Each of the event's
+Applications gets its own warning. All others share one line, so that one team's typo does not fill
+every pipeline's log.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from task.urls import split
 HUB = "docker.io"
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
-# Tekton puts the service account's secrets here; HOME may be another folder
+# Tekton puts the service account's secrets here; HOME may be a different folder
 _TEKTON = "/tekton/creds"
 _LARGEST = 1024 * 1024
 _HINT = 'use {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'

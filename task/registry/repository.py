@@ -162,7 +162,7 @@ class AnswerCache:
 
 
 class ImageRepository:
-    """A repository, as seen by a login, and the known facts about its images."""
+    """A repository, as seen with one set of credentials, and the known facts about its images."""
 
     def __init__(
         self,
@@ -302,9 +302,9 @@ class ImageRepository:
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the `Link` header.
 
-        Do not yield a page if the first response has a `missing` status. The login is only sent to
-        the registry, and the number of pages is limited. Docker's registry 2.8 ignores `n`, and
-        returns all tags in one page.
+        Do not yield a page if the first response has a `missing` status. The credentials are only
+        sent to the registry, and the number of pages is limited. Docker's registry 2.8 ignores `n`,
+        and returns all tags in one page.
         """
         seen: set[str] = set()
         size = 0

@@ -110,7 +110,7 @@ class BareRepository:
     ) -> None:
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # Nothing else uses the objects that a history fetches.
+        # No other code uses the objects that a history fetches.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer

@@ -88,7 +88,7 @@ class Pushed:
 
     @property
     def lease(self) -> str:
-        """The option that rejects the push if the branch is at another commit.
+        """The option that rejects the push if the branch is at a different commit.
 
         Without it, git also pushes to a branch that was deleted or reset in the meantime, which
         would bring the removed commits back. A commit on top of `was` does not force anything.
