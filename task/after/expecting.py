@@ -38,7 +38,7 @@ class Expected:
 
     image: Image
     key: str  # where to look if it is not running: "web.helm.image-tag (image.tag)"
-    hint: str = ""  # the entry to look for there
+    hint: str = ""  # what to look for there
     revision: str = ""  # the commit that has the image; "" for a live Application
     digest: str = ""  # the build's digest, even if only its tag was written; "" if unknown
     replaced: str = ""  # the image's other name in the manifests

@@ -44,7 +44,7 @@ class Kin:
     why: str = ""
 
 
-_Parents = Mapping[str, Sequence[str]]  # the number of known commits
+_Parents = Mapping[str, Sequence[str]]  # the parents of each known commit
 
 
 class Lineage:

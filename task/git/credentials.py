@@ -56,7 +56,7 @@ class Credentials:
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
     # (private folder) → git's settings for the server
     pairs: Callable[[str], list[tuple[str, str]]] | None = None
-    variables: tuple[tuple[str, str], ...] = ()  # variables of git's environment
+    variables: tuple[tuple[str, str], ...] = ()  # variables for git's environment
     # do not use other credentials: the owner sets a proxy and turns off certificate checks
     alone: bool = False
     only: str = ""  # the only repository that these are for, even if a login also matches others

@@ -105,7 +105,7 @@ class ClusterAccess:
         self._plugin = (
             _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
         )
-        self._certificate = ""  # the plugin's credential that the client uses
+        self._certificate = ""  # the plugin's certificate that the client uses
 
     def http(
         self,

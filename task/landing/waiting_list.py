@@ -82,7 +82,7 @@ class ListedBuild(Versioned):
     project: str = ""
     target: str = ""  # as `Subscription.target`
     path: str = ""
-    folder: str = ""  # path of the Application's state file
+    folder: str = ""  # the folder of the Application's state file
     source: str = ""  # the Application's source path
     kind: str = ""  # type of that source: "Helm", …
     keys: Keys = Keys()
@@ -121,7 +121,7 @@ class ListedRelease:
     """
 
     application: str  # namespace/name
-    folder: str  # path of the Application's state file
+    folder: str  # the folder of the Application's state file
     file: str  # the write-back file, as in the state file
     image: str  # as in the state file; "" for the hold on the whole Application
     hold: Hold = Hold("")  # empty if no image was held

@@ -80,7 +80,7 @@ class Signed:
     raw: bytes = b""  # a bundle or an envelope, as stored
     certificate: str = ""  # PEM, for a payload or an envelope with a keyless signature
     log_index: int = -1  # its entry in the transparency log
-    statement: Mapping[str, Any] | None = None  # the type of an attestation
+    statement: Mapping[str, Any] | None = None  # the statement in an attestation
 
 
 def signature_tag(digest: str, ending: str = "sig") -> str:
