@@ -643,7 +643,7 @@ class Subscription(Tracked):
     demands: tuple[
         Demand, ...
     ] = ()  # from the configs of the branches to write to, with the content of their keys
-    neighbour: str = ""  # a different Application whose path contains the file: namespace/name
+    neighbour: str = ""  # another Application whose path contains the file: namespace/name
 
     def image_at(self, version: Versioned) -> Image:
         """Return the entry's image with this tag and digest."""

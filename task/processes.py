@@ -48,7 +48,7 @@ _BASIC = re.compile(
 _SECRET = re.compile(
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY"
     r"|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)S?"
-    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is no token; a file's path is not a secret
+    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is not a token; a file's path is not a secret
     rf"|^(?:ARGOCD_OPTS|{'|'.join(name for system in SYSTEMS for name in system.urls_with_token)})$",
     re.IGNORECASE,
 )

@@ -457,7 +457,7 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
-    # Some servers only report "failure" in the status, and report the lock in a `remote:` line.
+    # Some servers only report "failure" in the status, and mention the lock in a `remote:` line.
     return _has_words(reason, _RACE) or ("failure" in reason and _has_words(stderr, _RACE))
 
 

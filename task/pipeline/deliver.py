@@ -603,7 +603,7 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
     builds in it.
     """
     lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
-    # a different Application's target may also have the digest
+    # another Application's target may also have the digest
     lines += [line.partition("@")[0] for line in lines]
     apps = set()
     for decision in on_base:

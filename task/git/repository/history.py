@@ -117,7 +117,7 @@ class History:
                     return
                 given += 1
                 if self._marked and number == len(blobs) and not reached:
-                    last = commit, texts.get(blob)  # later commits have it too
+                    last = commit, texts.get(blob)  # unread commits have it too
                 else:
                     yield commit, texts.get(blob)
             self.end = reached
