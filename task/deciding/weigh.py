@@ -170,7 +170,7 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
-    """Return a warning about required facts that are unknown, or None if there was a response."""
+    """Return a warning about required facts that are unknown, or None if the registry responded."""
     if answer is None or answer.error is None:
         return None
     meanings = {
