@@ -43,7 +43,7 @@ def main() -> None:
         shutdown.deaf()  # all results are written: it is too late to stop anything
     except shutdown.Stopped:
         code = shutdown.code()
-    except MemoryError:  # a second one, while the first one was being reported
+    except MemoryError:  # a second signal, while the first was being reported
         os.write(2, b"error: this step does not have enough memory\n  fix: raise its limit\n")
         code = int(Exit.TEMPORARY)
     for stream in (sys.stdout, sys.stderr):

@@ -62,7 +62,7 @@ class CiSystem:
     page: str  # the documentation of its variables
     origin: Origin
     actor: str  # the variable with the person who started the pipeline
-    counter: Counter | None = None  # None if its jobs do not know their run's number
+    counter: Counter | None = None  # None if its jobs do not have their run's number
     # None for Actions, where GITHUB_REF or the event file has the request
     request: RequestVariables | None = None
     situations: tuple[ComparedVariables, ...] = ()  # the first with all variables set
@@ -249,7 +249,7 @@ SYSTEMS = (
             ),
         ),
     ),
-    CiSystem(  # it shares some names with GitLab
+    CiSystem(  # some names are the same as GitLab's
         name="Woodpecker",
         marker="CI_REPO_URL",
         page="https://woodpecker-ci.org/docs/usage/environment",

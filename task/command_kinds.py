@@ -15,12 +15,12 @@ class CommandKind:
     writes: bool = False  # it commits, unless --dry-run is set
     by_hand: bool = False  # a person requests the change, and its commit may not contain an update
     dry: bool = False  # it decides like a run, but does not write
-    judges: bool = False  # it judges a change that somebody else made
+    judges: bool = False  # it judges someone else's change
     takes_images: bool = False  # it receives the images of the event
     deploys_only: bool = False  # the CI job did not build the images
     lists_tags: bool = False  # it looks up the newest tags in the registries
     lists_mistakes: bool = False  # an unreadable source is only a finding
-    hosted: bool = False  # CI hosts call it: it hands over results, however it ends
+    hosted: bool = False  # CI hosts call it: it hands over results, whether it succeeds or fails
     reports: bool = False  # its result is a report of decisions
 
 

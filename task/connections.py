@@ -172,7 +172,9 @@ def _never_connected(error: BaseException) -> bool:
 
 
 class _Headers(requests.auth.AuthBase):
-    """Login headers. Without our own `auth`, requests would use a login from ~/.netrc."""
+    """Authentication headers. Without our own `auth`, requests would use credentials from
+    ~/.netrc.
+    """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = headers

@@ -36,7 +36,7 @@ class Trouble:
     message: str
     hint: str = ""
     severity: Severity = "error"
-    exit: Exit = Exit.CONFIGURATION  # of a run with this error; warnings do not change it
+    exit: Exit = Exit.CONFIGURATION  # a run's exit code with this error; warnings do not change it
 
     @classmethod
     def warning(cls, rule: str, message: str, hint: str = "") -> Trouble:
@@ -80,7 +80,7 @@ class Troubled:
 
 
 class Malformed(ValueError):
-    """A text in an external format cannot be parsed. The caller knows where the text is from."""
+    """A value in an external format cannot be parsed. The caller knows where the value is from."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -166,7 +166,7 @@ class RepositoryError(TaskError):
 
 
 class CredentialsError(TaskError):
-    """The login, key, host key, or certificate was not accepted. For the platform team."""
+    """The credentials, key, host key, or certificate were not accepted. For the platform team."""
 
     exit = Exit.ACCESS
     rule = "credentials"
@@ -197,13 +197,15 @@ class RegistryDownError(RegistryError):
 
 
 class RegistryAccessError(RegistryError):
-    """The registry login or certificate was not accepted. For the platform team."""
+    """The registry credentials or certificate were not accepted. For the platform team."""
 
     exit = Exit.ACCESS
 
 
 class TamperedError(RegistryError):
-    """The bytes of a registry's response do not match their digest: somebody changed them."""
+    """The bytes of a registry's response do not match their digest: they have been tampered
+    with.
+    """
 
 
 class SourceDownError(SourceError):
@@ -247,14 +249,14 @@ class ContendedError(TaskError):
 
 
 class Outpaced(Exception):
-    """Somebody else was faster: the branch, Application, or request changed after we read it.
+    """Someone else was faster: the branch, Application, or request changed after we read it.
 
     Users never see this error: `pipeline.deliver` and `landing.live` catch it and decide again.
     """
 
 
 class NoAnswerError(Exception):
-    """There is no answer, and `kind` says why. The caller converts it to one of the errors
+    """There is no response, and `kind` says why. The caller converts it to one of the errors
     above.
     """
 

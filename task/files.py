@@ -67,7 +67,7 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
 
 
 def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
-    """Return the UTF-8 text of a file, with Unix line endings.
+    """Return the content of a UTF-8 file, with Unix line endings.
 
     Raises the errors of `read_file`, and `UnicodeDecodeError`.
     """

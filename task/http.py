@@ -1,7 +1,7 @@
 """The HTTP client for registries, Kubernetes, Argo CD, and forges.
 
-The time and the size of every response are limited. A login is sent only to its own origin. Queries
-(URLs may be signed) and headers are not logged.
+The time and the size of every response are limited. Credentials are sent only to their own origin.
+Queries (URLs may be signed) and headers are not logged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GZIP = (
     "x-gzip",
 )  # the values of `Content-Encoding` that match our request
 
-# returns the login headers; called for each request, because tokens expire
+# returns the authentication headers; called for each request, because tokens expire
 Login = Callable[[], Mapping[str, str]]
 
 
@@ -85,7 +85,7 @@ class Limits:
 
 
 class Http:
-    """A client for a service (one origin), with its login and certificates.
+    """A client for a service (one origin), with its credentials and certificates.
 
     Thread-safe.
     """
@@ -135,9 +135,10 @@ class Http:
         headers: Mapping[str, str] | None = None,
         again: bool | None = None,
     ) -> Response:
-        """Send a request, and return the response, whatever its status. Raises `NoAnswerError`.
+        """Send a request, and return the response, regardless of its status. Raises
+        `NoAnswerError`.
 
-        `path` is below the base, or a full URL. The login is not sent to another origin. The
+        `path` is below the base, or a full URL. Credentials are not sent to a different origin. The
         request is retried if the server is busy or the connection breaks, and if its method is safe
         or `again` is True.
         """
@@ -289,12 +290,12 @@ class Http:
 
 
 def bearer(token: Secret) -> dict[str, str]:
-    """Return the header for a login with a token."""
+    """Return the header for authentication with a token."""
     return {"Authorization": f"Bearer {token.reveal()}"}
 
 
 def basic(user: str, password: Secret) -> dict[str, str]:
-    """Return the header for a login with a username and a password or token."""
+    """Return the header for authentication with a username and a password or token."""
     return {"Authorization": f"Basic {b64encode(f'{user}:{password.reveal()}'.encode()).decode()}"}
 
 

@@ -2,7 +2,7 @@
 
 Names follow Docker's rules: the first part is a registry if it contains a dot or a colon, or is
 `localhost`. Only Docker Hub implies `library/`. AIU up to v1.3 drops it from every name, which
-turns `ghcr.io/library/nginx` into another repository.
+turns `ghcr.io/library/nginx` into a different repository.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def live_image(text: str) -> Image | None:
     """Return the image in a `status.summary.images` string
     or a Kustomize image (`name=image:tag`).
 
-    Uppercase letters and shortened digests are allowed, because the text comes from clusters and
-    files. Returns None if the text does not have a valid name.
+    Uppercase letters and shortened digests are allowed, because the value comes from clusters and
+    files. Returns None if the value does not have a valid name.
     """
     text = text.strip()
     name, tag, digest = _split_reference(text.partition("=")[2] if "=" in text else text)

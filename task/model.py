@@ -181,7 +181,7 @@ class Policy:
     ignore: tuple[str, ...] = ()  # Go filepath.Match globs
     platforms: tuple[str, ...] = ()
     pin_digest: bool = False
-    pull_secret: str = ""  # the annotation with the registry login
+    pull_secret: str = ""  # the annotation with the registry credentials
     tag_order: str = ""  # the tag order, as written; "" means the strategy's order
     minimum_age: int = 0  # seconds, for `scan` and `promote`
 
@@ -255,11 +255,11 @@ Files = Mapping[str, File]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that a snapshot must contain: a file's text, whether it exists, or all manifests in a
-    folder.
+    """A path that a snapshot must contain: a file's content, whether it exists, or all manifests in
+    a folder.
 
-    `names` means all files in a folder and its subfolders, without their texts. `files` adds their
-    texts and links.
+    `names` means all files in a folder and its subfolders, without their contents. `files` adds
+    their contents and links.
     """
 
     path: str
@@ -274,7 +274,7 @@ class Snapshot:
     branch: str  # the base branch's name, "HEAD" resolved
     tip: str  # commit id
     files: Files
-    message: str = ""  # of that commit
+    message: str = ""  # that commit's message
     memory: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
     # the memory branch and tip that `memory` is from, if its base is gone and this base has none
@@ -286,7 +286,7 @@ class Snapshot:
     prefix: str = "image-update"  # of our own branches
     # the part of the memory branch that is ignored, in words, because no allowed key signed it
     unsigned: str = ""
-    # at the default branch's tip, if that is another commit
+    # at the default branch's tip, if that is a different commit
     default: Files = field(default_factory=dict)
 
 
@@ -340,14 +340,14 @@ class Changeset:
 
     repo: str  # the Application's own URL, without userinfo
     base: str  # a branch name
-    head: str  # the base, unless `git-branch` or a pull request uses another branch
+    head: str  # the base, unless `git-branch` or a pull request uses a different branch
     tip: str
-    files: Files  # only changed files, with their new text and mode
+    files: Files  # only changed files, with their new content and mode
     message: str
     author: Person
     # the head branch's tip; "" if it does not exist, None if it was not read
     head_commit: str | None = None
-    # the head branch belongs to somebody else: the commit is on top of the branch's own tip, `tip`
+    # the head branch belongs to someone else: the commit is on top of the branch's own tip, `tip`
     on_top: bool = False
     push_options: tuple[str, ...] = ()  # for the server
 
@@ -399,7 +399,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """A registry's answer. Facts that were not requested are empty."""
+    """A registry's response. Facts that were not requested are empty."""
 
     exists: bool = True
     digest: str = ""  # of the tag's manifest, which may be an index
@@ -407,7 +407,7 @@ class Answer:
     platforms: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()  # of the image's repository
-    error: TaskError | None = None  # why there is no answer
+    error: TaskError | None = None  # why there is no response
 
 
 @dataclass(frozen=True)
@@ -473,7 +473,7 @@ class Build:
     # --sequence
     counter: str = ""
     commit: str = ""
-    repository: str = ""  # of that commit, without userinfo
+    repository: str = ""  # that commit's repository, without userinfo
     created: str = ""  # RFC 3339, UTC
 
 
@@ -490,7 +490,7 @@ class Event:
 
     @property
     def origin(self) -> str:
-        """Where the build is from, in words: `registry event, harbor`."""
+        """Where the build is from, as a phrase: `registry event, harbor`."""
         if self.claimed:
             return f"registry event, {self.form}"
         return f"pipeline event, {self.run}" if self.run else "pipeline event"
@@ -622,7 +622,7 @@ class Subscription(Tracked):
     base: str = ""  # "" means the repository's default branch
     head_template: str = ""  # the part of `git-branch` after the colon; "" means the base branch
     method: Literal["git", "argocd"] = "git"
-    credentials: str = ""  # "secret:ns/name"; "" means the login for the URL
+    credentials: str = ""  # "secret:ns/name"; "" means the credentials for the URL
     fallbacks: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()  # for all entries of the Application, including this one
@@ -642,7 +642,7 @@ class Subscription(Tracked):
     ] = ()  # from the configs of all relevant branches; each must allow the change
     demands: tuple[
         Demand, ...
-    ] = ()  # from the configs of the branches to write to, with the texts of their keys
+    ] = ()  # from the configs of the branches to write to, with the content of their keys
     neighbour: str = ""  # another Application whose path contains the file: namespace/name
 
     def image_at(self, version: Versioned) -> Image:

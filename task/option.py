@@ -4,8 +4,8 @@ The options themselves are fields of the records in `task/settings.py`. `task/cl
 converts them to Typer options. The functions below receive the given values, and implement what the
 reference promises beyond Typer:
 
-- White space around a value is stripped, and a blank value counts as not given. - A variable with
-several values has one value per line. Typer would split it at every space.
+- Whitespace around a value is stripped, and a blank value counts as not set.
+- A variable with several values has one value per line. Typer would split it at every space.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Origin = Literal["default", "variable", "command line"]
 
 @dataclass(frozen=True)
 class Given:
-    """The values that one call gives for an option, and where they come from."""
+    """The values passed for an option in one call, and where they come from."""
 
-    name: str  # its name in errors: --image
+    name: str  # the option's name in errors: --image
     texts: tuple[str, ...]
     source: Origin
     metavar: str
@@ -59,7 +59,7 @@ class Given:
         return UsageError(f"{self.name}: {value!r} is not {what}", hint=hint)
 
     def without_placeholders(self, text: str) -> str:
-        """Return the text. Raises `UsageError` if it still contains a placeholder of the CI
+        """Return the value. Raises `UsageError` if it still contains a placeholder from the CI
         system.
         """
         if found := PLACEHOLDER.search(text):
@@ -76,7 +76,7 @@ class Given:
 
 
 def one_text(given: Given) -> str:
-    """Return a text without surrounding white space."""
+    """Return the value as a string, with surrounding whitespace stripped."""
     text = given.without_placeholders("".join(given.texts).strip())
     return text or str(given.default)
 
@@ -135,7 +135,7 @@ def commit_id(given: Given) -> str:
 
 
 def author_name(given: Given) -> str:
-    """Return a name that git accepts, or "" if none is given, because the repository's config may
+    """Return a name that git accepts, or "" if none is set, because the repository's config may
     have one.
     """
     text = one_text(given)
@@ -146,7 +146,7 @@ def author_name(given: Given) -> str:
 
 
 def author_email(given: Given) -> str:
-    """Return an email address, or "" if none is given, because the repository's config may have
+    """Return an email address, or "" if none is set, because the repository's config may have
     one.
     """
     text = one_text(given)
@@ -173,7 +173,7 @@ def every_line(given: Given) -> tuple[str, ...]:
 
 
 def every_word(given: Given) -> tuple[str, ...]:
-    """Split all values into words at white space and commas, both in options and in variables."""
+    """Split all values into words at whitespace and commas, both in options and in variables."""
     return tuple(word for text in every_text(given) for word in text.replace(",", " ").split())
 
 
@@ -212,7 +212,7 @@ class Option:
     read: Callable[[Given], Any] = one_text  # not used for flags
     flag: str = ""  # the option's name, if it differs from the field's
     argument: bool = False  # whether it is a positional argument
-    # the default to show in the help, if the field's default only means that nothing is given
+    # the default to show in the help, if the field's default only means that no value was passed
     shown: str = ""
     # whether --help shows it, or for which commands; --help-all shows all
     common: bool | tuple[str, ...] = False

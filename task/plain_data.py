@@ -20,7 +20,8 @@ def parsed_json(text: str | bytes) -> Any:
 
     Python's own parser raises `RecursionError` at some depth, and code that walks through the value
     does so even earlier. It also accepts `NaN` and `1e999`, which other code does not expect. Lone
-    surrogates (`\ud800`) become U+FFFD, as in Go, because a text that contains one cannot be sent.
+    surrogates (`\ud800`) become U+FFFD, as in Go, because a string that contains one cannot be
+    sent.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
@@ -96,36 +97,36 @@ def value_at(value: object, *keys: str) -> Any:
 
 
 def mapping(value: object, *keys: str) -> Mapping[str, Any]:
-    """Return a mapping, or an empty one for anything else."""
+    """Return a mapping, or an empty mapping for any other value."""
     found = value_at(value, *keys)
     return found if isinstance(found, dict) else {}
 
 
 def mappings(value: object, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the mappings in a list, without its other elements."""
+    """Return the mappings in a list, skipping other elements."""
     return [element for element in elements(value, *keys) if isinstance(element, dict)]
 
 
 def elements(value: object, *keys: str) -> list[Any]:
-    """Return a list, or an empty one for anything else."""
+    """Return a list, or an empty list for any other value."""
     found = value_at(value, *keys)
     return found if isinstance(found, list) else []
 
 
 def text(value: object, *keys: str) -> str:
-    """Return a text, or "" for anything else."""
+    """Return a string, or "" for any other value."""
     found = value_at(value, *keys)
     return found if isinstance(found, str) else ""
 
 
 def texts(value: object, *keys: str) -> dict[str, str]:
-    """Return the texts in a mapping, without its other values."""
+    """Return the strings in a mapping, skipping other values."""
     return {key: one for key, one in mapping(value, *keys).items() if isinstance(one, str)}
 
 
 def dig(value: Any, *names: str | int) -> str:
-    """Return the text or number at these keys and indices,
-    or "" if it is missing or has another type.
+    """Return the string or number at these keys and indices, or "" if it is missing or has a
+    different type.
     """
     for name in names:
         try:

@@ -1,6 +1,6 @@
 """The programs that we start: their environment, their limits, and a watch that enforces them.
 
-Git and its local child processes get a short list of variables. Programs that provide a login
+Git and its local child processes get a short list of variables. Programs that provide credentials
 (credential helpers, `ext:` scripts, exec plugins, ssh and the programs in its configuration) read
 their own variables, which cannot be listed. They get everything except secrets, which are
 recognized by name. Of the secrets, they get cloud credentials (AWS_*, AZURE_*, GOOGLE_*), because
@@ -48,7 +48,7 @@ _BASIC = re.compile(
 _SECRET = re.compile(
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY"
     r"|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)S?"
-    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is another word; a file's path is not a secret
+    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is not a token; a file's path is not a secret
     rf"|^(?:ARGOCD_OPTS|{'|'.join(name for system in SYSTEMS for name in system.urls_with_token)})$",
     re.IGNORECASE,
 )
@@ -91,9 +91,9 @@ def child_environment(
     environ: Mapping[str, str],
     configured: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the environment for a login program, without the secrets that it does not need.
+    """Return the environment for a credential program, without the secrets that it does not need.
 
-    `configured` are the texts that configure the program, including its name or path. A secret is
+    `configured` has the strings that configure the program, including its name or path. A secret is
     kept if one of them, or a script that it refers to, mentions the secret (`$GITHUB_TOKEN`).
     """
     needed = _needs(configured, environ.get("PATH", ""))
@@ -241,7 +241,7 @@ def memory_of_step(
 
 
 class Clock:
-    """The time for a repository. It starts with the first command."""
+    """The time limit for one repository. The countdown starts with the first command."""
 
     def __init__(self, seconds: float, subject: str) -> None:
         self.seconds = seconds
@@ -249,7 +249,7 @@ class Clock:
         self._end = 0.0
 
     def left(self) -> float:
-        """Return the seconds that are left. Raises `UnreachableError` when the time is up."""
+        """Return the remaining seconds. Raises `UnreachableError` when the time is up."""
         now = time.monotonic()
         self._end = self._end or now + self.seconds
         if now >= self._end:
@@ -378,7 +378,7 @@ class Watch:
 
     `limits` are the seconds that the command may take, the reason for stopping it after that, and
     the seconds that it may be silent (0 means no limit). Its `outputs` are read. The outputs and
-    the packs in the folder `git_dir` must stay within `bounds`. `stop` gets the text of the last
+    the packs in the folder `git_dir` must stay within `bounds`. `stop` gets the content of the last
     output, and returns a reason to stop the command, or "". This does not need a thread, because
     the caller is waiting anyway.
     """
@@ -400,7 +400,7 @@ class Watch:
         self._git_dir = git_dir
         self._stop = stop
         self._before = weight(git_dir) if git_dir else 0
-        self._terminated = 0.0  # when it got SIGTERM
+        self._terminated = 0.0  # when the command got SIGTERM
         self._moved: int | None = None
         self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
 

@@ -28,7 +28,7 @@ def again(
     may_pass: Callable[[E], bool] = lambda _error: True,
     deadline: float = inf,
 ) -> T:
-    """Call `ask`, retry after each temporary error, and return its result.
+    """Call `ask`, retry after each transient error, and return its result.
 
     Raises the last error.
 
@@ -52,11 +52,10 @@ def until(
     pauses: Iterable[float],
     deadline: float = inf,
 ) -> T:
-    """Call `ask` until its answer is acceptable, and return the answer.
+    """Call `ask` until its result is acceptable, and return the result. The first result to check
+    is `answer`.
 
-    The first answer to check is `answer`.
-
-    Returns the last answer if there are no more pauses, the time is up, or a signal has arrived.
+    Returns the last result if there are no more pauses, the time is up, or a signal has arrived.
     """
     for pause in pauses:
         left = deadline - time.monotonic()

@@ -1,8 +1,8 @@
-"""Handles SIGTERM and SIGINT: children are stopped, results are written, and nothing is left
-behind.
+"""Handles SIGTERM and SIGINT: children are stopped, results are written, and no files or processes
+are left behind.
 
 Kubernetes sends SIGTERM to an evicted pod, and SIGKILL some seconds later. GitHub sends SIGINT to a
-canceled job. A signal stops every child at once. It also raises `Stopped` in the main thread,
+canceled job. A signal stops every child immediately. It also raises `Stopped` in the main thread,
 except inside `shield`: code that delivers a change finishes on its own, because it no longer waits
 or starts anything new (`check`).
 
@@ -34,7 +34,7 @@ class _State:
     """The process's signal, and how to react to it."""
 
     def __init__(self) -> None:
-        self.number = 0  # of the signal that arrived
+        self.number = 0  # the number of the signal that arrived
         self.shields = 0  # how many `shield` blocks the main thread is in
         self.ends: set[Callable[[], None]] = set()  # functions that end children and requests
         # These are plain locks, because a signal handler may interrupt the main thread anywhere,

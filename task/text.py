@@ -1,4 +1,4 @@
-"""Makes untrusted text safe to print: terminals, logs, and CI systems do not interpret it,
+"""Makes untrusted text safe to print: terminals, logs, and CI systems do not interpret the text,
 and people can still read it.
 
 GitHub's runner interprets a line of output as a command if it begins with `::` after optional white
@@ -18,8 +18,8 @@ import re2
 FEW = 5  # the number of names that a message lists
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# A possible login in a text: everything up to the last @ before a slash, a space, or a quote, if a
-# host may follow.
+# Possible credentials in text: everything up to the last @ before a slash, a space, or a quote, if
+# a host may follow.
 _PLAIN = r"[^\s/'\"]*(?=@[\w\[.-])"
 # A password with an unescaped slash, quote, or space is in the position of a port. If it contains a
 # quote or a space, a host and a path must follow, and it must not begin with a space or a port:
@@ -67,12 +67,12 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, longest: int = 200) -> str:
-    """Shorten a long text to its beginning, for messages that quote it."""
+    """Shorten long text to its beginning, for messages that quote it."""
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def both_ends(text: str, longest: int) -> str:
-    """Shorten a long text to its beginning and end.
+    """Shorten long text to its beginning and end.
 
     In a tool's error, the reason often comes last.
     """
@@ -90,14 +90,14 @@ def blanked(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the words of a text on one line, separated by single spaces,
+    """Return the words of a string on one line, separated by single spaces,
     for a message that quotes a server.
     """
     return " ".join(blanked(text).split())
 
 
 def without_logins(text: str) -> str:
-    """Remove users and passwords from the URLs in a text.
+    """Remove users and passwords from the URLs in a string.
 
     The user in an SSH URL is part of the address and is kept.
     """
@@ -110,13 +110,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> str:
-    """Return the first `most` texts and the number of others: "web, api and 3 more"."""
+    """Return the first `most` strings and the number of others: "web, api and 3 more"."""
     rest = len(texts) - most
     return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def fits_glob(glob: str, text: str) -> bool:
-    """Return whether a glob matches the whole text: `*` does not match `/`, but `**` does.
+    """Return whether a glob matches the whole string: `*` does not match `/`, but `**` does.
 
     Globs are never slow.
     """
@@ -140,7 +140,7 @@ def printable_lines(text: str) -> str:
 def visible(text: str) -> str:
     """Make invisible characters visible: `^[` for an escape, `<U+202E>` for a text-reversing one.
 
-    Logins in URLs are removed, because messages quote annotations, and a `git-repository` may
+    Credentials in URLs are removed, because messages quote annotations, and a `git-repository` may
     contain a password.
     """
     text = without_logins(text)
@@ -199,7 +199,7 @@ def _json_escape(char: str) -> str:
 
 
 def go_float(number: float) -> str:
-    """Return the shortest text that parses back to this number, like Go's %v.
+    """Return the shortest string that parses back to this number, like Go's %v.
 
     The number must not be negative.
 
@@ -224,7 +224,7 @@ def go_float(number: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
-    """Return the known word that equals a word or differs from it by at most `most` letters,
+    """Return the known word that equals a word or differs from it by at most `most` characters,
     or "".
     """
     normal = normal_spelling(word)
@@ -252,7 +252,7 @@ def _words(key: str) -> Sequence[str]:
 
 
 def differ(word: str, other: str, limit: int) -> int:
-    """Return the number of letters by which two words differ (inserted, dropped, replaced, or
+    """Return the number of characters by which two words differ (inserted, dropped, replaced, or
     swapped), but at most `limit`.
 
     This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long

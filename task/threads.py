@@ -27,7 +27,7 @@ def start(work: Callable[[], object]) -> None:
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
-    """Return what `work` returns for each item, in order.
+    """Return the result of `work` for each item, in order.
 
     After all calls have ended, raise the first error, in the order of the items.
 
@@ -76,7 +76,7 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
     keeps the value.
 
     `functools.cache` alone would allow two threads to create the value at the same time: two
-    clients with two logins. Each value has its own lock, because creating a value may have to wait
+    clients that each log in. Each value has its own lock, because creating a value may have to wait
     for a server.
     """
     lock = RLock()

@@ -2,7 +2,7 @@ r"""Parses URLs, for all other files. Pure.
 
 URLs come from Applications and from servers, so they are untrusted, and programs disagree about
 unusual URLs: in `https://evil.example\@good/`, urllib3 sees the host evil.example, and curl sees
-good. `split` parses a URL like urllib3, and determines where a login is sent. The login is removed
+good. `split` parses a URL like urllib3, and determines where credentials are sent. They are removed
 from a URL before git gets it (`without_login`), so that all programs agree.
 """
 
@@ -41,7 +41,7 @@ class Url:
 
     @property
     def authority(self) -> str:
-        """`host[:port]`, without a login."""
+        """`host[:port]`, without credentials."""
         return f"{self.host}:{self.port}" if self.port else self.host
 
     @property
@@ -53,7 +53,7 @@ class Url:
 def split(url: str) -> Url:
     """Return the parts of a URL.
 
-    If no program could contact it, the host is "". A text without `://` is only a path.
+    If no program could contact it, the host is "". A value without `://` is only a path.
     """
     try:
         parts = urlsplit(url.replace("\\", "/"))
@@ -71,13 +71,15 @@ def split(url: str) -> Url:
 
 
 def origin(url: str) -> str:
-    """Return `scheme://host[:port]` in lowercase, without a login or the scheme's default port."""
+    """Return `scheme://host[:port]` in lowercase, without credentials or the scheme's default
+    port.
+    """
     parts = split(url)
     return f"{parts.scheme}://{parts.server}"
 
 
 def without_query(url: str) -> str:
-    """Return the URL for a log, without login and query. A signed URL's query is a secret."""
+    """Return the URL for a log, without credentials and query. A signed URL's query is a secret."""
     return f"{origin(url)}{split(url).path or '/'}"
 
 
@@ -165,7 +167,9 @@ def argo_cd_url(url: str) -> str:
 
 
 def login_and_host(url: str) -> str:
-    """Return login, host, and port as text, to compare an `argo_cd_url` prefix with whole URLs."""
+    """Return login, host, and port as a string, to compare an `argo_cd_url` prefix with whole
+    URLs.
+    """
     return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
 
 
@@ -179,7 +183,7 @@ def host_and_path(url: str) -> str:
 
 
 def path_part(text: str) -> str:
-    """Escape a text for use as one segment of a URL path."""
+    """Escape a string for use as one segment of a URL path."""
     return quote(text, safe="")
 
 

@@ -79,7 +79,7 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
 
 
 class NotYaml(Malformed):
-    """No parser can read the text. `line` counts from 1, and is 0 if the parser does not set it."""
+    """No parser can read the text. `line` counts from 1, or is 0 if unknown."""
 
     def __init__(self, error: Exception) -> None:
         mark = getattr(error, "problem_mark", None)
@@ -104,7 +104,7 @@ class Dialect:
 
 
 def loaded(text: str, dialect: Dialect) -> list[Any]:
-    """Return the documents of a text as plain data. Raises `Malformed`."""
+    """Return the documents in a YAML string as plain data. Raises `Malformed`."""
     documents: list[Any] = parsed(text.removeprefix("\ufeff"), _Builder(dialect).build)
     return documents
 
@@ -254,7 +254,7 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
 
 
 def plain(text: str, *, exact: bool = False) -> Any:
-    """Return the first document of any YAML text, or None for an empty string. Raises `Malformed`.
+    """Return the first document in any YAML text, or None for an empty string. Raises `Malformed`.
 
     A merge key is an ordinary key. `exact` rejects constructs that readers interpret differently:
     explicit tags and duplicate keys.

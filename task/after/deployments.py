@@ -1,7 +1,7 @@
 """`--deployments`: show in the source repository's forge where its build is deployed,
 and how the rollout ended.
 
-A failure here is only a warning, because the image is in Git and Argo CD deploys it anyway.
+A failure here is only a warning: the image is in Git, so Argo CD deploys it anyway.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ShownDeployments:
         self._ended: dict[str, Deployment] = {}
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        # whether the forge refused or did not answer; if so, it gets no more requests
+        # whether the forge refused a request or did not respond; if so, no more are sent
         self._over = False
 
     def begin(self, landed: Sequence[LandedApplication]) -> None:
@@ -77,7 +77,7 @@ class ShownDeployments:
         if not self._source.waits_for_rollouts:
             self.begin(landed)
         elif not shutdown.code():  # a later run may end the deployments
-            self._over = False  # minutes have passed, so the forge may answer again
+            self._over = False  # minutes have passed, so the forge may be available again
             self._end(
                 landed,
                 {rollout_end.application: rollout_end for rollout_end in followed.ends},
@@ -104,7 +104,7 @@ class ShownDeployments:
         return self._tried(lambda forge: forge.begin(wanted))
 
     def _ends(self, key: str, wanted: Deployment, *, written: bool) -> bool:
-        """Show that a deployment ended, and return whether that worked.
+        """Mark a deployment as ended, and return whether that succeeded.
 
         If it was not `written` by this run, an earlier run must have begun it.
         """
@@ -150,7 +150,7 @@ class ShownDeployments:
             self._tried(lambda forge: forge.sum_up(status))
 
     def _tried(self, work: Callable[[Deployments], object]) -> bool:
-        """Do the work, and return whether it succeeded.
+        """Call the function, and return whether it succeeded.
 
         If the forge refuses one deployment, the others are still shown.
         """
@@ -170,7 +170,7 @@ class ShownDeployments:
 
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
-    """Return the commit's status: failure if one deployment failed, success if all succeeded."""
+    """Return the commit's status: failure if any deployment failed, success if all succeeded."""
     names = sorted(deployment.environment for deployment in shown)
     context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     states = Counter(deployment.state for deployment in shown)

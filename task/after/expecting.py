@@ -1,7 +1,7 @@
 """Checks whether the written images are running once their Application is synced and healthy,
 and says where to look if they are not.
 
-Synced and healthy means that Argo CD applied what is in Git, not that the image is running. If no
+Synced and healthy means that Argo CD applied the files in Git, not that the image is running. If no
 template reads a Helm key, or Kustomize misreads an entry, the old image keeps running and is
 healthy.
 """
@@ -40,7 +40,7 @@ class Expected:
     key: str  # where to look if it is not running: "web.helm.image-tag (image.tag)"
     hint: str = ""  # what to look for there
     revision: str = ""  # the commit that has the image; "" for a live Application
-    digest: str = ""  # the build's, even if only its tag was written; "" if unknown
+    digest: str = ""  # the build's digest, even if only its tag was written; "" if unknown
     replaced: str = ""  # the image's other name in the manifests
     # The image in the target at a later revision, or in the live Application. None if unknown.
     current: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
@@ -133,8 +133,8 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
     """Return a failure if a live Application is back at its version from before this run's patch.
 
-    Its pods keep running the new image for a while, so they cannot show this. A third version is
-    not a failure, because a later run wrote it.
+    The pods keep running the new image for a while, so they cannot show this. A third version is
+    not a failure, because a later run must have written it.
     """
     for decision in decisions:
         reading = _live_reading(decision, item) if decision.verdict == "update" else None
@@ -180,7 +180,7 @@ def _at_the_tip(
 
 
 def _image(decision: Decision, reading: Reading) -> Image | None:
-    """Return the image of a reading, or None if the reading is empty."""
+    """Return the image in a reading, or None if the reading is empty."""
     image = decision.candidate
     return (
         Image(image.name, image.registry, image.repository, reading.tag, reading.digest)
@@ -192,9 +192,9 @@ def _image(decision: Decision, reading: Reading) -> Image | None:
 def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
     """Mark a successful rollout as failed if only other versions of an image are running.
 
-    This must last for a minute, because an operator whose resource has no health in Argo CD may
-    still be replacing the pods. An image that is not running at all is only a warning: there may be
-    no replicas, or no job may be due.
+    This must last for a minute: an operator whose resource has no health in Argo CD may still be
+    replacing the pods. An image that is not running at all is only a warning: there may be no
+    replicas, or no job may be due.
     """
     if rollout.state != "synced-and-healthy":
         return rollout
@@ -225,7 +225,7 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
 
 
 def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
-    """Return a sentence about the version that somebody has set since, or ""."""
+    """Return a sentence about the version that someone has set since, or ""."""
     if expected.revision in revisions_of(mapping(item, "status", "sync")):
         return ""
     image = expected.image
@@ -246,7 +246,9 @@ def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:
 
 
 def same(wanted: Image, running: Image) -> bool:
-    """Return whether a running image is the wanted one. If both have a digest, digests decide."""
+    """Return whether a running image is the wanted one. If both have a digest, the digests are
+    compared.
+    """
     if wanted.identity != running.identity:
         return False
     if wanted.digest and running.digest:

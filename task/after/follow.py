@@ -31,7 +31,7 @@ from task.urls import normal_url, without_login
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 10.0  # seconds between two checks of a pull request
-_LEAST = 1.0  # seconds that must be left for another wait
+_LEAST = 1.0  # seconds that must remain for another wait
 COMPONENT = "ArgocdImageUpdater"
 REASON = "ImagesUpdated"
 _PREFIX = "argocd-image-updater.image-"
@@ -40,13 +40,13 @@ _LONGEST_MESSAGE = 1024  # bytes; the API server rejects longer messages
 
 
 class ReachedArgo(Protocol):
-    """Argo CD or its cluster, as this run can reach it."""
+    """How this run reaches Argo CD or its cluster."""
 
     environ: Mapping[str, str]
     log: Log
     kind: str  # the source of the Applications: "cluster", "argocd", or "" for anything else
     api: Callable[[], ApplicationApi]  # reads, patches, and refreshes single Applications
-    # the same for a wait, which repeats each request anyway
+    # the same for waiting, which repeats each request anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
 
@@ -77,7 +77,7 @@ class Follow:
         self._late = 0.0  # when the time for rollouts runs out
 
     def __call__(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh and wait. Report each failure as a problem, because what has landed stays."""
+        """Refresh and wait. Report each failure as a problem, because landed changes stay."""
         self._problems = []
         self._failures = []
         self._ends = {}
@@ -403,16 +403,17 @@ def updated_event(
     changes: Sequence[Change],
     now: float,
 ) -> dict[str, Any]:
-    """Return the Event that lists an Application's changed images. `now` is in seconds since 1970.
+    """Return the Event that lists an Application's changed images. `now` is a Unix time.
 
-    Reason, type, and annotations are the same as AIU's, with images counted from 0. The Event is in
-    the Application's namespace: its owner looks there, and Kubernetes does not allow another one.
+    The reason, type, and annotations are the same as AIU's, with images numbered from 0. The Event
+    is in the Application's namespace: its owner looks there, and Kubernetes does not allow any
+    other.
     """
     name = str(metadata.get("name", ""))
     namespace = str(metadata.get("namespace", ""))
     # in whole seconds, like `metav1.Time`
     time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # unique by time, as in the names that Kubernetes components generate
+    # made unique by the time, like the names that Kubernetes components generate
     tail = f".{round(now * 1e9):x}"
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):

@@ -1,7 +1,7 @@
 """Follows up on what has landed: shows deployments, waits for rollouts,
 and undoes failed ones.
 
-A plan does not land anything. With `--comment`, it is posted on the pull request.
+A plan does not land anything. With `--comment`, the plan is posted on the pull request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from task.text import one_line, shortened, without_logins
 from task.timestamps import epoch_seconds, of_unix
 
 BY = "image-update --on-failure rollback"
-LONGEST_CAUSE = 300  # characters of a cause that a hold quotes
+LONGEST_CAUSE = 300  # characters of a cause that are quoted in a hold
 # What a report says about an Application after its rollback, before the cause.
 _AGAIN: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
@@ -105,11 +105,11 @@ def asks_to_undo(
     asks: Iterable[Ask],
     now: str,
 ) -> tuple[list[Ask], list[Problem]]:
-    """Return an ask for each failed update that can be undone,
-    and a warning with the reason for each that cannot.
+    """Return an ask for each failed update that can be undone, and a warning with the reason for
+    each one that cannot.
 
-    `asks` are the run's asks. As for any rollback, `by_hand` decides about each from what Git says
-    then.
+    `asks` are the run's asks. As for any rollback, `by_hand` decides about each ask, based on Git's
+    state at that time.
     """
     # The repository's config is applied to a decision's subscription, but not to an ask's.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
@@ -143,7 +143,7 @@ def asks_to_undo(
 
 
 def _never(decision: Decision) -> str:
-    """Return why an update cannot be undone, whatever Git says now, or "" if it can."""
+    """Return why an update cannot be undone, regardless of what is in Git now, or "" if it can."""
     sub = decision.subscription
     before = decision.current
     if sub.method == "argocd":

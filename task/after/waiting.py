@@ -1,4 +1,4 @@
-"""Waits for Argo CD, with the loop in `argocd.rollouts` and the rules in `argocd.rollout`.
+"""Waits for Argo CD, using the loop in `argocd.rollouts` and the rules in `argocd.rollout`.
 
 Progress is shown in a live table on a terminal, or in a log with one line per change.
 """
@@ -31,12 +31,13 @@ from task.text import and_more, printable
 from task.urls import normal_url
 
 _FULL = 40  # characters of a commit id
-_AGAIN = 15.0  # seconds before an unanswered question is asked again
+_AGAIN = 15.0  # seconds before a failed query is repeated
 # (subscription, repository, revision, commit) → how they relate: "newer" contains the commit, "" is
 # unknown
 Descends = Callable[[Subscription | None, str, str, str], str]
 _TOLD = ("newer", "same", "older", "unrelated")
-# Each state's mark, style, and rank. The rank matters if there is no room for all Applications.
+# Each state's mark, style, and rank. The rank matters if there is not enough room for all
+# Applications.
 MARKS = {
     "failed": ("!!", "red", 0),
     "timed-out": ("!!", "red", 0),
@@ -59,7 +60,7 @@ def watch(
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
     """Wait for all Applications and show progress.
 
-    Return how each rollout ended, and the errors of those whose end is unknown.
+    Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
     """
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
@@ -88,9 +89,8 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 
 def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
     """Return a function that returns whether a revision contains a commit:
-    it is that commit, or `asked` says that it is later ("newer").
-
-    If the answer is unknown, the question is asked again after a while.
+    it is that commit, or `asked` reports it as later ("newer"). If the result is unknown, the query
+    is repeated after a while.
     """
     settled: dict[str, bool] = {}
     pauses: dict[str, float] = {}
@@ -111,8 +111,8 @@ def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
-    """Combine judges: return the first result that is not rolled out,
-    else one that is unsure or paused.
+    """Combine judges: return the first result that is not rolled out, else a result that is unsure
+    or paused.
     """
     if len(judges) == 1:
         return judges[0]
@@ -160,7 +160,7 @@ def display(
     environ: Mapping[str, str],
     limit: float,
 ) -> Iterator[Callable[[Sight], None]]:
-    """Show each sight. In a CI job, log one line per change.
+    """Display each sight. In a CI job, log one line per change.
 
     A failure is not logged as an error here, because the command's error repeats it at the end,
     with a hint.
@@ -199,7 +199,7 @@ def picture(
 ) -> RenderableType:
     """Draw one line per Application, cut to the terminal's width, after `seconds` of `limit`.
 
-    If they do not all fit the height, failed ones come first, then those still in progress.
+    If they do not all fit the height, failed Applications come first, then those in progress.
     """
     most = max(size.height, 4) - 2
     shown = (

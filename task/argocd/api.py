@@ -2,7 +2,7 @@
 failed rollouts.
 
 The API is a gRPC gateway: errors are JSON with `error`, `code` (gRPC's), and `message`. To hide
-which Applications exist, it also returns 403 "permission denied" for missing Applications.
+which Applications exist, the API also returns 403 "permission denied" for missing Applications.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOKEN = (
 )
 _SERVER = "run it again; if that does not help, check --argocd-server"
 _NOT_FOUND = 5  # gRPC's code
-_SHORT = 4  # characters; a shorter secret would match parts of any text
+_SHORT = 4  # characters; a shorter secret would match parts of ordinary words
 # The Application has changed: the patch's first operation tests the resourceVersion.
 _MEANWHILE = ("too many conflicts", "testing value")
 # The test succeeded, but the patch does not match.
@@ -69,7 +69,7 @@ class ArgoCDApi:
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`given` is from options; variables provide missing values.
+        """`given` comes from options; environment variables provide missing values.
 
         Raises `UsageError` if they contradict each other.
         """
@@ -111,7 +111,7 @@ class ArgoCDApi:
     def _login(self) -> dict[str, str]:
         """Return the token and the given headers.
 
-        Both are sent only to this origin, because headers may contain a proxy's login.
+        Both are sent only to this origin, because headers may contain a proxy's credentials.
         """
         headers = {header: value.reveal() for header, value in self._to.headers}
         if token := self._token():
@@ -148,8 +148,8 @@ class ArgoCDApi:
         selector: str = "",
         namespace: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the Applications that the token has access to, with only these `fields`, or whole
-        if there are none.
+        """Return the Applications that the token has access to, with only these `fields`, or
+        complete if there are none.
         """
         params: dict[str, Any] = {
             "fields": (
@@ -185,8 +185,8 @@ class ArgoCDApi:
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
         """Return the Application.
 
-        If the project is given, a missing Application raises `AbsentError`; without the project, it
-        looks forbidden.
+        With the project, a missing Application raises `AbsentError`; without it, Argo CD returns
+        "forbidden".
         """
         params = {**self._where(namespace), "project": project or None}
         return {
@@ -195,9 +195,8 @@ class ArgoCDApi:
         }
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Have Argo CD compare with Git now.
-
-        Return when it is done, or after some time if it takes long.
+        """Have Argo CD compare the Application with Git now. Return when the comparison is done, or
+        after a while if it takes long.
         """
         params = {"refresh": "normal", **self._where(namespace)}
         right, subject = self._right("get", namespace, name)
@@ -281,7 +280,8 @@ class ArgoCDApi:
     def web(self) -> str:
         """Return the UI's URL from Argo CD's settings, else the API's URL if people can reach it.
 
-        It is "" if the address only works in the cluster. The settings can be read without a token.
+        Return "" if the address only works in the cluster. The settings can be read without a
+        token.
         """
         with suppress(NoAnswerError):
             if page := web_page(text(self._http.ask("GET", "/api/v1/settings").mapping(), "url")):
@@ -317,7 +317,7 @@ class ArgoCDApi:
         *,
         patched: bool = False,
     ) -> dict[str, Any]:
-        """Return the JSON object of a successful response. Raises our error for any other
+        """Return the JSON object from a successful response. Raises our own error for any other
         response.
         """
         # the gateway does not return any other success status
@@ -340,7 +340,7 @@ class ArgoCDApi:
         return {"appNamespace": namespace} if namespace else {}
 
     def _right(self, action: str, namespace: str, name: str) -> tuple[str, str]:
-        """Return the RBAC permission that the action requires, and the action's subject."""
+        """Return the RBAC permission that the action requires, and the object that it is for."""
         elsewhere = f"{namespace}/" if namespace not in ("", self.namespace) else ""
         return (
             f"applications, {action}, <project>/{elsewhere}{name}",
@@ -391,7 +391,7 @@ def explained(
 ) -> Exception:
     """Return the error for an unsuccessful response.
 
-    `Outpaced` only for a patch: the caller decides again.
+    `Outpaced` is only for a patch: the caller decides again.
     """
     if origin(answer.url) != origin(to.base):
         return _redirected(answer, to)
@@ -505,7 +505,7 @@ def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | Non
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
-    """Return the error for a response that is not from the API, such as a web page or another
+    """Return the error for a response that is not from the API, such as a web page or a different
     service.
     """
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()

@@ -1,7 +1,7 @@
 """Reads and patches live Applications. A patch for an outdated resourceVersion raises `Outpaced`.
 
-It uses Argo CD's API or Kubernetes. `ClusterApplications` implements the methods of Argo CD's API
-with Kubernetes, and finds an Application's pods by their owners.
+Both go through Argo CD's API or Kubernetes. `ClusterApplications` implements the methods of Argo
+CD's API with Kubernetes, and finds an Application's pods by their owners.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WORKLOADS = {
     ("argoproj.io", "Rollout"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
-# These own their pods through another object: a ReplicaSet <deployment>-<hash>, or a Job
+# These own their pods through an intermediate object: a ReplicaSet <deployment>-<hash>, or a Job
 # <cronjob>-<minute>.
 _BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
@@ -70,7 +70,7 @@ class ApplicationApi(Protocol):
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return (namespace, name) of every Application.
 
-        Raises `SourceError`, also if listing all Applications is forbidden.
+        Raises `SourceError`, including when listing all Applications is forbidden.
         """
 
     def patch_application(
@@ -85,7 +85,7 @@ class ApplicationApi(Protocol):
         """
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Have Argo CD compare with Git now."""
+        """Have Argo CD compare the Application with Git now."""
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the live resources, down to pods, or {} if unknown."""
@@ -131,9 +131,8 @@ class ApplicationStore:
     ) -> bool:
         """Patch the Application at that resourceVersion.
 
-        Return whether it is certain that nobody has overwritten the patch.
-
-        Raises `Outpaced` if it has another version: read it, and decide again.
+        Return whether it is certain that the patch was not overwritten. Raises `Outpaced` if the
+        Application has a different version: read it, and decide again.
         """
         test = {
             "op": "test",
@@ -147,8 +146,9 @@ class ApplicationStore:
 class PreferredStore:
     """Applications from Argo CD's API, patched through Kubernetes if it has the same objects.
 
-    A kubeconfig may be for another cluster with an Application of the same name, so the uids are
-    compared. If Kubernetes does not show an Application or allow the patch, Argo CD's API is used.
+    A kubeconfig may be for a different cluster that has an Application with the same name, so the
+    uids are compared. If Kubernetes does not show an Application or allow the patch, Argo CD's API
+    is used.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class PreferredStore:
         self._argocd = argocd
         self._kubernetes = kubernetes
         self._log = log
-        self._why = ""  # why Kubernetes is no longer used
+        self._why = ""  # why Kubernetes is no longer used, if so
         self._read_by: dict[tuple[str, str], ApplicationStore] = {}
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
@@ -208,9 +208,8 @@ class PreferredStore:
 
 
 class ClusterApplications:
-    """Applications through Kubernetes, with the methods of Argo CD's API.
-
-    Information that only Argo CD has stays unknown.
+    """Applications in Kubernetes, with the methods of Argo CD's API. Information that only Argo CD
+    has is left unknown.
     """
 
     def __init__(
@@ -238,7 +237,7 @@ class ClusterApplications:
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return (namespace, name) of every Application.
 
-        Raises `SourceError`, also if listing all Applications is forbidden.
+        Raises `SourceError`, including when listing all Applications is forbidden.
         """
         return [key_of(item) for item in self._cluster.list(APPLICATIONS)]
 
@@ -255,7 +254,7 @@ class ClusterApplications:
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Request a refresh with annotations, which Argo CD removes once it has compared with Git.
+        """Request a refresh with annotations that Argo CD removes once it has compared with Git.
 
         A hydrated Application also gets a request to hydrate.
         """
@@ -326,8 +325,8 @@ def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
-    """Return namespace → (kind, name) of the workloads, or {} if the Application is deployed to
-    another cluster.
+    """Return namespace → (kind, name) of the workloads, or {} if the Application is deployed to a
+    different cluster.
     """
     destination = mapping(application, "spec", "destination")
     if destination.get("server") not in HERE and destination.get("name") != "in-cluster":

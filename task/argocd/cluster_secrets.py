@@ -56,8 +56,8 @@ class ClusterSecrets:
         self._maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
-        """Return the credentials that Argo CD uses for this repository, or None if there are none
-        or we are not allowed to read them.
+        """Return the credentials that Argo CD uses for this repository, or None if they do not
+        exist or we are not allowed to read them.
         """
         with self._lock:
             if self._secrets is None:
@@ -66,7 +66,7 @@ class ClusterSecrets:
             return None if found is None else self._with_server(found, url)
 
     def named(self, place: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
-        """Return the login from the secret in `git:secret:…`: `secret:[<namespace>/]<name>`.
+        """Return the credentials from the secret in `git:secret:…`: `secret:[<namespace>/]<name>`.
 
         Raises `AnnotationError` if an Application in this namespace and project is not allowed to
         use the secret for this URL, and `CredentialsError` if the secret is missing or does not
@@ -203,7 +203,7 @@ def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _text_values(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text values. Credentials only have text values."""
+    """Return the string values. Credentials only have string values."""
     found = {}
     for key, value in _bytes(item).items():
         try:

@@ -25,7 +25,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True)
 class Connection:
-    """The API's address, and the login. Fields that are not set are empty."""
+    """The API's address and the credentials. Fields that are not set are empty."""
 
     server: str = ""  # host[:port]; the given value may have a scheme and a path
     token: Secret = Secret("")
@@ -37,7 +37,7 @@ class Connection:
     key: str = ""
     root_path: str = ""
     headers: tuple[tuple[str, Secret], ...] = ()
-    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS for another way to connect
+    unused: tuple[str, ...] = ()  # options in ARGOCD_OPTS for a different way to connect
 
     @property
     def base(self) -> str:
@@ -182,7 +182,7 @@ _VALUED = (
 def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
     """Parse `Name: value` lines.
 
-    Raises `Malformed`, which never shows the value, because it may be a login.
+    Raises `Malformed`, which never shows the value, because it may be a credential.
     """
     found = []
     for text in texts:

@@ -52,11 +52,11 @@ def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None
 
 
 def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    """Return the RollingSync step that an Application is waiting for, as far as it is known, or ""
-    if it has none.
+    """Return the RollingSync step that an Application is waiting for, as far as known, or "" if
+    there is none.
 
-    Such an ApplicationSet turns off auto-sync in its Applications, and syncs them itself, step by
-    step.
+    An ApplicationSet with RollingSync turns off auto-sync in its Applications, and syncs them
+    itself, step by step.
     """
     if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
@@ -87,7 +87,7 @@ def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
 
 
 def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
-    """Return whether a parent (app of apps) heals this field: the manifest in Git has it, and no
+    """Return whether a parent (app of apps) restores this field: the manifest in Git has it, and no
     rule ignores it.
     """
     spec = mapping(parent, "spec")
@@ -137,12 +137,12 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
 def _applied(item: Mapping[str, Any], field: str) -> bool:
     """Return whether the manifest in Git has the field.
 
-    If not, Argo CD does not see a difference, and does not heal the field.
+    If not, Argo CD does not see a difference, and does not restore it.
     """
     try:
         value: Any = parsed_json(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
     except ValueError:
-        return True  # it was applied in another way
+        return True  # it was applied in a different way
     for part in field.split("."):
         if isinstance(value, list):
             value = value[int(part)] if part.isdigit() and int(part) < len(value) else None

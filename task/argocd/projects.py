@@ -29,8 +29,8 @@ def sync_windows(
 ) -> dict[str, Any]:
     """Return an Application's sync windows in the form of Argo CD's API.
 
-    In addition, `because` is the reason if they block it now. {} if unknown: the AppProject could
-    not be read, or has a schedule that is not a five-field cron expression.
+    In addition, `because` is the reason if the windows block a sync now. Returns {} if unknown: the
+    AppProject could not be read, or has a schedule that is not a five-field cron expression.
     """
     if not mapping(project, "spec"):
         return {}
@@ -99,7 +99,7 @@ def _because(
 
 
 def _words_of(sync_window: Mapping[str, Any], project: str) -> str:
-    """Return a description of a window for people.
+    """Return a human-readable description of a window.
 
     Windows do not have names, but newer versions of Argo CD have descriptions.
     """
@@ -133,7 +133,7 @@ def _next_opening(sync_window: Mapping[str, Any], now: str) -> str:
 def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -> bool:
     """Return whether a window is for an Application.
 
-    One of its globs must match, or, with `andOperator`, one of each list.
+    One of its globs must match, or, with `andOperator`, one from each list.
     """
     values = {
         "applications": (application,),
@@ -155,7 +155,7 @@ def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -
 def _clusters(to: Destination) -> tuple[str, ...]:
     """Return the known names and URLs of a cluster.
 
-    For clusters other than Argo CD's own, only one is known.
+    For clusters other than Argo CD's own, only the name or the URL is known.
     """
     if to.server.rstrip("/") == HERE or to.name == IN_CLUSTER:
         return HERE, IN_CLUSTER
@@ -167,7 +167,7 @@ def _fits_glob(pattern: object, value: str) -> bool:
 
 
 def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
-    """Return whether an AppProject rejects a destination. False if unknown.
+    """Return whether an AppProject rejects a destination, or False if unknown.
 
     As in Argo CD, one entry must match, and no entry with `!` may exclude it.
     """
@@ -197,7 +197,7 @@ def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
 def _of_cluster(pattern: str, known: str) -> bool | None:
     """Return whether a cluster's URL or name is permitted.
 
-    None if it is not `known`: Argo CD looks it up.
+    Return None if it is not `known`: Argo CD looks it up.
     """
     if known or pattern in ("", "*"):
         return pattern == "*" or _permits(pattern, known)
@@ -218,7 +218,7 @@ def hindrance_of(
 ) -> tuple[str, str]:
     """Return what prevents Argo CD from deploying a commit now, and what to do about it.
 
-    "" and "" if nothing is known.
+    Return "" and "" if no obstacle is known.
     """
     name = said(text(project, "metadata", "name"))
     if refuses_destination(project, to):

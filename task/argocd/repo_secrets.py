@@ -2,8 +2,8 @@
 passes them to git.
 
 A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that start with its
-own. A secret with a project is only for that project's Applications. Values are wrapped at once, so
-they are never shown.
+own. A secret with a project is only for that project's Applications. Values are wrapped
+immediately, so they are never shown.
 
 An annotation may also refer to such a secret. Its author may not be trusted, so `may_log_in` is
 stricter than Argo CD.
@@ -31,7 +31,7 @@ REPOSITORY = "repository"
 TEMPLATE = "repo-creds"  # values of the label
 # the secrets that Argo CD's source hydrator uses to push
 _WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
-# These do not have such a label, and give access to Argo CD itself.
+# These have no such label, but give access to Argo CD itself.
 _UNLABELLED = (
     "argocd-secret",
     "argocd-notifications-secret",
@@ -55,7 +55,7 @@ _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 @dataclass(frozen=True)
 class RepoCredentials:
-    """A login for a Git server, and how to reach the server.
+    """Credentials for a Git server, and how to reach the server.
 
     Missing fields are empty.
     """
@@ -78,7 +78,7 @@ class RepoCredentials:
 
     @property
     def anything(self) -> bool:
-        """Whether it has a login, not just settings for reaching the server."""
+        """Whether it has credentials, not just settings for reaching the server."""
         return bool(
             self.username
             or self.password
@@ -119,8 +119,8 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     matches its URL.
 
     A secret for the Application's project is preferred to a secret without a project, and secrets
-    for other projects are never used. If a repository's own secret does not have a login, the login
-    comes from a template, as in Argo CD.
+    for other projects are never used. If a repository's own secret does not have credentials, they
+    come from a template, as in Argo CD.
     """
     wanted = argo_cd_url(url)
     own = _own_credentials(secrets, wanted, project)
@@ -178,7 +178,7 @@ def argo_cds_kind(secret: Mapping[str, Any]) -> str:
 
 
 def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
-    """Check that an Application is allowed to use this Argo CD secret as its Git login.
+    """Check that an Application is allowed to use this Argo CD secret as its Git credentials.
 
     Raises `AnnotationError` if not.
 
@@ -213,7 +213,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Return the login from a secret in `git:secret:…`, if it matches the URL.
+    """Return the credentials from a secret in `git:secret:…`, if the secret matches the URL.
 
     Raises `CredentialsError`.
     """
@@ -258,11 +258,11 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
 
 
 def credentials_of(found: RepoCredentials, url: str) -> Credentials:
-    """Return the login, key, known hosts, and certificates for this repository.
+    """Return the credentials, key, known hosts, and certificates for this repository.
 
     Raises `CredentialsError` for a bad key.
 
-    Git gets the server without the repository's path, because the server redirects a renamed
+    Git gets the server without the repository's path, because the server may redirect a renamed
     repository. The result is used only for this repository.
     """
     if not url.lower().startswith(("https://", "http://")):
@@ -278,7 +278,7 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _settings(found, server, folder),
         # An owner who sets a proxy and turns off verification can read the traffic, so only the
-        # owner's own login is sent.
+        # owner's own credentials are sent.
         alone=found.owners and found.insecure,
     )
     if app is None:
@@ -299,8 +299,8 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
 
 
 def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
-    """Return Git's other settings for this server, to be set with `GIT_CONFIG_*`, because some are
-    secret.
+    """Return Git's other settings for this server, to be set with `GIT_CONFIG_*`, because some of
+    them are secret.
 
     A client certificate is written into `folder`, which must be private.
     """
@@ -327,7 +327,7 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
 def _begins(url: str, prefix: str) -> bool:
     """Return whether a template matches a URL.
 
-    Unlike Argo CD, compare whole hosts, because others choose the URL.
+    Unlike Argo CD, compare whole hosts, because the URL may not be trusted.
 
     `https://git.example.com` does not match `https://git.example.com.evil.org`.
     """

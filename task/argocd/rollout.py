@@ -44,13 +44,13 @@ WEBHOOK = "admission webhook"
 class Wanted:
     """The wanted revision."""
 
-    accepts: Callable[[str], bool]  # accepts the wanted revision, and any revision that contains it
+    accepts: Callable[[str], bool]  # whether a revision is or contains the wanted one
     since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
     # whether a source with this repoURL must have the wanted revision
     ours: Callable[[str], bool] = lambda _url: True
     # the comparison must be with the current spec, because a live Application was patched
     spec: bool = False
-    # Argo CD may still find work to do: a later comparison must agree
+    # Argo CD may still find work to do: a later comparison must confirm it
     tentative: bool = False
 
 
@@ -67,13 +67,13 @@ class Rollout:
     because: str
     hint: str = ""
     sure: bool = True  # False: it must be confirmed by a later comparison
-    slow: bool = False  # if not sure, it may take a minute to pass
+    slow: bool = False  # if not sure: whether it may take a minute to clear
     stale: bool = False  # a newer comparison is needed: request a refresh
-    wants: Wants = ""  # missing data that would make the answer more precise
+    wants: Wants = ""  # missing data that would make the result more precise
     compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     warning: str = ""  # a warning about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # whether Argo CD has checked since that sync began (or ended): it is not just slow
+    # whether Argo CD has checked since that sync began (or ended), so it is not just slow
     looked: bool = False
     pods: str = ""  # problems of pods that were created since then
 
@@ -107,7 +107,8 @@ class View:
         """Whether Argo CD has checked the cluster since the operation that applied a wanted
         revision.
 
-        A busy controller leaves stale data: a sync that seems to be running, an old health.
+        A busy controller leaves stale data, such as a sync that still appears to be running or an
+        outdated health status.
         """
         if not self.applied:
             return False
@@ -224,7 +225,7 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
 
 
 def _of_pods(view: View) -> bool:
-    """Return whether it is the pods that are not ready yet, rather than a slow sync or
+    """Return whether the cause is pods that are not ready yet, rather than a slow sync or
     comparison.
     """
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
@@ -242,7 +243,8 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     dry = text(last, "drySHA")
     wet = text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
-        # In any repository, because the hydrator may write to another repository.
+        # Match the commit in any repository, because the hydrator may write to a different
+        # repository.
         return Wanted(lambda revision: revision == wet, wanted.since)
     if wet and _hydrates_nothing(status, wanted):
         return Wanted(lambda revision: revision == wet, wanted.since, tentative=True)
@@ -252,7 +254,7 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
 
 
 def _hydrates_nothing(status: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Return whether Argo CD has seen the wanted (dry) revision, and has nothing to hydrate for it.
+    """Return whether Argo CD has seen the wanted (dry) revision, and does not need to hydrate it.
 
     Argo CD only records a commit that does not change any of `manifest-generate-paths` (Argo CD
     3.5). It also records a commit just before a hydration begins.
@@ -344,8 +346,8 @@ def _of_failed_operation(view: View) -> Rollout | None:
 
 
 def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
-    """Return the state if Argo CD has not compared with the wanted revision since the requested
-    refresh.
+    """Return the state if Argo CD has not compared the Application with the wanted revision since
+    the requested refresh.
     """
     if view.at and view.fresh:
         return None
@@ -379,13 +381,13 @@ def _synced(view: View) -> Rollout:
     # this does not change `reconciledAt`
     changed = text(view.status, "health", "lastTransitionTime")
     if not (later(view.compared, ended) or later(changed, ended)):
-        # The health may still be the old health. These times are in whole seconds.
+        # The health may still be outdated. These times are in whole seconds.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )
     health = text(view.status, "health", "status")
     if health == "Healthy":
-        # If there was no operation, there was nothing to apply. Another check confirms it.
+        # If there was no operation, there was nothing to apply. Another check confirms that.
         applied = view.applied and view.phase == "Succeeded"
         return Rollout(
             "synced-and-healthy",
@@ -481,7 +483,7 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
 
 
 def _refused_syncs(view: View) -> list[str]:
-    """Return the conditions with the reason why the wanted revision is not synced."""
+    """Return the conditions that explain why the wanted revision is not synced."""
     revisions = revisions_of(view.sync)
     return [
         condition
@@ -491,7 +493,9 @@ def _refused_syncs(view: View) -> list[str]:
 
 
 def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
-    """Return the state without auto-sync: an ApplicationSet's step or a person syncs it."""
+    """Return the state without auto-sync: an ApplicationSet step or a person syncs the
+    Application.
+    """
     if step := step_of(owner, view.item):
         return Rollout(
             "waiting",
@@ -538,8 +542,8 @@ def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
 
 
 def _sync_result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of an operation with its revision: the result, or the request if there is no
-    result yet.
+    """Return the part of an operation that contains its revision: the result, or the request if
+    there is no result yet.
     """
     result = mapping(operation, "syncResult")
     return result if revisions_of(result) else mapping(operation, "operation", "sync")
@@ -555,7 +559,7 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the revisions of `ours` that Argo CD has synced successfully, newest first.
+    """Return the revisions from `ours` that Argo CD has synced successfully, newest first.
 
     Argo CD's history does not include failed syncs, and has at most ten entries. It includes
     rollouts that failed after their sync.

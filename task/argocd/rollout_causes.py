@@ -1,6 +1,4 @@
-"""Finds the causes of a failed rollout in Argo CD's data, and makes the messages suitable for a
-log.
-"""
+"""Finds the causes of a failed rollout in Argo CD's data, and cleans up messages for a log."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ _PASSING = (
 
 
 def passing(message: str) -> bool:
-    """Return whether Argo CD reports a temporary error, which may be gone at the next attempt."""
+    """Return whether Argo CD reports a transient error that a retry may clear."""
     low = message.lower()
     return any(sign in low for sign in _PASSING)
 
@@ -172,8 +170,8 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def said(message: str) -> str:
-    """Return a message as one short printable line without logins.
+    """Return a message as one short printable line without credentials.
 
-    A tool's error is truncated at the beginning.
+    A tool's error is truncated at the start.
     """
     return both_ends(one_line(without_logins(message)).removesuffix(ADVICE).strip(), LONGEST)

@@ -1,7 +1,7 @@
 """Waits until Argo CD has rolled out a revision: requests refreshes, polls, and reports changes.
 
-The caller evaluates each poll with `task.argocd.rollout`; this file decides when to poll. A result
-that is not sure must be confirmed by a later comparison, and a failure must also last for some
+The caller evaluates each poll with `task.argocd.rollout`; this file decides when to poll. An
+uncertain result must be confirmed by a later comparison, and a failure must also last for a few
 seconds.
 """
 
@@ -81,7 +81,7 @@ class RolloutState:
 
 @dataclass(frozen=True)
 class Sight:
-    """All Applications at one moment, and the Applications that changed since the last."""
+    """All Applications at one moment, and the Applications that changed since the last sight."""
 
     rows: tuple[RolloutState, ...]
     changed: tuple[RolloutState, ...]
@@ -89,7 +89,7 @@ class Sight:
 
 
 class _Watch:
-    """The known state of an Application."""
+    """What is known about an Application so far."""
 
     def __init__(self, awaited: Awaited, *, refreshes: bool) -> None:
         self.awaited = awaited
@@ -108,7 +108,7 @@ class _Watch:
         self.project = ""  # known after the first poll
         self.refused = 0  # how often in a row the API returned an error
         self.error: TaskError | None = None
-        self.begun = False  # whether the sync of the wanted revision has begun
+        self.begun = False  # whether the wanted revision's sync has begun
         self.looked = False  # whether Argo CD has checked since
         self.pods = ""  # the problems of its pods when they were last unhealthy
 
@@ -116,8 +116,8 @@ class _Watch:
 class Rollouts:
     """Waits for rollouts.
 
-    `sights` continues until all have ended or the time is up; then `rows` and `errors` have the
-    result.
+    `sights` continues until all rollouts have ended or the time is up; then `rows` and `errors`
+    contain the result.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Rollouts:
         error does.
 
         Once the time is up, do not send more requests. A server that sends a byte now and then may
-        take half a minute for a response, and a poll may need five responses.
+        take half a minute to respond, and a poll may need five responses.
         """
         if self._over():
             return
@@ -242,7 +242,7 @@ class Rollouts:
             if not watch.project:
                 raise
             try:
-                item = self._api.get_application(*where)  # it may have moved to another project
+                item = self._api.get_application(*where)  # it may have moved to a different project
             except SourceDownError:
                 raise
             except SourceError:
@@ -275,7 +275,7 @@ class Rollouts:
         if self._now() >= watch.explain_at and not self._over():
             watch.explain_at = self._now() + self._pace.explain
             watch.details[found.wants] = {}
-            with suppress(SourceError):  # it only makes the answer more precise
+            with suppress(SourceError):  # it only makes the result more precise
                 watch.details[found.wants] = self._detail(found.wants, watch.awaited, item)
         return judge(item, since, watch.details)
 
@@ -340,8 +340,8 @@ class Rollouts:
                     watch.row.hint
                     or "check the Application in Argo CD, or pass a longer --wait-timeout"
                 )
-                # A container that keeps crashing is running in between, and then there is no other
-                # sign of the cause.
+                # A container that keeps crashing runs in between, and then there is no other sign
+                # of the cause.
                 earlier = watch.pods if watch.pods not in watch.row.because else ""
                 because = (
                     f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because

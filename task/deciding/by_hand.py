@@ -37,8 +37,8 @@ from task.policy.judge import same
 from task.text import counted
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
-MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
-TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
+MOST_TEXTS = 100  # how many versions of a file to read to go back N steps
+TEXTS_FOR_A_TAG = 50  # how many to read to find out whether a tag was ever written
 _NO_END = "release cannot end a freeze"
 MOST_SHOWN = 3  # versions in Git's history to show
 
@@ -100,7 +100,9 @@ def _held_until_released(hold: Hold, situation: Situation) -> str:
 
 
 def _equal(old: Hold | None, new: Hold) -> bool:
-    """Compare two holds, ignoring their times. Setting the same hold twice changes nothing."""
+    """Compare two holds, ignoring their times. Setting the same hold twice does not change
+    anything.
+    """
     return old is not None and replace(old, at=new.at) == new
 
 
@@ -213,7 +215,7 @@ def _goes_back(destination: RollbackDestination, situation: Situation) -> Verdic
 
 
 def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
-    """Return a rollback's hold. If nobody gave a reason, use the rollback itself."""
+    """Return a rollback's hold. Without a reason, use the rollback itself."""
     if hold.reason:
         return hold
     if intent.failed:
@@ -264,7 +266,7 @@ def _is_version(image: Image, tag: str, digest: str) -> bool:
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
     """Roll back an update that failed.
 
-    Keep it if Git has changed since, or if somebody else holds it.
+    Keep it if Git has changed since, or if someone else holds the image.
     """
     image = undone.candidate
     if not same(image, situation.current):
@@ -275,8 +277,9 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
         decision = situation.decision(image, Verdict("refuse", "superseded", because))
         return Move(decision, remember=_record_of_failure(image.version, situation))
     hold = holding(situation.state, situation.memory, situation.terms.now)
-    # A freeze does not stop a rollback, and neither does a hold that we set. If two builds fail in
-    # a row, the newer one may have been rolled back to the older one before that one failed, too.
+    # A freeze does not stop a rollback, and neither does a hold that an earlier run set. If two
+    # builds fail in a row, the newer one may have been rolled back to the older one before that one
+    # failed, too.
     ours = intent.hold.by if intent.hold else ""
     if hold and hold.by != ours:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
@@ -295,7 +298,7 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
-    """Remember that this version failed, so that later rollbacks do not go back to it."""
+    """Remember that this version failed, so that later rollbacks do not return to it."""
     remembered = (*situation.memory.failed, *situation.memory.replaced)
     if version in remembered or _by_request(situation.subscription):
         return None
@@ -327,7 +330,7 @@ def _destination_of_undo(
     before = undone.current
     bad = (*situation.memory.replaced, *situation.memory.failed)
     if before.version in bad or situation.facts.synced(situation.subscription):
-        with suppress(TargetError):  # the previous reading may be from another file
+        with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(before)
 
@@ -415,8 +418,8 @@ def _destination_from_registry(
 ) -> RollbackDestination:
     """Return the tag or digest in `--to`, which is not in Git's history.
 
-    `passed`: the versions in Git's history, used to suggest corrections. Raises `UsageError` if the
-    registry does not have the version.
+    `passed` has the versions in Git's history, used to suggest corrections. Raises `UsageError` if
+    the registry does not have the version.
     """
     to = intent.to
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
@@ -465,9 +468,9 @@ def _earlier_readings(
     most: int,
     synced: Collection[str] = (),
 ) -> Iterator[tuple[Reading, bool]]:
-    """Yield the target's readings before the one in Git, newest first, without repetitions.
+    """Yield the target's readings before the current one in Git, newest first, without repetitions.
 
-    Also yield whether one of the `synced` commits had each reading.
+    With each, yield whether one of the `synced` commits had it.
     """
     readings = _readings_of_all_versions(situation, snapshot, most, synced)
     groups = groupby(readings, key=lambda of_commit: of_commit[1].version)

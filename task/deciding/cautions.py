@@ -38,7 +38,7 @@ def _caution(sub: Subscription, message: str, hint: str, rule: str = "target") -
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each update without a current version to compare it with.
 
-    It may be an older version.
+    The update may be to an older version.
     """
     hint = (
         "to protect it from older builds, add the current version to the target, or use"
@@ -179,7 +179,7 @@ def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Proble
 
 
 def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning for each YAML alias that an update replaces with the version itself."""
+    """Return a warning for each YAML alias that an update replaces with the plain version."""
     hint = "if the anchor's other uses should have the new version, change them by hand"
     return [
         _caution(sub, f"{sub.path or '/'}: {text} is replaced with the version itself", hint)
@@ -307,7 +307,7 @@ def taken_back(owner: str) -> tuple[str, str]:
 
 
 def _named(path: str, sources: Iterable[Source]) -> bool:
-    """Return whether a source lists this values file in its own section."""
+    """Return whether a source lists this values file in its own Helm section."""
     for source in sources:
         for name in ("values.yaml", *source.value_files):
             # `$ref/file` starts at the root of the source with that ref

@@ -1,7 +1,7 @@
 """Pure code that turns asks into moves:
-it applies the rules to the files in Git and to what is remembered.
+it applies the rules to the files in Git and to the remembered state.
 
-If a push race is lost, everything is decided again on the new tip. So this code does not keep
+If a push race is lost, everything is decided again on the new tip. So this code must not keep
 state, log, or send requests.
 """
 
@@ -87,8 +87,8 @@ def places(ask: Ask) -> tuple[Place, ...]:
 def state_path(sub: Subscription) -> str:
     """Return the path of the Application's state file, from the repository's root.
 
-    The name contains the folder that is written, so that two Argo CDs that share a repository and
-    an Application name have separate state files.
+    The name contains the folder that is written, so that two Argo CD instances that share a
+    repository and an Application name have separate state files.
     """
     return state_path_in(sub.home, sub.application.key)
 
@@ -183,7 +183,7 @@ def questions_to_ask(
     and which facts about images the rules need.
 
     `weigh.may_ask` decides whether a registry is queried at all. `facts_needed_by_ask` skips images
-    that the rules refuse anyway, and `facts_needed_by_offer` returns the facts for one offer.
+    that the rules refuse anyway; `facts_needed_by_offer` returns the facts for one offer.
     """
     ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []
@@ -219,7 +219,9 @@ MOST_COMPARED = 30  # builds of one image to compare by commit; the rest are com
 
 
 def _pairs(builds: Sequence[Build], remembered: Sequence[Build]) -> Iterator[Commits]:
-    """Yield the pairs of commits to compare: each build with the remembered and other builds."""
+    """Yield the pairs of commits to compare: each build's with those of the remembered and the
+    other builds.
+    """
     distinct = list(dict.fromkeys(builds))
     for number, build in enumerate(distinct):
         for other in (*remembered, *distinct[: min(number, MOST_COMPARED)]):
@@ -355,7 +357,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     move = choose(situation, ask)
     if situation.in_git.version or move.decision.verdict != "unchanged":
         return move
-    # the rules compared the image with the running one, or with the Application's own sources
+    # the rules compared the image with the running image, or with the Application's own sources
     what = (
         "live image is already"
         if sub.application.live
@@ -386,7 +388,9 @@ def current_reading(
     kind: TargetKind,
     in_git: Reading,
 ) -> Reading:
-    """Return the image in the target, else the running one, else the one in the own sources."""
+    """Return the image in the target, else the running image, else the image in the Application's
+    own sources.
+    """
     if in_git.version:
         return in_git
     live = live_reading(sub)
@@ -403,10 +407,11 @@ def missing_places(
     *,
     whole: bool = False,
 ) -> tuple[Place, ...]:
-    """Return more places to read: those with the current version, or that may hide the target.
+    """Return more places to read: those with the current version, and those that may hide the
+    target.
 
     A kustomization's overlays may hide it. If neither the target nor a status has a version, the
-    Application's own sources are needed. These places may refer to others. `whole` returns
+    Application's own sources are needed. These places may refer to further ones. `whole` returns
     everything that a kustomization includes, for `lint`.
     """
     try:
@@ -422,13 +427,13 @@ def missing_places(
         return ()
 
 
-MOST_TRIED = 5  # builds to verify if the proofs of newer ones are refused
+MOST_TRIED = 5  # builds to verify if the proofs of newer builds are refused
 
 
 def choose(situation: Situation, ask: Ask) -> Move:
     """Return the move for the newest admitted tag of a build, else the first refusal.
 
-    Several events compete in the same way, each with its own build. So does a deferred event once
+    Several events, each with its own build, compete in the same way. So does a deferred event once
     its hold has ended.
     """
     promoted = situation.terms.promoted
@@ -470,8 +475,8 @@ def _beside_unanswered(move: Move, deferred_move: Move, waiting: Written) -> Mov
 def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best move among the offers.
 
-    Its `otherwise` is the next best move, and so on, `tries` times. `verified` uses it if the proof
-    of the best one is refused.
+    The best move's `otherwise` is the next best move, and so on, `tries` times. `verified` uses it
+    if the best move's proof is refused.
     """
     moves = [weigh(situation, offer) for offer in on_offer]
     best = moves[0]
@@ -496,8 +501,8 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Mov
 
 
 def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
-    """Return the move that keeps the tag in Git, if the best move would only give the same image
-    another tag.
+    """Return the move that keeps the tag in Git, if the best move would only give the same image a
+    different tag.
 
     Otherwise, each delivery of an event with two tags would switch from one tag to the other.
     """

@@ -3,7 +3,8 @@
 Helm merges the chart's own values, the values files in order, the Application's values, its
 parameters, and its file parameters; the last one wins. Argo CD applies `kustomize.images` after
 the kustomization's own entries. Image Updater's default method leaves parameters in the live
-Application: a commit to a values file below them succeeds, but the old image keeps running.
+Application: a commit to a values file, which they override, succeeds, but the old image keeps
+running.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _UNKNOWN = re.compile(r"[*?\[]|\$")  # globs and variables, which only Argo CD c
 class _Layer:
     """One layer of values or parameters that Helm merges."""
 
-    where: str  # for a message
+    where: str  # the layer's name in a message
     way_out: str
     values: Any = None
     parameters: tuple[Parameter, ...] = ()
-    path: str = ""  # if it is a values file
+    path: str = ""  # the path, if it is a values file
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class _Way:
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the places that `refuse_hidden` needs in addition to the target's own places."""
+    """Return the places that `refuse_hidden` needs besides the target's own places."""
     if sub.method != "git" or kind not in ("helmvalues", "kustomization", "helm-override"):
         return ()
     paths: list[str] = []
@@ -141,7 +142,7 @@ def _hidden_by(
 ) -> TargetError | None:
     """Return the error about the topmost layer that hides one of the target's keys.
 
-    Files that the same update writes (`beside`) get the version, too.
+    Files that the same update writes (`beside`) get the version as well.
     """
     own = _plain_of(files, target.path)
     for key in _keys_of(target, own):
@@ -545,7 +546,7 @@ def _hidden_by_folders(
 ) -> TargetError | None:
     """Return the error about the last overlay or component that overrides an entry's image.
 
-    `folders`: the later folders, with their entries.
+    `folders` has the later folders, with their entries.
     """
     error = None
     made = made_of(Replacement(name, "", _PROBE, ""), [probed])
@@ -571,7 +572,7 @@ def _hidden_by_folders(
 
 
 def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
-    """Return the entries after an update, in which those with this name have the new tag."""
+    """Return the entries after an update: entries with this name have the new tag."""
     return [
         replace(replacement, tag=_PROBE, digest="") if replacement.name == name else replacement
         for replacement in entries
@@ -616,7 +617,8 @@ def _images(files: Files, sub: Subscription) -> _Given:
 def _override_files(sub: Subscription, source: Source) -> list[str]:
     """Return the override files that Argo CD applies to a source, in order.
 
-    After the common one come those with the Application's name, without and with its namespace.
+    The common file comes first, then the files with the Application's name, without and with its
+    namespace.
     """
     app = sub.application
     names = (
@@ -639,7 +641,7 @@ def _is_helm(files: Files, source: Source) -> bool:
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Return whether a source may read the file in a way that only Argo CD can tell."""
+    """Return whether a source may read the file in a way that only Argo CD can determine."""
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
@@ -662,7 +664,9 @@ def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
 
 
 def _own_values(sub: Subscription, source: Source) -> str | None:
-    """Return the path of the chart's own values, or None if the chart is in another repository."""
+    """Return the path of the chart's own values, or None if the chart is in a different
+    repository.
+    """
     if not _in_repository(source, sub) or (source.ref and not source.path):
         return None
     return posixpath.join(source.path, _VALUES)

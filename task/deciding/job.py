@@ -41,7 +41,7 @@ class Promoted:
     """The source of a promoted version, and the version's history there."""
 
     source: str  # namespace/name of its Application
-    # the newest build ever written there; after a rollback, the file has another one
+    # the newest build ever written there; after a rollback, the file has a different build
     newest: Written = Written()
     pinned: bool = False  # whether its file has the digest
     # Reads from Git when this version was written; "" if unknown. Only needed for a minimum age.
@@ -60,7 +60,8 @@ class Terms:
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
-    # shows which holds have ended, because pure code has no clock
+    # the current time, used to tell which holds have ended; passed in because pure code has no
+    # clock
     now: str = "1970-01-01T00:00:00Z"
     through: Through = "git"  # the API for commits; GitHub's does not keep the executable bit
     promoted: Promoted | None = None  # for `promote`
@@ -95,10 +96,10 @@ class Wording:
     author: Person  # parts that are not set are empty
     template: str | None = None
     trailers: tuple[tuple[str, str], ...] = ()
-    command: str = "run"  # in the commit subject if it is "hold", "release", or "rollback"
+    command: str = "run"  # used in the commit subject if it is "hold", "release", or "rollback"
     sign_off: bool | None = None
     push_options: tuple[str, ...] = ()
-    common: Wishes = Wishes()  # the config's, if the Applications in one commit differ
+    common: Wishes = Wishes()  # the config's subject, if the Applications in one commit differ
     # the templates in the config, by path
     templates: Mapping[str, str] = field(default_factory=dict)
     config: RepositoryConfig = NO_CONFIG  # the base's
@@ -158,7 +159,7 @@ class DeployedSource:
 
 @dataclass(frozen=True)
 class LandedApplication:
-    """One Application that was written, or that already had the image."""
+    """An Application that was written, or that already had the image."""
 
     application: Tracker
     repo: str
@@ -186,7 +187,7 @@ class LandedApplication:
 
     @property
     def written(self) -> bool:
-        """Whether an image was written by this run, and was not already in Git."""
+        """Whether an image was written by this run, rather than being in Git already."""
         return any(decision.verdict == "update" for decision in self.decisions)
 
 
@@ -235,7 +236,7 @@ class Job:
     only: tuple[str, ...] = ()
     dry: bool = False  # predict a push instead of pushing
     intent: Intent | None = None  # for `hold`, `release`, and `rollback`
-    aliases: tuple[str, ...] = ()  # for these commands: image aliases or names; () means all
+    aliases: tuple[str, ...] = ()  # image aliases or names for these commands; () means all
     requests: PullRequestOptions = PullRequestOptions()
     promotion: Promotion | None = None  # for `promote`
     undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
@@ -311,7 +312,7 @@ class Ask:
     # the Application's subscriptions whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
     build: Build | None = None  # the candidates' build; None means the one in the run's terms
-    events: tuple[Event, ...] = ()  # one for each candidate, if the images are from events
+    events: tuple[Event, ...] = ()  # one build for each candidate, if the images come from events
     promoted: Promoted | None = None  # the source where `promote` found the candidate
 
     @property
@@ -335,7 +336,7 @@ class Ask:
 
     @property
     def offered(self) -> Image:
-        """The image on offer. For a person's intent, this is the entry's image."""
+        """The offered image. For a person's intent, this is the entry's image."""
         return self.candidates[0] if self.candidates else self.subscription.entry.image
 
 
@@ -346,7 +347,7 @@ class Remember:
     memory: Memory | None = None  # the image's memory; None leaves it unchanged
     hold: Hold | None = None  # a new hold on all of the Application's images
     lifted: bool = False  # whether the hold on all of its images ends
-    notes: bool = False  # only remembers a failed version, so the caller sees no change
+    notes: bool = False  # only remembers a failed version, so the caller does not see a change
 
 
 @dataclass(frozen=True)
@@ -361,7 +362,7 @@ class Move:
     remember: Remember | None = None  # None leaves the state file unchanged
     # the image's labels, if the commit message uses them
     labels: Mapping[str, str] = field(default_factory=dict)
-    # is waiting on the head branch: the new commit writes it again, but it is not in the report
+    # waiting on the head branch: the new commit writes it again, but it is not in the report
     kept: bool = False
     rolled_back: bool = False  # a person wants the older version
     hold: Hold | None = None  # the hold that blocks the image
@@ -393,7 +394,7 @@ class Move:
         return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
-        """Return the move as this error. It does not write anything."""
+        """Return the move with this error. It does not write anything."""
         return Move(failed(self.decision, error))
 
 

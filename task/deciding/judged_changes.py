@@ -2,10 +2,11 @@
 would.
 
 Both sides are only read. The base's memory, holds, and config apply, with the change's annotations.
-`check` uses the parts of `weigh`, but people may do more than a run: an older version, or one whose
-order is unknown, is only a warning, unless the config refuses it. A rollback described in the state
-file is allowed. A hold that the change ends does not apply, and is reported. `check` is stricter if
-a server does not answer: that is an error. Digests are judged as they are, and never filled in.
+`check` uses the parts of `weigh`, but people may do more than a run: an older version, or a version
+whose order is unknown, is only a warning, unless the config refuses it. A rollback described in the
+state file is allowed. A hold that the change ends does not apply, and is reported. `check` is
+stricter if a server does not respond: that is an error. Digests are judged as they are, and never
+filled in.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Sides:
-    """The files on both sides."""
+    """The files in the base and in the change."""
 
     base: Snapshot
     merged: Snapshot
@@ -87,12 +88,12 @@ class Sides:
 
 @dataclass(frozen=True)
 class Touched:
-    """A tracked entry whose version or name is changed."""
+    """A tracked entry whose version or name changes."""
 
     pair: Pair
     kind: TargetKind
     in_git: Reading  # the target in the base
-    old: Reading  # the same, or else the Application's own sources in the base
+    old: Reading  # the target, or else the Application's own sources, in the base
     new: Reading
 
 
@@ -204,8 +205,8 @@ def _changes_above(path: str, changed: Collection[str]) -> bool:
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     """Return the version that a change writes to an entry's old place, if it moves the target.
 
-    It is judged by the base's annotations. Otherwise, a change could move the target and write
-    anything to the old place, which Argo CD still applies.
+    The version is judged by the base's annotations. Otherwise, a change could move the target and
+    write anything to the old place, which Argo CD still applies.
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
@@ -277,7 +278,7 @@ def asks_of(ones: Iterable[Touched]) -> list[Ask]:
 
 
 def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
-    """Return the pair with the stricter of the config's rules for either side.
+    """Return the pair with the stricter of the config's rules for the two sides.
 
     `asks` are the pair's asks, with the config applied.
     """
@@ -309,7 +310,7 @@ class Memories:
     state: State  # the base's, without the holds that the change ends
     before: Memory  # in the base's state file alone
     after: Memory  # in the change's state file
-    hold_after: Hold | None  # the change's hold on the image, or on all of them
+    hold_after: Hold | None  # the change's hold on the image, or on all images
 
 
 def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
@@ -353,7 +354,7 @@ class Judging:
     terms: Terms
     config: RepositoryConfig = RepositoryConfig()
     facts: Facts = field(default_factory=Facts)
-    refused: frozenset[str] = frozenset()  # the ordering rules that the config enforces
+    refused: frozenset[str] = frozenset()  # the ordering rules enforced by the config
 
 
 @dataclass(frozen=True)
@@ -363,7 +364,7 @@ class Version:
     touched: Touched
     image: Image
     memories: Memories
-    promoted: Promoted | None = None  # the source it was promoted from, which has this version
+    promoted: Promoted | None = None  # the source that it was promoted from, which has this version
     denied: TaskError | Verdict | None = None  # why it is not the promotion that it claims to be
 
 
@@ -409,7 +410,7 @@ def offer_of(image: Image, memories: Memories) -> Offer:
 def is_rollback(touched: Touched, image: Image, memories: Memories) -> bool:
     """Return whether the change is a rollback that its state file describes.
 
-    If a rollback is repeated because somebody restored the other version, the state file does not
+    If a rollback is repeated because someone restored the other version, the state file does not
     change.
     """
     meant = memories.after.rollback
@@ -496,7 +497,9 @@ def _refuse_files(touched: Touched, judging: Judging) -> None:
 
 
 def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
-    """Return why a value must not be in Git, whatever its build: its name, rules, or digest."""
+    """Return why a value must not be in Git, regardless of its build: its name, rules, or
+    digest.
+    """
     sub = touched.pair.effective
     named = live_image(touched.new.name) if touched.new.name else None
     if named and named.repository != sub.entry.image.repository:
@@ -534,7 +537,7 @@ def _ordered(
         told.append(_older_version_problem(decision))
         terms = replace(situation.terms, allow_downgrade=True)
         decision = by_the_rules(offer, answer, replace(situation, terms=terms))
-    if decision.verdict == "unchanged":  # in another form, such as without a digest
+    if decision.verdict == "unchanged":  # in a different form, such as without a digest
         because = "the same version in another form"
         decision = replace(decision, judged=Verdict("update", "admitted", because))
     if decision.verdict != "update":
@@ -635,7 +638,7 @@ def _rolled_back(
 
 
 def _back_again(touched: Touched, image: Image) -> Problem:
-    """Return the warning about a rollback that the change's state file does not mention."""
+    """Return the warning for a rollback that the change's state file does not mention."""
     sub = touched.pair.effective
     app = sub.application.key
     message = (
@@ -724,7 +727,7 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
     """Return the version's line in its file, or 0 if unknown.
 
-    It is the first line that another version would change.
+    This is the first line that a different version would change.
     """
     sub, path = touched.pair.effective, touched.new.file
     if path not in snapshot.files:

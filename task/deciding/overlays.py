@@ -1,7 +1,7 @@
 """Pure code that follows a kustomization's references within one snapshot.
 
 Kustomize builds the resources first, then the components in order, and then applies the
-kustomization's own `images`. So the outermost list wins, if it uses the name that the inner lists
+kustomization's own `images`. So the outermost list wins if it uses the name that the inner lists
 produce.
 """
 
@@ -64,7 +64,7 @@ def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[st
 
 
 def _with_components(files: Files, components: list[str], depth: int) -> Iterator[str]:
-    """Yield components and their nested components, in the order that they change resources."""
+    """Yield components and their nested components, in the order in which they change resources."""
     if depth > _MOST_DEPTH:
         return
     for path in components:

@@ -1,4 +1,4 @@
-"""Pure code that describes a change to state files: to holds, and to what is remembered."""
+"""Pure code that describes a change to state files: to holds and to memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def state_changes(
     paths: Collection[str],
     called: Mapping[str, str],
 ) -> tuple[Problem, ...]:
-    """Return a warning for each change to what is remembered.
+    """Return a warning for each change to holds and memory.
 
     `called` maps a state file's path to its Application's name. It is an error if the change makes
     a state file unreadable, because runs could no longer write its images.

@@ -70,7 +70,7 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
     """Return the target's kind, based on the files in Git.
 
-    Raises `SourceError` if there is nothing to write to.
+    Raises `SourceError` if there is no target to write to.
     """
     if _in_own_path(sub):
         _refuse_no_folder(sub.source.path, snapshot)
@@ -157,7 +157,9 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
-    """Read the target with an earlier text of its file. Return None if the text is broken."""
+    """Read the target from an earlier version of its file. Return None if that version is
+    broken.
+    """
     try:
         return EDITORS[target.kind].read({**files, path: File(text)}, target)
     except TaskError:
@@ -187,7 +189,7 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 def live_reading(sub: Subscription) -> Reading:
     """Return the running image from the Application's status.
 
-    All fields are "" if the status does not have it.
+    All fields are "" if the image is not in the status.
     """
     return next(
         (Reading(image.name, image.tag, image.digest) for image in all_live(sub)),
@@ -225,12 +227,12 @@ def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[P
 def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
     """Return the image in the Application's own sources.
 
-    All fields are "" if none of the sources have it.
+    All fields are "" if the image is not in any of the sources.
     """
     if sub.application.live:
         return Reading()
     target = target_of(sub, kind)
-    with suppress(TaskError):  # the target's own error is reported where it is read
+    with suppress(TaskError):  # the target's own error is reported where the target is read
         if kind in ("helm-override", "helmvalues"):
             return _of_helm(files, sub, target)
         if kind in ("kustomize-override", "kustomization"):

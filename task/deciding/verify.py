@@ -25,7 +25,7 @@ Prove = Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | Tas
 
 @dataclass(frozen=True)
 class LastChecks:
-    """The servers to query about images, and the checks to make."""
+    """The servers to query about images, and the checks to run."""
 
     registry: Callable[[Collection[Question]], Mapping[Question, Answer]]
     prove: Prove
@@ -55,7 +55,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _instead_of(move: Move) -> Move:
-    """Return the move for another build, on the same head branch."""
+    """Return the move for a different build, on the same head branch."""
     other = move.otherwise or move
     return replace(other, decision=replace(other.decision, head=move.decision.head))
 
@@ -142,7 +142,7 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
 def _doubted(move: Move, last_checks: LastChecks) -> Move:
     """Return a rollback with its image's proof, or with a warning about why there is no proof.
 
-    For a rollback, a proof that the config demands is only a warning, because an emergency does not
+    For a rollback, a proof that the config demands is only a warning, because an emergency cannot
     wait for a registry.
     """
     if not (move.rolled_back and move.updates and not move.kept and move.subscription.demands):
@@ -178,7 +178,7 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Add the digest to images that need a proof.
 
-    Exactly this digest is checked and then written.
+    This exact digest is checked and then written.
     """
 
     def about(move: Move) -> Question | None:
@@ -216,7 +216,7 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             return Move(registry_error(move.decision, answer))
         if isinstance(answer, Verdict):
             because = f"{move.decision.candidate.version}: {answer.because}"
-            if move.released:  # hold and build are kept, so the release works once it is proved
+            if move.released:  # keep the hold and the build, so a release works once proved
                 because = f"not released: {because}; --discard ends the hold without it"
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
@@ -227,7 +227,7 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Add the labels.
 
-    They do not affect decisions, so if the registry does not answer, they are empty, with a
+    Labels do not affect decisions, so if the registry does not respond, they are empty, with a
     warning.
     """
 
@@ -251,9 +251,8 @@ def _answered(
     ask: Callable[[Collection[Question]], Mapping[Question, T]],
     applied: Callable[[Move, T], Move],
 ) -> list[Move]:
-    """Return the moves, with the answers applied to those that have a question.
-
-    All questions are asked at once.
+    """Return the moves, with the results applied to those that need a query. All queries run at
+    once.
     """
     questions = [about(move) for move in moves]
     wanted = tuple(dict.fromkeys(filter(None, questions)))

@@ -1,4 +1,4 @@
-"""Pure code that decides about one image on offer: first by the rules, then by the order of builds,
+"""Pure code that decides about one offered image: first by the rules, then by the order of builds,
 then by the holds.
 """
 
@@ -45,7 +45,7 @@ from task.policy.strategies import needs, rules_of
 
 @dataclass(frozen=True)
 class Offer:
-    """One image on offer, and its build."""
+    """An offered image, and its build."""
 
     image: Image
     build: Build
@@ -55,7 +55,7 @@ class Offer:
 
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
-    """Return a question about a version of the image, with its login but without facts."""
+    """Return a question about a version of the image, with the credentials but without facts."""
     return Question(
         sub.image_at(version),
         (),
@@ -106,9 +106,8 @@ def facts_needed_by_offer(
 
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
-    """Return whether the tag in Git may be newer.
-
-    It does not count if the rules no longer admit it.
+    """Return whether the tag in Git may be newer. A tag that the rules no longer admit does not
+    count.
     """
     if not current.version or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
@@ -133,7 +132,7 @@ def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
-    """Return the refusal or error that follows from the registry's answer, or None."""
+    """Return the refusal or error that follows from the registry's response, or None."""
     if answer is None or answer.error:
         return None
     if not answer.exists:
@@ -171,7 +170,7 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
-    """Return a warning about needed facts that are unknown, or None if there was an answer."""
+    """Return a warning about required facts that are unknown, or None if the registry responded."""
     if answer is None or answer.error is None:
         return None
     meanings = {
@@ -198,7 +197,7 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
 
 @dataclass(frozen=True)
 class Facts:
-    """The answers to `questions_to_ask`, and where to look up more."""
+    """The facts for `questions_to_ask`, and where to look up more."""
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
@@ -209,7 +208,7 @@ class Facts:
     )
     # the commits that Argo CD has synced successfully, newest first; () if unknown
     synced: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
-    # queries the registry; None if that is turned off
+    # queries the registry; None if queries are turned off
     exists: Callable[[Question], Answer | None] = lambda _question: None
     # other Applications' holds on the same key in the same file, by a subscription's identity
     elsewhere: Mapping[tuple[str, str, str, str, str], Hold] = field(default_factory=dict)
@@ -222,10 +221,10 @@ class Situation:
     subscription: Subscription
     branch: str  # "" for a live Application
     kind: TargetKind
-    current: Reading  # the version in Git, or the running one if Git has none
+    current: Reading  # the version in Git, or the running version if Git has none
     in_git: Reading  # the version in Git; an update on the head branch counts as merged
     state: State
-    memory: Memory  # this image's
+    memory: Memory  # this image's memory
     terms: Terms
     facts: Facts
 
@@ -262,8 +261,8 @@ def deferred(sub: Subscription, event: Written) -> Offer:
 
 
 def weigh(situation: Situation, offer: Offer) -> Move:
-    """Return the move for one image on offer: first by the rules, then by the order of builds,
-    then by the holds.
+    """Return the move for one offered image: first by the rules, then by the order of builds, then
+    by the holds.
     """
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
@@ -302,7 +301,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
 
 def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
-    """Decide about an image on offer by the rules, and by the registry's answer about it."""
+    """Decide about an offered image by the rules and the registry's response."""
     sub = situation.subscription
     terms = situation.terms
     image = _image_to_judge(offer, answer, situation)
@@ -310,7 +309,7 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
     decision = situation.decision(image, verdict)
     if decision.verdict not in ("update", "error"):
         return decision
-    no_digest = decision.verdict == "error"  # it is required, but the event does not have it
+    no_digest = decision.verdict == "error"  # a digest is required, but the event does not have it
     error = answer.error if answer else None
     if error and (no_digest or terms.check == "always" or stops_in_any_mode(error)):
         return registry_error(decision, error)
@@ -328,7 +327,7 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
 
 
 def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -> Image:
-    """Return the image on offer, with the registry's digest if a digest will be written."""
+    """Return the offered image, with the registry's digest if a digest will be written."""
     image = offer.image
     if needs(situation.subscription.policy, "digest"):
         if not image.digest and answer and answer.exists:
@@ -340,12 +339,12 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
 
 
 def _takes_digest(offer: Offer, situation: Situation) -> bool:
-    """Return whether to write the digest on offer although no rule requires a digest."""
-    if situation.current.digest or offer.pinned:  # the target has one, or the source of a promotion
+    """Return whether to write the offered digest although no rule requires a digest."""
+    if situation.current.digest or offer.pinned:  # the target or a promotion's source has a digest
         return True
     sub = situation.subscription
     kind = situation.kind
-    # A proof is for one digest. The registry's tag may point to another build.
+    # A proof is for one digest. The registry's tag may point to a different build.
     if sub.demands or situation.terms.verify:
         return True
     helm = kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
@@ -373,9 +372,8 @@ def by_the_order(
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision:
-    """Return an admitted update, or a refusal if it is older.
-
-    An older build that finishes later must not win.
+    """Return an admitted update, or a refusal if the build is older. An older build that finishes
+    later must not win.
     """
     sub = situation.subscription
     facts = situation.facts
@@ -408,7 +406,7 @@ def by_the_order(
 
 
 def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
-    """Return the doubt, with a special hint if it is caused by two different counters."""
+    """Return the doubt, with a special hint if two different counters caused it."""
     new = event.build
     old = last_written.build if last_written else Build()
     if None in (new.sequence, old.sequence) or new.counter == old.counter:
@@ -435,7 +433,7 @@ def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
     """Return a deferred move.
 
-    The event is remembered if it is newer than the one that is already remembered.
+    The event is remembered if it is newer than the remembered event.
     """
     waiting = situation.memory.deferred
     if waiting and waiting.version != event.version:
@@ -455,8 +453,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 
 
 def stops_in_any_mode(error: TaskError) -> bool:
-    """Return whether an error stops an update whatever `--registry-check` says.
-
-    A user's unreadable file does, and so does an image whose bytes do not match its digest.
+    """Return whether an error stops an update regardless of `--registry-check`. An unreadable user
+    file does, and so does an image whose bytes do not match its digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

@@ -1,3 +1,3 @@
-"""Pull requests: one file per forge. `client` has the shared parts, `proposal` the
-request's text.
+"""Pull requests: one file per forge. `client` has the shared parts, `proposal` each request's title
+and body.
 """

@@ -1,8 +1,8 @@
 """Azure DevOps Services and Server (REST API 7.1): labels, reviewers, drafts, and auto-complete,
 but no assignees.
 
-learn.microsoft.com/rest/api/azure/devops/git. Lists truncate descriptions to 400 characters. For a
-wrong token, the response is a sign-in page with a status that looks like success.
+learn.microsoft.com/rest/api/azure/devops/git. Lists truncate descriptions to 400 characters. For an
+invalid token, the response is a sign-in page with a success status.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HEADS = "refs/heads/"
 _REFUSED = 400
 _CONFLICT = 409
 _TEXT = 1
-# of CommentType and CommentThreadStatus; a policy may require all threads to be resolved
+# values of CommentType and CommentThreadStatus; a policy may require all threads to be resolved
 _CLOSED = 4
 _NOT_NOW = (400, 403, 409)  # statuses of a request that is no longer open
 
@@ -141,9 +141,8 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`: the open request, else the newest, with its full description.
-
-        Lists come newest first.
+        """Like `Host.newest`: the open request, else the newest, with its full description. Lists
+        are sorted newest first.
         """
         path = f"{self._path}/pullrequests"
         what = f"find the pull request for {head}"
@@ -288,7 +287,7 @@ class Azure(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open` Azure does not have branch patterns: permissions are set on a
+        """Like `Host.is_open`. Azure does not have branch patterns: permissions are set on a
         branch's folder.
         """
         what = "read the branch permissions"
@@ -318,7 +317,7 @@ class Azure(Host):
         return next(names, "")
 
     def _identity(self, name: str) -> str:
-        """Return the id of the only identity with that name or address."""
+        """Return the id of the only identity with this name or address."""
         params = {
             "searchFilter": "General",
             "filterValue": name,
@@ -365,7 +364,9 @@ class Azure(Host):
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
-        """Return the branch's enabled policies, or nothing if we are not allowed to read them."""
+        """Return the branch's enabled policies, or an empty list if we are not allowed to read
+        them.
+        """
         path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
@@ -376,7 +377,9 @@ class Azure(Host):
 
 
 def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
-    """Return a merge type that the policies allow, or "" if none of them limits it."""
+    """Return a merge type that the policies allow, or "" if the policies do not limit merge
+    types.
+    """
     limit = next(
         (policy for policy in policies if dig(policy, "type", "id") == _MERGE_POLICY),
         None,
@@ -388,7 +391,7 @@ def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
 class AzureComments(Comments):
     """Comments on Azure DevOps pull requests.
 
-    Each starts a thread, and only its author can edit it.
+    Each comment starts a thread, and only the author can edit a comment.
     """
 
     connect = AzureClient
@@ -440,12 +443,12 @@ class AzureComments(Comments):
         return f"{self._path}/pullRequests/{path_part(request)}/threads"
 
     def _page(self, request: str, thread: str) -> str:
-        """Return a comment's page. Azure's responses only have the API URL."""
+        """Return the URL of a comment's page. Azure's responses only have the API URL."""
         return f"{self.place.web}/pullrequest/{request}?discussionId={thread}"
 
 
 def identities_api(api: str) -> str:
-    """Return the API base for looking up people: Services have a separate host, a Server uses its
+    """Return the API base for looking up people: Services have a separate host; a Server uses its
     own.
     """
     return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api

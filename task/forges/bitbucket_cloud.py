@@ -251,7 +251,7 @@ class BitbucketCloud(Host):
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
         """Return the newer build's request if the branch has moved on.
 
-        Ours would silently overwrite its text.
+        Our update would silently overwrite its text.
         """
         ours = described(proposal.body)
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
@@ -331,7 +331,7 @@ class BitbucketCloud(Host):
 
 
 class CloudComments(Comments):
-    """Comments on Bitbucket Cloud pull requests. Only its author can edit a comment."""
+    """Comments on Bitbucket Cloud pull requests. Only the author can edit a comment."""
 
     connect = CloudClient
     needs = COMMENTS_NEED
@@ -382,7 +382,7 @@ class CloudComments(Comments):
 
 
 def _query_string(text: str) -> str:
-    """Return a text as a string literal in Bitbucket's query language."""
+    """Return the value as a string literal in Bitbucket's query language."""
     inner = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inner}"'
 

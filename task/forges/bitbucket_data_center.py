@@ -45,7 +45,7 @@ _STATES: dict[str, Any] = {
 }
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE = 50
-_PAGES = 5  # of a head branch's requests
+_PAGES = 5  # pages of a head branch's requests
 _CONFLICT = 409
 _UNAUTHORIZED = 401
 _HEADS = "refs/heads/"
@@ -53,7 +53,7 @@ _PAGE_OF_REPOSITORY = re.compile(r"/(projects|users)/([^/]+)/repos/([^/]+)")
 
 
 class DataCenterClient(BitbucketClient):
-    """Bitbucket also returns 401 for a known user without the permission."""
+    """Bitbucket also returns 401 for an authenticated user without the permission."""
 
     repository = "/projects/{}/repos/{}"
     page = ("links", "self", 0, "href")
@@ -158,7 +158,7 @@ class BitbucketDataCenter(Host):
     def change(self, said: Any, title: str, body: str) -> Any:
         """Like `Host.change`.
 
-        Also raises `Overtaken` if somebody has changed the request since it was read.
+        Also raises `Overtaken` if someone has changed the request since it was read.
         """
         people = [dig(element, "user", "name") for element in elements(said, "reviewers")]
         return self._put(said, title, body, people, Notes())
@@ -185,7 +185,7 @@ class BitbucketDataCenter(Host):
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open` Uses another part of the API."""
+        """Like `Host.is_open`. Uses another part of the API."""
         root = self.place.api.removesuffix("/api/1.0")
         path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
         query = {"type": "read-only", "limit": 1000}
@@ -277,7 +277,7 @@ class BitbucketDataCenter(Host):
         return self._client.parsed(answer, what)
 
     def _present_names(self) -> tuple[str, str]:
-        """Return the project's and the repository's name: after a rename, from the repository's
+        """Return the project's and the repository's names: after a rename, from the repository's
         page.
         """
         found = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
@@ -311,7 +311,7 @@ class BitbucketDataCenter(Host):
 
 
 class DataCenterComments(Comments):
-    """Comments on Bitbucket Data Center pull requests. Only its author can edit a comment."""
+    """Comments on Bitbucket Data Center pull requests. Only the author can edit a comment."""
 
     connect = DataCenterClient
     needs = COMMENTS_NEED
@@ -362,7 +362,7 @@ class DataCenterComments(Comments):
         return None if answer.status in (401, 403) else comment.url
 
     def _page(self, request: str, number: str) -> str:
-        """Return a comment's page, which Bitbucket's responses do not include."""
+        """Return the URL of a comment's page, which Bitbucket's responses do not include."""
         return f"{self.place.web}/pull-requests/{request}/overview?commentId={number}"
 
 

@@ -39,8 +39,8 @@ SOFTWARE = {
     "gitlab": "GitLab",
 }
 LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
-# An Application's repoURL may point to any server. A page of a hundred requests with long texts has
-# at most 10 MB.
+# An Application's repoURL may point to any server. A page of a hundred requests with long
+# descriptions is at most 10 MB.
 LIMITS = Limits(
     total=60.0,
     size=16 * 1024 * 1024,
@@ -50,7 +50,7 @@ LIMITS = Limits(
 _TURNS = 3
 _MOVED = (301, 307, 308)
 _LONGEST = 300  # characters of the forge's message
-_UNKNOWN_WAIT = 60.0  # seconds; GitHub's documentation asks for a minute if no time is given
+_UNKNOWN_WAIT = 60.0  # seconds; GitHub's documentation recommends a minute by default
 # fields that forges use for messages
 _TEXTS = (
     "message",
@@ -66,7 +66,7 @@ _TEXTS = (
 class ForgeAddress:
     """A repository on a forge."""
 
-    forge: str  # its name in `task.forges.places`
+    forge: str  # the forge's name in `task.forges.places`
     host: str  # as shown in messages: "github.com", "git.example.com:8443"
     api: str  # the API's base URL, without a trailing slash: "https://api.github.com"
     # (owner, repository); GitLab: all groups, then the project; Azure: (organization, project,
@@ -91,25 +91,25 @@ class ForgeToken:
     """An API token."""
 
     secret: Secret = Secret("")
-    user: str = ""  # for logins with a username (Bitbucket, Azure); "" means a bare token
+    user: str = ""  # for credentials with a username (Bitbucket, Azure); "" means a bare token
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How to reach a repository's forge. A forge is created from nothing else."""
+    """How to reach a repository's forge. This is all that a forge is created from."""
 
     place: ForgeAddress
     token: ForgeToken
     more_ca: str = ""
     log: Callable[[str], None] = lambda _line: None
     limits: Limits = LIMITS
-    # called with a sentence for people, such as: the repository has moved
+    # called with a sentence for the user, such as: the repository has moved
     warn: Callable[[str], None] = lambda _sentence: None
 
 
 class Limited(Exception):
-    """The cause of an error: the forge limits requests, so nothing was done, and a retry would not
-    help.
+    """The cause of an error: the forge's rate limit was reached, so the request was not executed,
+    and a retry would not help.
     """
 
 
@@ -119,21 +119,21 @@ class Client:
     It waits for short rate limits, and returns JSON or raises our errors.
     """
 
-    repository: ClassVar[str]  # the path of a repository, for the parts of its project
+    repository: ClassVar[str]  # a repository's path in the API, with placeholders
     headers: ClassVar[Mapping[str, str]] = {}
     # the keys of the page in the forge's response about a repository
     page: ClassVar[tuple[str | int, ...]]
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
-        """For messages: `needs` is the permission that a token needs, and `stays` is what is done
-        despite a failure.
+        """For messages: `needs` is the permission that a token needs, and `stays` is what remains
+        done despite a failure.
         """
         self.reach = reach
         self.path = self.path_of(reach.place.project)
         self.moved_to = ""  # the repository's page, if the forge reports that it was renamed
         self._needs = needs
         self._stays = stays
-        # the prefixes of its addresses: known and current
+        # the prefixes of the repository's addresses: the original and the current one
         self._moved: tuple[str, str] | None = None
         self._http = Http(
             reach.place.api,
@@ -149,7 +149,7 @@ class Client:
         return self.repository.format(*map(path_part, project))
 
     def login(self) -> Mapping[str, str]:
-        """Return the header for the login."""
+        """Return the authentication header."""
         return bearer(self.reach.token.secret)
 
     def ask(
@@ -248,9 +248,8 @@ class Client:
         )
 
     def valid_token(self) -> str:
-        """Return the hint for a rejected token.
-
-        If the token's prefix is another forge's, the hint says so.
+        """Return the hint for a rejected token. If the token has a different forge's prefix, the
+        hint says so.
         """
         place = self.reach.place
         wrong = wrong_issuer(self.reach.token.secret, place.host, SOFTWARE[place.forge])
@@ -301,7 +300,7 @@ class Client:
         return answer
 
     def _learns(self, url: str, target: str) -> bool:
-        """Return whether a redirect is for a renamed repository: only the address's prefix
+        """Return whether a redirect is for a renamed repository: only the prefix of the address
         differs.
         """
         url = url.partition("?")[0]
@@ -324,7 +323,7 @@ class Client:
     def _tell_where(self) -> None:
         """Report the repository's new address once.
 
-        API addresses may only contain numeric ids, so request its page.
+        API addresses may contain only numeric ids, so request the repository's page.
         """
         place = self.reach.place
         try:
@@ -402,7 +401,7 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
     """Yield all strings from the fields where forges put messages, at any depth."""
     if isinstance(said, str):
         yield said
-    elif isinstance(said, list) and depth < 5:  # deep enough for all
+    elif isinstance(said, list) and depth < 5:  # deep enough for every forge
         for item in said[:10]:
             yield from _texts(item, depth + 1)
     elif isinstance(said, dict) and depth < 5:
@@ -415,7 +414,7 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:
-    """Return the number of `what`, which all later steps need.
+    """Return the number in the response about `what`, which all later steps need.
 
     Raises `UnreachableError` if the response does not have a number.
     """

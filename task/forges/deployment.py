@@ -13,7 +13,7 @@ class Deployment:
     """A build in an environment, as shown by a forge."""
 
     environment: str
-    commit: str  # of the build's source
+    commit: str  # the commit of the build's source
     state: DeploymentState
     description: str
     ref: str = ""  # the branch or tag that was built; "" if unknown
@@ -27,7 +27,7 @@ class CommitStatus:
     """A status that a forge shows next to a commit."""
 
     commit: str
-    context: str  # distinguishes it from other statuses
+    context: str  # distinguishes the status from others
     state: Literal["pending", "success", "failure"]
     description: str
     run: str = ""  # the pipeline's page

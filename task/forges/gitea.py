@@ -27,9 +27,9 @@ from task.urls import path_part
 # Title prefixes of drafts: the first two are the default, the others are used if an instance is
 # configured so.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
-COLOR = "#5b6b7b"  # of labels that we create
+COLOR = "#5b6b7b"  # the color of labels that we create
 _PAGE = 20
-_PAGES = 25  # a request takes about 12 KB in a list, which includes both repositories
+_PAGES = 25  # a request takes about 12 KB in a list, because it includes both repositories
 _LABEL_PAGE = 50
 _LABEL_PAGES = 10
 _PAUSES = (
@@ -38,7 +38,7 @@ _PAUSES = (
     2.0,
     4.0,
 )  # seconds between attempts while Gitea is still checking for conflicts
-_AT_ONCE = 1  # seconds between closing a request and deleting its branch, if one caused the other
+_AT_ONCE = 1  # seconds between closing a request and deleting its branch, if the deletion closed it
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
     ("rebase-merge", "allow_rebase_explicit"), ("fast-forward-only", "allow_fast_forward_only_merge"),
@@ -78,7 +78,7 @@ class Gitea(Host):
         Gitea can return the request for a base and a head (since 1.22), but it may be any of
         several requests, usually the oldest. If there is none, or it is open, that is the result.
         Otherwise there may be a newer one: the list cannot be filtered by head, so search its
-        newest 500 requests for ours. Also do so for a base with a slash, because some proxies
+        newest 500 requests for ours. Also search for a base with a slash, because some proxies
         reject a slash in a path segment (Apache, without AllowEncodedSlashes).
         """
         what = f"find the pull request for {head}"
@@ -108,7 +108,8 @@ class Gitea(Host):
     def checked(self, number: str) -> Proposed:
         """Like `Host.checked`.
 
-        It also "cannot be merged" while Gitea is checking for conflicts, so wait for the check.
+        A request also "cannot be merged" while Gitea is checking for conflicts, so wait for the
+        check.
         """
         ask = partial(self.ask, number)
         pull = until(lambda request: not _is_stuck(request), ask(), ask, _PAUSES[:-1])
@@ -252,11 +253,11 @@ class Gitea(Host):
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
         """Return whether Gitea closed a request because its branch was deleted, not because a
-        person decided so.
+        person closed it.
 
-        In that case, its timeline has both events, one right after the other, by the same person.
-        There is no other sign: the request looks as if a person had closed it, and a push that
-        deletes a branch later does not create an event.
+        In that case, the request's timeline has both events, one right after the other, by the same
+        person. There is no other sign: the request looks as if a person had closed it, and a push
+        that deletes a branch later does not create an event.
         """
         path = f"{self._path}/issues/{pull['number']}/timeline"
         params = {"since": pull["closed_at"]}
@@ -279,11 +280,11 @@ class Gitea(Host):
         return by_one and (deleted - closed).total_seconds() <= _AT_ONCE
 
     def _set_labels(self, number: str, names: list[str]) -> None:
-        """By name, which also finds the organization's labels without permission to read them.
-        Missing labels are created.
+        """Set labels by name, which also finds the organization's labels without permission to read
+        them. Missing labels are created.
 
-        Gitea silently ignores unknown names and names in another case, and creating a label again
-        creates a duplicate.
+        Gitea silently ignores unknown names and names in a different case, and creating a label
+        again creates a duplicate.
         """
         if not (left := missing(names, self._labelled(number, names))):
             return
@@ -323,7 +324,9 @@ class Gitea(Host):
             notes.add(f"assignee {name}: {error.message}", "assignee", name)
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
-        """Request reviews from those who have not been asked yet. Teams are `organization/team`."""
+        """Request reviews from those who have not been requested yet. Teams are
+        `organization/team`.
+        """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         asked = [item["login"] for item in pull.get("requested_reviewers") or ()]
         asked += [item["name"] for item in pull.get("requested_reviewers_teams") or ()]
@@ -352,9 +355,9 @@ class Gitea(Host):
     ) -> None:
         """Have Gitea merge the request once its checks pass, or a moment later if there are none.
 
-        Gitea 1.26 accepts a commit only for an immediate merge. A scheduled merge is for the
+        Gitea 1.26 accepts a commit id only for an immediate merge. A scheduled merge is for the
         branch's commit at the time the checks pass, and survives a newer push. So schedule it again
-        for each build, unless a person has canceled it, and log the effect.
+        for each build, unless a person has canceled it, and log the result.
         """
         repo = pull["base"].get("repo") or {}
         allowed = [style for style, setting in _STYLES if repo.get(setting)]
@@ -421,10 +424,8 @@ class GiteaComments(GitHubComments):
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
     """Return whether the head branch is in the repository itself. A fork's branch may have any
-    name.
-
-    After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` has its
-    name (Gitea 1.26).
+    name. After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` has
+    the branch's name (Gitea 1.26).
     """
     ours = dig(pull, "head", "repo_id") == dig(pull, "base", "repo_id") != ""
     return (
@@ -435,8 +436,8 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
 
 
 def _is_stuck(pull: Mapping[str, Any]) -> bool:
-    """Return whether it cannot be merged now: it conflicts with its base, or Gitea has not checked
-    it yet.
+    """Return whether a request cannot be merged now: it conflicts with its base, or Gitea has not
+    checked it yet.
     """
     return pull["state"] == "open" and pull.get("mergeable") is False and not pull.get("draft")
 
@@ -456,7 +457,7 @@ def _not_taken(
     names: list[str],
     send: Callable[[list[str]], None],
 ) -> Iterator[tuple[str, TaskError]]:
-    """Send all names at once, else one by one, because Gitea rejects all names if one is
+    """Send all names at once, or one by one if that fails: Gitea rejects all names if one is
     unknown.
     """
     if len(names) > 1:
@@ -471,7 +472,7 @@ def _not_taken(
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return the two parts of a project. Anything before them is Gitea's own path."""
+    """Return the two parts of a project. Anything before these parts is Gitea's own path."""
     if len(remote.parts) < 2:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-2])

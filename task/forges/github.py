@@ -108,7 +108,7 @@ class GitHub(Host):
             title=str(said["title"]),
             body=(said["body"] or "").replace("\r\n", "\n"),
             head_commit=str(said["head"]["sha"]),
-            # for an open request, it is only a test merge
+            # for an open request, this is only a test merge
             merge_commit=str(said.get("merge_commit_sha") or "") if merged else "",
             conflicts=conflicts,
             note=f"it conflicts with {said['base']['ref']}" if conflicts else "",
@@ -201,7 +201,7 @@ class GitHub(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Everyone with read access can see rulesets, but only a part of the
+        """Like `Host.is_open`. Everyone with read access can see rulesets, but only some of the
         older branch protections.
         """
         path = f"{self._path}/rules/branches/{quote(name)}"
@@ -223,8 +223,8 @@ class GitHub(Host):
         return thrown_out(found, self._auto_merge.thrown_out(found.number))
 
     def _protected_otherwise(self, name: str) -> bool:
-        """Return whether an existing branch has an older protection; the list of protections is not
-        available.
+        """Return whether an existing branch has an older branch protection. The list of protections
+        is not available.
         """
         given = {
             "owner": self._owner,
@@ -242,7 +242,7 @@ class GitHub(Host):
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return this head's newest requests.
 
-        Each takes about 25 KB, because it includes both repositories.
+        Each request takes about 25 KB, because it includes both repositories.
         """
         params = {
             "head": f"{self._owner}:{head}", "base": base, "state": "all",
@@ -283,7 +283,7 @@ class GitHub(Host):
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
         """Request reviews from people and teams.
 
-        If GitHub rejects one, still request the others.
+        If GitHub rejects a reviewer, still request the others.
         """
         people = {name: name for name in proposal.reviewers if "/" not in name}
         teams = {name: name.rpartition("/")[2] for name in proposal.reviewers if "/" in name}
@@ -322,7 +322,8 @@ class GitHub(Host):
 class GitHubComments(Comments):
     """Comments on GitHub pull requests.
 
-    GraphQL finds our comments, because REST does not identify the token's owner. REST writes them.
+    Our comments are found with GraphQL, because REST does not identify the token's owner, and
+    written with REST.
     """
 
     connect: ClassVar[type[Client]] = GitHubClient
@@ -374,7 +375,7 @@ class GitHubComments(Comments):
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
         """Return the newest hundred comments, or the hundred before `before`.
 
-        An error also has status 200.
+        Errors also have status 200.
         """
         owner, name = self.place.project
         variables = {

@@ -1,7 +1,9 @@
-"""Automatic merges on GitHub: by auto-merge, by the merge queue, or at once if nothing is pending.
+"""Automatic merges on GitHub: by auto-merge, by the merge queue, or immediately if nothing is
+pending.
 
-GitHub returns success for an auto-merge that it did not enable, and `auto_merge: null` for a
-request in a queue. So read the request's GraphQL fields `autoMergeRequest` and `isInMergeQueue`.
+GitHub may return success for an auto-merge that it did not enable, and returns `auto_merge: null`
+for a request in a queue. So read the request's GraphQL fields `autoMergeRequest` and
+`isInMergeQueue`.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _UNTOLD = "without giving a reason"
 
 
 def graphql(api: str) -> str:
-    """Return the GraphQL URL. On Enterprise Server, it is one folder above the REST API."""
+    """Return the GraphQL URL. On Enterprise Server, it is one path segment above the REST API."""
     return f"{api.removesuffix('/v3')}/graphql"
 
 
@@ -88,7 +90,7 @@ class AutoMerge:
         commit: str,
         notes: Notes,
     ) -> Proposed:
-        """Have GitHub merge exactly this commit, and nothing newer. If that fails, add the reason
+        """Have GitHub merge exactly this commit, and no newer commit. If that fails, add the reason
         to the notes.
         """
         methods = _methods(pull)
@@ -122,7 +124,9 @@ class AutoMerge:
         stands: Standing,
         notes: Notes,
     ) -> Proposed:
-        """Return the request after a success, which does not always mean that auto-merge is on."""
+        """Return the request after a success response, which does not always mean that auto-merge
+        is on.
+        """
         if stands.merged:
             notes.add(_MERGED)
             path = f"{self._client.path}/pulls/{done.number}"

@@ -1,12 +1,12 @@
 """Commits through GitHub's API, which GitHub signs (docs.github.com/graphql: createCommitOnBranch,
 updateRefs).
 
-The author is the token's owner: the API does not accept another author.
+The author is the token's owner: the API does not accept a different author.
 
-The API appends a commit to a branch if it is still at the commit we read, which is compare-and-swap
-like our push. It cannot replace a branch's commits. So an existing head branch is moved, in one
-step, to a commit that was created on a temporary branch: if the head branch were first reset to its
-base, GitHub would close its pull request for good.
+The API appends a commit to a branch only if the branch is still at the commit we read, which is
+compare-and-swap like our push. It cannot replace a branch's commits. So an existing head branch is
+moved, in one step, to a commit that was created on a temporary branch: if the head branch were
+first reset to its base, GitHub would close its pull request for good.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REPOSITORY = (
     "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
 )
 MOVE = "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }"
-MOST = 40_000_000  # bytes of files as base64; GitHub accepts slightly more in one request
+MOST = 40_000_000  # bytes of base64-encoded files; GitHub accepts slightly more in one request
 _GIT = "or commit with git: --commit-through git"
 _EXECUTABLE = "100755"
 _OID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
@@ -271,7 +271,7 @@ class CommittedByApi(BareRepository):
         self._check = check
 
     def predict(self, change: Changeset) -> LandedCommit:
-        """Return what `land` would return, without a commit.
+        """Return what `land` would return, without committing.
 
         Raises the error from `check`, as `land` would.
         """
@@ -313,7 +313,7 @@ class CommittedByApi(BareRepository):
                     "whether the branch was moved",
                 )
         except BaseException:
-            with suppress(TaskError, Outpaced):  # our temporary branch is harmless if it stays
+            with suppress(TaskError, Outpaced):  # our temporary branch is harmless if it remains
                 self._api().delete(aside)
             raise
         return commit
@@ -338,8 +338,8 @@ class CommittedByApi(BareRepository):
 
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
-        """Raise `Outpaced` for a rejected change if the branch has moved: it is a lost race with an
-        unknown message.
+        """Raise `Outpaced` for a rejected change if the branch has moved: this is a lost race with
+        an unknown message.
         """
         try:
             yield

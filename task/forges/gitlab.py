@@ -113,7 +113,7 @@ class GitLab(Host):
             head_commit=str(said.get("sha") or ""),
             merge_commit=(
                 str(merged or "") if state == "merged" else ""
-            ),  # for a fast-forward merge, it is the head itself
+            ),  # for a fast-forward merge, this is the head itself
             conflicts=conflicts,
             auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {said['target_branch']}" if conflicts else "",
@@ -251,12 +251,12 @@ class GitLab(Host):
         return found
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
-        """Have GitLab merge exactly this commit, and no other push, once its pipeline and checks
+        """Have GitLab merge exactly this commit, not a later push, once its pipeline and checks
         pass.
         """
         number = str(request["iid"])
         # Use the request as returned after GitLab's check, if that does not take long. Until GitLab
-        # has noticed a push, it still returns an auto-merge that the push will end.
+        # has processed a push, it still returns an auto-merge that the push will cancel.
         request = until(
             lambda shown: (
                 shown.get("detailed_merge_status", "unknown") not in _UNREADY
@@ -316,7 +316,7 @@ class GitLab(Host):
         """Add exactly this commit to its target branch's merge train once its checks pass.
 
         `PUT …/merge` would bypass the train. GitLab returns 400 for `auto_merge` if all checks have
-        passed (before 18.11), and uses another name for it before 17.11.
+        passed (before 18.11), and uses a different name for it before 17.11.
         """
         path = f"{self._path}/merge_trains/merge_requests/{request['iid']}"
         what = "add it to the merge train"
@@ -409,7 +409,7 @@ class GitLabComments(Comments):
         return f"{self._path}/merge_requests/{request}/notes"
 
     def _page(self, request: str, number: str) -> str:
-        """Return a comment's page, which GitLab's responses do not include."""
+        """Return the URL of a comment's page, which GitLab's responses do not include."""
         return f"{self.place.web}/-/merge_requests/{request}#note_{number}"
 
 
@@ -428,7 +428,7 @@ class GitLabDeployments(Deployments):
     def create(self, deployment: Deployment) -> str:
         """Like `Deployments.create`.
 
-        GitLab creates the environment if there is none with that name.
+        GitLab creates the environment if it does not exist.
         """
         body = {
             "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],

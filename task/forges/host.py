@@ -1,4 +1,5 @@
-"""What every forge supports: requests (never two for one branch), comments, and deployments.
+"""The features common to all forges: requests (never two for one branch), comments, and
+deployments.
 
 A request belongs to a head branch of the repository itself. Requests from forks may use any branch
 name, and are ignored. If something fails here, the pushed branch is kept, and the next run
@@ -39,7 +40,7 @@ from task.model import Proposal, Proposed
 from task.urls import web_page
 
 MOVED = "a newer build was pushed to the branch in the meantime, with its own description"
-PAGES = 5  # of a hundred comments each, newest first; older comments are not searched
+PAGES = 5  # pages of a hundred comments each, newest first; older comments are not searched
 _RACES = 5
 _COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns twelve digits
 _LONGEST_NOTE = 1000
@@ -49,30 +50,30 @@ _LONGEST_NOTE = 1000
 class ForgeKind:
     """A kind of forge.
 
-    It is defined at the end of its file, and listed in `task.forges.places`.
+    Each kind is defined at the end of its file, and listed in `task.forges.places`.
     """
 
-    name: str  # its name in --forge
+    name: str  # the forge's name in --forge
     client: type[Host]
     comments: type[Comments]
     # A repository's URL, and the root of the forge's web pages → the repository's address; the host
     # is filled in later.
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()  # its public hosts
+    hosts: tuple[str, ...] = ()  # the forge's public hosts
     host_ends: tuple[str, ...] = ()
     words: tuple[
         str, ...
     ] = ()  # part of the names of hosts that run it: gitlab.example.com, my-gitea.example.com
-    # An address below its root that does not require a login, and a test whether the response is
-    # from this kind of forge.
+    # An address below its root that does not require authentication, and a test for whether the
+    # response is from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch.
     # For `commit`, {1} is the commit; for `range`, {1} is the older commit, and {2} the newer one.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
-    range: str = ""  # like `compare`, for two commits; "" if it is the same
-    deployments: type[Deployments] | None = None  # None if it does not show deployments
+    range: str = ""  # like `compare`, for two commits; "" if the same as `compare`
+    deployments: type[Deployments] | None = None  # None if the forge does not show deployments
 
 
 class Connected(ABC):
@@ -80,17 +81,17 @@ class Connected(ABC):
 
     connect: ClassVar[type[Client]]
     needs: ClassVar[str]  # the permission, as a hint for people
-    stays: ClassVar[str] = STAYS  # what is done despite a failed request
+    stays: ClassVar[str] = STAYS  # what remains done despite a failed request
 
     def __init__(self, reach: Reach) -> None:
-        """Do not contact anything yet."""
+        """Do not contact any server yet."""
         self.place = reach.place
         self._client = self.connect(reach, self.needs, self.stays)
         self._path = self._client.path
 
     @property
     def forge(self) -> str:
-        """Its name in `task.forges.places`."""
+        """The forge's name in `task.forges.places`."""
         return self.place.forge
 
     def close(self) -> None:
@@ -99,8 +100,8 @@ class Connected(ABC):
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Raise `UnreachableError` for a response of another shape, such as from a proxy or another
-        service.
+        """Raise `UnreachableError` for a response with an unexpected shape, such as from a proxy or
+        a different service.
         """
         try:
             yield
@@ -113,12 +114,12 @@ class Connected(ABC):
 
 
 class Host(Connected):
-    """A repository's requests. `said` is the forge's own response about a request."""
+    """A repository's requests. `said` always means the forge's own response about a request."""
 
     # Unsupported features, each with a sentence for people: "labels", "assignees", "auto_merge".
     without: ClassVar[Mapping[str, str]] = {}
-    without_drafts: ClassVar[str] = ""  # for people, if not every repository supports drafts
-    # What our next push does to an auto-merge; "again" means that it has to be set again.
+    without_drafts: ClassVar[str] = ""  # for people, if some repositories lack drafts
+    # What our next push does to an auto-merge; "again" means that auto-merge has to be set again.
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
     def find(self, base: str, head: str) -> Proposed | None:
@@ -135,8 +136,8 @@ class Host(Connected):
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or update the open request. Never open a second one.
 
-        `found` is the result of `find` before the push, so nothing is looked up again. If the
-        branch has moved on, its request is left to the run that moved it, as the result's
+        `found` is the result of `find` before the push, so the request is not looked up again. If
+        the branch has moved on, its request is left to the run that moved it, as the result's
         `head_commit` shows. Raises `Outpaced` if the request has been merged: the rest then has to
         be decided on the new tip.
         """
@@ -149,9 +150,8 @@ class Host(Connected):
             return honest(self.checked(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
-        """Close an open request, and give the reason, so that it does not count as declined.
-
-        Raises `Outpaced` if another run has since put something newer in it.
+        """Close an open request and record the reason, so that it does not count as declined.
+        Raises `Outpaced` if another run has since updated the request for a newer build.
         """
         for _turn in range(_RACES):
             with self.understood(), suppress(Overtaken):
@@ -175,10 +175,8 @@ class Host(Connected):
                 raise
 
     def open_to_others(self, name: str) -> bool:
-        """Return whether, according to the forge, users other than this login may push a branch
-        with that name.
-
-        Raises the client's errors: usually this login is not allowed to read the rules.
+        """Return whether, according to the forge, users other than this one may push a branch with
+        that name. Raises the client's errors: usually this user is not allowed to read the rules.
         """
         with self.understood():
             return self.is_open(name)
@@ -213,7 +211,7 @@ class Host(Connected):
 
     @abstractmethod
     def proposed(self, said: Any) -> Proposed:
-        """Return our form of the forge's response: a title without a draft prefix, and our line
+        """Return the forge's response in our form: a title without a draft prefix, and our line
         endings.
         """
 
@@ -232,7 +230,7 @@ class Host(Connected):
     def change(self, said: Any, title: str, body: str) -> Any:
         """Change a request's title and text, and return the forge's response.
 
-        A draft stays a draft, and other requests do not become drafts.
+        Drafts stay drafts, and other requests do not become drafts.
         """
 
     @abstractmethod
@@ -275,7 +273,7 @@ class AlreadyThere(Exception):
 
     def __init__(self, found: Proposed | None = None) -> None:
         super().__init__()
-        self.found = found  # that request, if the forge identifies it
+        self.found = found  # that open request, if the forge identifies it
 
 
 def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
@@ -286,7 +284,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     notes = Notes()
     proposal = _within_means(host, proposal, notes)
     for turn in range(_RACES):
-        # either the request to update, or one with the proposed commit
+        # either the request to update, or a request with the proposed commit
         if found and _is_merged_meanwhile(found, before, proposal):
             raise Outpaced(f"{found.url} has been merged in the meantime")
         is_open = found is not None and found.state == "open"
@@ -300,7 +298,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             found = there.found
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
         except UnreachableError as error:
-            # it may have been opened despite the error: check, and retry once
+            # the request may have been opened despite the error: check, and retry once
             if isinstance(error.__cause__, Limited) or is_open or turn or shutdown.code():
                 raise
             found = None
@@ -343,7 +341,9 @@ def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
 
 
 def _created(host: Host, proposal: Proposal) -> Any:
-    """Open a request. A response about another branch, such as from a cache, did not open one."""
+    """Open a request. A response about a different branch, such as from a cache, did not open a
+    request.
+    """
     said = host.create(proposal)
     if host.branches(said) == (proposal.base, proposal.head):
         return said
@@ -359,8 +359,8 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     another = host.branches(said) != (proposal.base, proposal.head)
     if another or now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
-    # Forges notice a push late, and some only show twelve digits of a commit. So request the branch
-    # itself, but only if the request does not show our commit.
+    # Forges process a push with a delay, and some only show twelve digits of a commit. So request
+    # the branch itself, but only if the request does not show our commit.
     shown = now.head_commit != "" and ours.startswith(now.head_commit)
     if not shown and (newer := _moved(host, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
@@ -397,7 +397,7 @@ def _may_have_ended_auto_merge(found: Proposed, now: Proposed, ours: str) -> boo
 
 
 def thrown_out(found: Proposed, because: str) -> Proposed:
-    """Return a request that its merge queue removed for that reason: auto-merge is not set.
+    """Return a request that its merge queue removed for this reason: auto-merge is not set.
 
     Without a reason, return it unchanged.
     """
@@ -419,7 +419,7 @@ def _completed(
     notes: Notes,
 ) -> Proposed:
     """Set the missing labels and people, and record in the text what is set. A newer build records
-    it in its own text.
+    this in its own text.
     """
     if wishes(missing):
         done, said = host.complete(said, missing, notes)
@@ -434,7 +434,9 @@ def _completed(
 
 
 def _moved(host: Host, ours: str, head: str) -> str:
-    """Return the branch's tip if it is not the commit in our text, or "" if it is or is unknown."""
+    """Return the branch's tip if it differs from the commit in our text, or "" if it is the same or
+    unknown.
+    """
     tip = host.tip(head) if ours else ""
     return tip if tip != ours else ""
 
@@ -462,7 +464,7 @@ class Notes:
     def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
         """Turn an error inside the block into a note.
 
-        A temporary error is raised, so that the job is retried.
+        A transient error is raised, so that the job is retried.
         """
         try:
             yield
@@ -470,7 +472,7 @@ class Notes:
             self.add(f"{what}: {error.message}", kind, *names)
 
     def on(self, found: Proposed) -> Proposed:
-        """Return the request with its own note and all of these."""
+        """Return the request with its own note and all of these notes."""
         self.add(found.note)
         return replace(found, note="; ".join(self._said)[:_LONGEST_NOTE])
 
@@ -491,9 +493,7 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
 
 def honest(found: Proposed, page: str) -> Proposed:
     """Return the request without an implausible URL or commit, which would end up in results, logs,
-    and pages.
-
-    Its URL is then `page`, the repository's page.
+    and pages. An implausible URL is replaced with `page`, the repository's page.
     """
     merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
     return replace(found, url=web_page(found.url) or page, merge_commit=merged)
@@ -503,7 +503,7 @@ def honest(found: Proposed, page: str) -> Proposed:
 class Comment:
     """A comment on the forge."""
 
-    number: str  # its id on the forge
+    number: str  # the comment's id on the forge
     body: str
     url: str
     version: int = 0  # needed if a change has to include the current version
@@ -518,7 +518,9 @@ class Comments(Connected):
     stays = "run it again"
 
     def put(self, request: str, mark: str, body: str) -> str:
-        """Add our comment with that mark, or replace its text if it exists. Return its page."""
+        """Add our comment with that mark, or replace its text if the comment exists. Return its
+        URL.
+        """
         with self.understood():
             return web_page(self._put(request, mark, body)) or self.place.web
 
@@ -532,7 +534,7 @@ class Comments(Connected):
 
     @abstractmethod
     def marked(self, request: str, mark: str) -> Iterable[Comment]:
-        """Return the comments on that request with the mark, newest first, and only ours if the
+        """Return the comments on that request with the mark, newest first, and only our own if the
         forge can tell.
         """
 
@@ -542,13 +544,13 @@ class Comments(Connected):
 
     @abstractmethod
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Change a comment's text, and return its URL, or None if it is somebody else's and was not
-        changed.
+        """Change a comment's text, and return its URL, or None if the comment is someone else's and
+        was not changed.
         """
 
     @staticmethod
     def holds(body: str, mark: str) -> bool:
-        """Return whether one line of the text is the mark."""
+        """Return whether one line of the comment is the mark."""
         return mark in plain(body).split("\n")
 
 
@@ -561,7 +563,7 @@ class Deployments(Connected):
 
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
-        self._begun: dict[str, str] = {}  # numbers, by environment
+        self._begun: dict[str, str] = {}  # deployment numbers, by environment
 
     def begin(self, deployment: Deployment) -> None:
         """Start a deployment in this state."""
@@ -569,11 +571,9 @@ class Deployments(Connected):
             self._begun[deployment.environment] = self.create(deployment)
 
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """Set the state of the deployment that this run started, or (not `begun`) of an earlier
-        run's.
-
-        Return whether there is one. An earlier run's deployment is the newest for the same commit
-        and environment.
+        """Set the state of the deployment that this run started, or (if not `begun`) that an
+        earlier run started. Return whether there is such a deployment. An earlier run's deployment
+        is the newest for the same commit and environment.
         """
         if begun:
             number = self._begun[deployment.environment]

@@ -1,4 +1,4 @@
-"""The forges of a run. Each is opened on first use."""
+"""The forges that a run uses. Each is opened on first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Part = TypeVar("Part", bound=Connected)
 
 
 class Forges:
-    """Repository URL → its forge. Threads may share it. A host is only probed once."""
+    """Repository URL → its forge. Threads may share it. Each host is probed only once."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Forges:
         log: Callable[[str], None] = lambda _line: None,
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet.
+        """`known`: `--forge` first, then `task.forges.places.known_to`. No server is contacted yet.
 
         `reached` returns the URL that this step uses to reach a repository, because pushes go to
         that URL.
@@ -56,9 +56,9 @@ class Forges:
 
         Raises `ForgeError` if the URL is not on a forge, and the errors of `probe`.
 
-        The push URL comes first if it is on a forge. If it is a mirror's path or a proxy that is
-        not a known forge, the repository's own URL is used. `fails` is the start of an error
-        message.
+        The push URL comes first if it is on a forge. If the push URL is a mirror's path or a proxy
+        that is not a known forge, the repository's own URL is used. `fails` is the start of an
+        error message.
         """
         # an unreadable token is a usage error, wherever the repository is
         self._tokens()
@@ -81,7 +81,7 @@ class Forges:
         """Raise the `ForgeError` of `place` if the repository is not on a host, such as a local
         path.
 
-        Nothing is contacted.
+        No server is contacted.
         """
         if not _on_a_host(self._reached(repo)) and not _on_a_host(repo):
             self.place(repo)
@@ -221,7 +221,7 @@ class Forges:
 
 
 def _on_a_host(url: str) -> bool:
-    """Return whether a URL has a host. A mirror's URL may be a local path, which does not."""
+    """Return whether a URL has a host. A mirror's URL may be a local path, which has no host."""
     try:
         remote_of(url)
     except Malformed:

@@ -2,7 +2,7 @@
 host.
 
 The URL comes from an Application, so no part of it is trusted as a request path. A host is probed
-at addresses that each forge serves to anyone, without a login.
+at addresses that each forge serves without authentication.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ LIMITS = Limits(
 
 @dataclass(frozen=True)
 class Known:
-    """A forge that is known from a source other than the URL: `--forge NAME=URL`, CI_SERVER_URL, a
-    probe.
+    """A forge known from a source other than the repository's URL: `--forge NAME=URL`,
+    CI_SERVER_URL, a probe.
     """
 
     forge: str
-    # of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means as in the
-    # URL
+    # the root of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means
+    # as in the URL
     root: str
     chosen: bool = False  # set by `--forge`, so it also applies to ssh hosts with other names
 
@@ -184,7 +184,7 @@ def probe(
 ) -> Known:
     """Detect a host's forge and the root of its web pages (GitLab and others may be below a path).
 
-    Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not
+    Raises `ForgeError` if the host is of a different kind, and `UnreachableError` if it does not
     respond.
     """
     http = Http(
@@ -197,7 +197,7 @@ def probe(
     folders = [""]
     if (
         not remote.ssh and len(remote.parts) > 2
-    ):  # there is a folder before the owner and repository
+    ):  # there is a path segment before the owner and repository
         folders.append(f"/{quote(remote.parts[0])}")
     try:
         for folder in folders:

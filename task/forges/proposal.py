@@ -1,4 +1,4 @@
-"""A pull request's text: its title and body, within a forge's limits, and the hidden marks in it.
+"""A pull request's title and body, within a forge's limits, and the hidden marks in the body.
 
 Images, tags, and names come from others: `task.output.markdown` shows them as code.
 
@@ -27,7 +27,7 @@ from task.templates.commit_message import one_line
 from task.text import counted
 
 LONGEST_TITLE = 255  # characters: the limit of GitLab, Gitea, and Bitbucket
-# Characters of a body, from the forges' documentation and error messages; the others accept as much
+# Characters in a body, from the forges' documentation and error messages; the others accept as many
 # as GitHub.
 LONGEST_BODY: Mapping[str, int] = {
     "github": 65_536,
@@ -41,7 +41,7 @@ LIFE = """\
 - **you push to it**: your commit is kept. Later builds are committed on top of it.
 - **you change its title, labels, or people, or add text before or after this block**: your changes are kept.
 - **a newer build arrives**: it replaces the older one."""
-ROOM_FOR_IMAGES = 120  # characters of a title for the versions of several images
+ROOM_FOR_IMAGES = 120  # characters in a title for the versions of several images
 ROOM_FOR_LATER = 300  # for the marks of the title, and of the labels and people that were set
 # Invisible; it breaks up mentions and references.
 BREAK = "\u200b"
@@ -72,7 +72,7 @@ KEY = 8  # hexadecimal digits of the key for a label or person
 
 @dataclass(frozen=True)
 class Content:
-    """The content of a body."""
+    """The parts of a request's body."""
 
     apps: Sequence[AppChanges]
     text: str = ""  # from the author's own template, without subject and trailers (`message_parts`)
@@ -87,7 +87,7 @@ class Content:
 
 
 def longest_body(forge: str) -> int:
-    """Return a forge's limit for a text, in characters."""
+    """Return a forge's limit for a body or comment, in characters."""
     return LONGEST_BODY.get(forge, 65_536)
 
 
@@ -109,9 +109,9 @@ def headline(
     """Return a title with the change (`web: ghcr.io/acme/web 1.0.0 → 1.1.0`) or the number of
     changes.
 
-    `back` are the changes that a person rolled back. The title only mentions them, so that it does
-    not depend on other waiting builds. `subject` is the commit's subject for other actions by a
-    person.
+    `back` has the changes that a person rolled back. If there are any, the title mentions only
+    these, so that it does not depend on other waiting builds. `subject` is the commit's subject for
+    other actions by a person.
     """
     if back:
         return title("roll back {}: {}".format(*_in_short(back)))
@@ -145,7 +145,7 @@ def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
     """Return the new version of each image, as far as it fits in a title: after a squash merge, the
-    base's history has nothing else.
+    base's history has no other record.
     """
     words = [f"{name.rpartition('/')[2]} {tag or digest[:19]}" for name, tag, digest in images]
     shown = words[:1]
@@ -202,7 +202,7 @@ def body(content: Content, forge: str = "") -> str:
 
 
 def closed_body(found: Proposed, because: str) -> str:
-    """Return the text of a request that we close, with the reason."""
+    """Return the body of a request that we close, with the reason."""
     shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
     said = f"No updates are waiting anymore, so Image Update closed this request. {code(because)}"
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
@@ -263,7 +263,7 @@ def _fenced(text: str, room: int) -> str:
         return ""
     fence = "`" * (1 + max((len(run) for run in FENCE.findall(text)), default=2))
     room -= 2 * len(fence) + 10
-    if room < 40:  # not enough room for anything worth reading
+    if room < 40:  # not enough room for anything useful
         return ""
     if len(text) > room:
         text = text[: room - 2].rstrip() + "\n…"
@@ -277,7 +277,7 @@ def _calling_nobody(text: str) -> str:
 def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
     """Return our mark's value, or "".
 
-    It is the last match, because no other text comes after it.
+    The last match is our mark, because no other text comes after it.
     """
     found = re.findall(rf"^{HIDING}{name}: ({pattern})\s*(?:-->|\))\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""
@@ -376,7 +376,7 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
 def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Proposal:
     """Return the proposal with a title and body within the forge's limits, and with marks for both.
 
-    People's changes to the title and text of the open request `now` are kept. Our part of the body
+    People's changes to the title and body of the open request `now` are kept. Our part of the body
     is truncated, but not its marks.
     """
     title = proposal.title
@@ -413,7 +413,7 @@ def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
 
 
 def plain(text: str) -> str:
-    """Return the text without trailing whitespace, because forges change line endings and
-    drop it.
+    """Return the text with trailing whitespace and line endings normalized, because forges change
+    both.
     """
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()

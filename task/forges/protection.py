@@ -21,7 +21,7 @@ _READ_ONLY = "read-only"
 
 
 def listed(said: object, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the rules in a response. Raises `TypeError` if it has another shape."""
+    """Return the rules in a response. Raises `TypeError` if the response has a different shape."""
     if not isinstance(value_at(said, *keys), list):
         raise TypeError("no list of rules")
     return mappings(said, *keys)
@@ -59,7 +59,7 @@ def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str
 
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Return whether nothing prevents changes to the branch."""
+    """Return whether no restriction prevents changes to the branch."""
     for restriction in restrictions:
         kind = dig(restriction, "matcher", "type", "id")
         pattern = dig(restriction, "matcher", "id")
@@ -89,7 +89,7 @@ def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def azure_token(project: str, repository: str, branch: str) -> str:
-    """Return Azure's security token of a branch or folder: its parts as hexadecimal UTF-16."""
+    """Return Azure's security token for a branch or folder: its parts as hexadecimal UTF-16."""
     parts = (part.encode("utf-16-le").hex() for part in branch.split("/"))
     return f"repoV2/{project}/{repository}/refs/heads/{'/'.join(parts)}/"
 

@@ -16,12 +16,12 @@ from task.templates.change import AppChanges
 from task.urls import normal_url
 
 MOST_RANGES = 10
-MOST_UNDONE = 5  # rows to show; the rest is shown as a number
+MOST_UNDONE = 5  # rows to show; the rest are only counted
 # Repository, older commit, newer commit → the page that compares them, or "" for an unknown Git
 # host.
 RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these is special to a shell
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # no character is special to a shell
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SourceRange:
 
 
 def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
-    """Return links to the source changes of each image, or "" if nothing is known.
+    """Return links to the source changes of each image, or "" if none are known.
 
     A range needs both commits, in one repository, on a known Git host.
     """
@@ -72,8 +72,8 @@ def _listed_texts(heading: str, texts: Sequence[str]) -> str:
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:
-    """Return how to undo the changes after the merge: with `rollback`, which holds the version, or
-    a revert.
+    """Return how to undo the changes after the merge: with `rollback`, which also sets a hold, or
+    with a revert.
 
     If there was no earlier version, only the revert can undo the change. Each command includes its
     image, because the Application may have other images that do not change.

@@ -1,4 +1,4 @@
-"""The token for a forge's API: chosen by the pipeline's author, never by an annotation.
+"""The token for a forge's API: set by the pipeline's author, never by an annotation.
 
 The owner of an Application chooses the repository's URL, so every token has a scope: a web address
 prefix. A token is not sent anywhere else, and over plain http only if its scope is http.
@@ -27,7 +27,7 @@ SHOW = (
 
 
 class Tokens:
-    """The tokens of a run. Raises `UsageError` at once for invalid settings."""
+    """The tokens of a run. Raises `UsageError` immediately for invalid settings."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Tokens:
         forge: Known | None = None,  # --forge
         scope: tuple[str, ...] = (),  # --git-credentials-url
     ) -> None:
-        """`logins`: Git's logins for a URL, including a GitHub App's token (`Access.logins`)."""
+        """`logins`: Git's credentials for a URL, including an App's token (`Access.logins`)."""
         self._user = user
         self._logins = logins
         self._environ = environ
@@ -61,12 +61,12 @@ class Tokens:
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
         """Return the token for the CI job's own repository: the job's own token comes first.
 
-        A token set by the user is often only for the repository that is written to.
+        A token set by the user is often only valid for the repository that is written to.
         """
         return self._of_ci(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """Return the token for the API at that address; `what` requires it.
+        """Return the token for the API at that address. `what` is the action that requires it.
 
         Raises `CredentialsError` if there is none.
         """
@@ -121,7 +121,7 @@ def _token_scope(
     given: tuple[str, ...],
     environ: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Return the address in `--forge`, else the URLs for Git's login,
+    """Return the address in `--forge`, else the URLs for Git's credentials,
     else the CI system's own server.
     """
     if forge is not None and forge.root:
@@ -136,7 +136,7 @@ def _token_scope(
 def check_token_file(path: str) -> None:
     """Raise `UsageError` if there is no such file.
 
-    It is read later, because a pipe can only be read once.
+    The file is read later, because a pipe can only be read once.
     """
     try:
         os.stat(path)

@@ -1,1 +1,1 @@
-"""Git: the command line, logins, signatures, and repositories without a checkout."""
+"""Git: the command line, credentials, signatures, and repositories without a checkout."""

@@ -24,7 +24,7 @@ from task.text import blanked
 from task.urls import without_login
 
 Order = Literal["older", "newer", "same", "unrelated", "unknown"]
-DEPTHS = (50, 500, 5000, 50_000)  # how many ancestors of the two commits are requested
+DEPTHS = (50, 500, 5000, 50_000)  # how many ancestors of the two commits to request
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
 _NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that send only branches and tags
@@ -44,11 +44,11 @@ class Kin:
     why: str = ""
 
 
-_Parents = Mapping[str, Sequence[str]]  # of the known commits
+_Parents = Mapping[str, Sequence[str]]  # the parents of each known commit
 
 
 class Lineage:
-    """Compares commits; each pair only once in a run. `close` removes the fetched commits."""
+    """Compares commits, each pair only once per run. `close` removes the fetched commits."""
 
     def __init__(self, git: Git) -> None:
         self._git = git
@@ -60,7 +60,7 @@ class Lineage:
         """Return how `new` relates to `old`: "newer" if it descends from it,
         "unrelated" if neither does.
 
-        Ids may be abbreviated. If the server does not respond or an id is not valid, nothing is
+        Ids may be abbreviated. If the server does not respond or an id is not valid, no error is
         raised: the result is "unknown", with the reason.
         """
         old = old.strip().lower()
@@ -111,7 +111,7 @@ class _Source:
         self._env = git.login(repository)
         self._folder = BareFolder(git, url)
         self._shallow = True  # whether the server can send a part of the history
-        self._by_id = True  # whether it sends commits that no branch or tag points to
+        self._by_id = True  # whether the server sends commits that no branch or tag points to
         self._filter = 0  # index into _FILTERS
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class _Source:
         self._folder.close()
 
     def order(self, old: str, new: str) -> Kin:
-        """Return the order. Fetch more and more commits, up to the last of `DEPTHS`.
+        """Return the order. Fetch increasing numbers of commits, up to the last of `DEPTHS`.
 
         Raises `TaskError`.
         """
@@ -153,7 +153,7 @@ class _Source:
         starts = []
         if whole:
             for commit in (old, new):
-                with suppress(GitFailed):  # it was not fetched
+                with suppress(GitFailed):  # the commit was not fetched
                     self._local("cat-file", "-e", f"{commit}^{{commit}}")
                     starts.append(commit)
         # One line at a time: a server may have sent a million commits.
@@ -205,8 +205,8 @@ class _Source:
         return self._by_id
 
     def _otherwise(self, said: str) -> bool:
-        """Switch to another kind of request that this server may support. Return whether there is
-        one.
+        """Switch to a different kind of request that this server may support. Return whether there
+        is one.
         """
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._folder.restart("sha256")

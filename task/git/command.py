@@ -99,7 +99,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Talk:
-    """A running git command that answers requests."""
+    """A running git command that responds to requests."""
 
     ask: IO[bytes]
     answer: IO[bytes]
@@ -121,7 +121,7 @@ class Talk:
 class Git:
     """Runs all git commands in the same way.
 
-    A run has one for each login, and several threads may share it.
+    A run has one for each set of credentials, and several threads may share it.
     """
 
     def __init__(  # noqa: PLR0913 - all that a git process depends on
@@ -143,13 +143,13 @@ class Git:
         self.stall = stall  # seconds without a byte after which a transfer is stopped
         self.bounds = bounds  # limits on the resources that a server may use
         self._limit = bounds.limits()
-        self.patience = patience  # seconds in which requests to a server that broke off are retried
+        self.patience = patience  # seconds in which to retry requests after the server broke off
         self._rewrites = tuple(rewrites)
         self.log = log
         self._warned: set[str] = set()
         self._moved: dict[str, str] = {}  # URLs that their own server redirects → the new URLs
         self._hops: dict[str, int] = {}
-        self._asks_first: set[str] = set()  # URLs whose server gets a login only on request
+        self._asks_first: set[str] = set()  # URLs whose server gets credentials only on request
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
         self._host = environ
@@ -163,7 +163,7 @@ class Git:
         self._sharing = SshSharing(self.temporary, self._environ)
 
     def url(self, repo: str) -> str:
-        """Return the URL to contact for an Application's URL, without any login in it.
+        """Return the URL to contact for an Application's URL, without any credentials in it.
 
         Raises `SourceError`.
         """
@@ -201,7 +201,7 @@ class Git:
         """Return "ours" or "safe" (configured by the user) for a repository on this machine, else
         "".
 
-        Raises `RepositoryError` if it belongs to another user, because git would run its hooks.
+        Raises `RepositoryError` if it belongs to a different user, because git would run its hooks.
         """
         if address_of(url).protocol != "file":
             return ""
@@ -218,11 +218,11 @@ class Git:
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
-        """Return the environment for a server: logins, the user's git settings, and ssh. Each login
-        is only for its own server.
+        """Return the environment for a server: credentials, the user's git settings, and ssh.
+        Credentials are only for their own server.
 
-        `at_once`: send the login with the first request, until `ask_first` says otherwise. This
-        saves waiting for a 401, which is a round trip. Raises `CredentialsError` for a
+        `at_once`: send the credentials with the first request, until `ask_first` says otherwise.
+        This saves waiting for a 401, which is a round trip. Raises `CredentialsError` for a
         configuration that git cannot read, and the errors of a GitHub App's token.
         """
         target = self._address(repo)
@@ -258,8 +258,8 @@ class Git:
         return found | self.ssh_environment(target.url)
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
-        """Return the user's git settings and ours, without the user's logins if only ours
-        is used.
+        """Return the user's git settings and ours, without the user's credentials if only ours are
+        used.
         """
         theirs = [self._config.pairs, self._pairs]
         if self._access.given.alone:
@@ -268,12 +268,9 @@ class Git:
         return [*before, *self._access.pairs(), *after]
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
-        """Return whether a command failed because it sent a login without being asked.
-
-        From then on, the server has to ask for the login.
-
-        Some servers reject an unknown login even for a public repository, and a redirect has to be
-        followed without a login.
+        """Return whether a command failed because it sent credentials without being asked. From
+        then on, the server has to ask for them. Some servers reject unknown credentials even for a
+        public repository, and a redirect has to be followed without credentials.
         """
         url = self._address(repo).url
         if url in self._asks_first or not (
@@ -291,11 +288,11 @@ class Git:
         git_dir: str,
         clock: Clock,
     ) -> bool:
-        """Return whether the server redirects the repository to another URL on the same server, and
-        remember that URL.
+        """Return whether the server redirects the repository to a different URL on the same server,
+        and remember that URL.
 
-        This is needed if git does not follow redirects itself, because it would also send them a
-        header with a token. Raises `CredentialsError` if the redirect leads to another server.
+        This is needed when git must not follow redirects itself, because it would send them a
+        header with a token. Raises `CredentialsError` if the redirect leads to a different server.
         """
         if not _REDIRECTED.search(error.err):
             return False
@@ -382,10 +379,10 @@ class Git:
     ) -> Ran:
         """Run a command, and return its output.
 
-        `clock`: the time for this and other commands. `program`: another program to run in the same
-        environment. `meanwhile`: work for the caller to do until a server responds. `stop`: given
-        stderr so far, returns the reason to stop the command, or "". Raises `GitFailed`, `GitEnded`
-        if we stopped it, or `UnreachableError` if somebody else did.
+        `clock`: the time for this and other commands. `program`: a different program to run in the
+        same environment. `meanwhile`: work for the caller to do until a server responds. `stop`:
+        given stderr so far, returns the reason to stop the command, or "". Raises `GitFailed`,
+        `GitEnded` if we stopped the command, or `UnreachableError` if someone else did.
         """
         shutdown.check()
         transfer = _command_name(argv) in _TRANSFERS
@@ -440,7 +437,7 @@ class Git:
             self.log(f"git: {shown[:_LONGEST]}{f' ({subject})' if subject else ''}")
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
-        """Start a command that reads requests and writes answers until it is closed."""
+        """Start a command that reads requests and writes responses until it is closed."""
         shutdown.check()
         with shutdown.shield(), _files_left():
             read_in, ask = os.pipe()
@@ -458,9 +455,8 @@ class Git:
             )
 
     def failure(self, repo: str, said: str, subject: str) -> TaskError:
-        """Return the error that git's output about a repository means.
-
-        It may depend on the given logins.
+        """Return the error that git's output about a repository means. It may depend on the
+        configured credentials.
         """
         target = self._address(repo)
         given = self._access.given
@@ -517,7 +513,7 @@ class Git:
         except sh.CommandNotFound as error:
             wanted = "git 2.31 or newer" if name == "git" else name
             raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
-        # Always set: a step may start in a folder with a broken or malicious `.git/config`.
+        # Always set, because a step may start in a folder with a broken or malicious `.git/config`.
         environ = {
             **self._environ,
             **(env or {}),
@@ -525,7 +521,7 @@ class Git:
         }
         try:
             return start(program, argv, environ, files, self._limit if name == "git" else None)
-        except ValueError as error:  # sh did not hear from the new process
+        except ValueError as error:  # sh did not get a report from the new process
             raise _killed(argv, name, signal.SIGKILL) from error
 
     @staticmethod
@@ -558,7 +554,7 @@ def _command_name(argv: Sequence[str]) -> str:
 def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
     """Return the error for a command that was killed by someone else.
 
-    If it was a push, it may have landed.
+    A killed push may have landed.
     """
     name = f"git {_command_name(argv)}" if program == "git" else program
     return UnreachableError(f"{name} was killed by signal {number}", hint=KILLED)
@@ -579,7 +575,7 @@ def _files_left() -> Iterator[None]:
 
 
 def _scratch(folder: str) -> IO[bytes]:
-    """Open an unnamed file, so that nothing is left behind."""
+    """Open an unnamed file, so that no file is left behind."""
     try:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)

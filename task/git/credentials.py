@@ -1,6 +1,6 @@
 """The credentials for Git servers.
 
-The servers that may get them are determined before anything is contacted.
+The servers that may receive them are determined before any server is contacted.
 
 The owner of an Application chooses the repository's URL. So a username, password, or token is sent
 only to the URLs set by the pipeline's author, or to the CI system's own server. Git itself compares
@@ -45,10 +45,10 @@ _BUNDLES = (
 
 @dataclass(frozen=True)
 class Credentials:
-    """The given credentials, read and checked."""
+    """The configured credentials, read and checked."""
 
     logins: tuple[Login, ...] = ()
-    spare: tuple[Login, ...] = ()  # the CI system's own token, used if nothing else is set
+    spare: tuple[Login, ...] = ()  # the CI system's own token, used if no other credentials are set
     app: Callable[[str], Login] | None = None  # CA file → its token
     app_server: str = ""  # the server that this token is for
     ssh: SshFiles | None = None
@@ -56,14 +56,14 @@ class Credentials:
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
     # (private folder) → git's settings for the server
     pairs: Callable[[str], list[tuple[str, str]]] | None = None
-    variables: tuple[tuple[str, str], ...] = ()  # of git's environment
-    # do not use other logins: the owner sets a proxy and turns off certificate checks
+    variables: tuple[tuple[str, str], ...] = ()  # variables for git's environment
+    # do not use other credentials: the owner sets a proxy and turns off certificate checks
     alone: bool = False
-    only: str = ""  # the only repository that this is for, even if a login is also for others
+    only: str = ""  # the only repository that these are for, even if a login also matches others
 
 
 class Access:
-    """The credentials of one run. Several threads may share them."""
+    """A run's credentials. Several threads may share them."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Access:
             return (self._of_app, *given.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Git's settings for the server, apart from a login. Some are secret."""
+        """Git's settings for the server, apart from credentials. Some are secret."""
         with self._lock:
             if self._pairs is None:
                 self._pairs = self.given.pairs(self._private()) if self.given.pairs else []
@@ -107,7 +107,7 @@ class Access:
         """
         with self._lock:
             bundle = self._bundle()
-            # curl sends the login from ~/.netrc to the host
+            # curl sends the credentials from ~/.netrc to the host
             alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.given.alone else {}
         return dict(self.given.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
 
@@ -142,7 +142,7 @@ class Access:
             self._of_app = self._pairs = None
 
     def _bundle(self) -> str:
-        """Return the given authorities together with the machine's, because a run may contact
+        """Return the configured authorities together with the machine's, because a run may contact
         servers of both kinds.
         """
         if not self.given.certificates:
@@ -169,7 +169,7 @@ class Access:
 
 
 _GITHUB = "https://github.com"
-# Hosts require these usernames with a token; most accept any.
+# Usernames that hosts require with a token; most accept any.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _ATLASSIAN_USER = "x-bitbucket-api-token-auth"
@@ -177,7 +177,7 @@ _SHOW = "specify the server: --git-credentials-url https://git.example.com/"
 
 
 def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
-    """Read and check all given credentials. Nothing is contacted. Raises `UsageError`."""
+    """Read and check all configured credentials. No server is contacted. Raises `UsageError`."""
     logins = _logins_given(given, environ)
     github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
     own = _secret(environ, "GITHUB_TOKEN")
@@ -204,7 +204,7 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
 
 
 def _logins_given(given: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
-    """Return a login with the given password for each of its servers."""
+    """Return a login with the configured password for each of its servers."""
     scope = _login_scope(given, environ)
     user, password = _password(given, environ)
     if not password:

@@ -1,4 +1,5 @@
-"""What git gets from its machine: variables, logins, server configuration, local repositories.
+"""What git gets from its machine: variables, credentials, server configuration, and local
+repositories.
 
 The environment of every git process is the host's, without the variables that change git's
 behavior. From the user's and the system's git configuration, only the settings about servers are
@@ -32,7 +33,7 @@ _KEPT = frozenset({
     "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "GIT_SSL_CERT_PASSWORD_PROTECTED",
     "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
 })  # fmt: skip
-# They would change git's messages, and open a prompt on a screen.
+# These would change git's messages, or open a prompt on a screen.
 _DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
 _PROGRAMS = ("GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND")
 _CONFIG_KEPT = (
@@ -70,11 +71,10 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """Return the variables that git needs from the host's environment, and ours.
+    """Return the variables that git needs from the host's environment, and our own. `protocols`
+    lists the only protocols that git may use.
 
-    `protocols` are the only protocols that git may use.
-
-    It does not include the user's or the system's configuration. Settings about servers are passed
+    The user's and the system's configuration is not included. Settings about servers are passed
     with each transfer (`login_environment`), because they may contain a token, which hooks and
     signing programs do not need.
     """
@@ -90,7 +90,7 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
 
 
 def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str, str]:
-    """Return the variables that login programs may need. `programs` is their configuration.
+    """Return the variables that credential programs may need. `programs` is their configuration.
 
     Variables that would change git's own behavior are left out: of GIT_*, only those like
     GIT_PASSWORD are kept.
@@ -126,7 +126,7 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
 
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
-    """Keep only the settings about servers: credentials, URLs, http, and ssh."""
+    """Keep only the server settings: credentials, URLs, http, and ssh."""
     return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
 
 
@@ -178,7 +178,7 @@ def without_web(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def fitting(logins: Sequence[Login], url: str) -> Login | None:
-    """Return the login that git would choose for a URL: the last match with a password."""
+    """Return the login that git would choose for a URL: the last match that has a password."""
     for login in reversed(logins):
         prefix = login.prefix
         if login.password and (url in {prefix, f"{prefix}.git"} or url.startswith(f"{prefix}/")):
@@ -205,7 +205,7 @@ def login_environment(
 
     Command arguments do not contain secrets. A later login replaces an earlier one, and one from
     the settings, if both match. The settings' helpers are replaced too, so that they do not store
-    logins.
+    credentials.
 
     Without `follow`, git does not follow redirects. It would send `http.extraHeader` with every
     request after the first, wherever the first was redirected to. `moved`: URLs, and the current
@@ -259,7 +259,7 @@ class HostConfig:
     ) -> None:
         self._run = run
         self._environ = environ  # if empty, no configuration is used
-        self._more = more  # a configuration file given for this run
+        self._more = more  # a configuration file for this run only
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
@@ -278,7 +278,7 @@ class HostConfig:
 
     @property
     def rewrites(self) -> bool:
-        """Whether it rewrites URLs, such as https to ssh."""
+        """Whether the configuration rewrites URLs, such as https to ssh."""
         return any(key.lower().startswith("url.") for key, _ in self._all)
 
     @property
@@ -288,13 +288,13 @@ class HostConfig:
 
     @property
     def helped(self) -> bool:
-        """Whether it has its own logins."""
+        """Whether the configuration has its own credentials."""
         return any(_is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all)
 
     @property
     def programs(self) -> list[str]:
-        """The configured login programs: credential helpers, and the program that prompts for a
-        password.
+        """The configured credential programs: credential helpers, and the program that prompts for
+        a password.
         """
         return [
             f"git-credential-{value}" if _is_helper(key) and value[:1] not in "!/" else value
@@ -351,7 +351,7 @@ Local = Literal["", "ours", "safe"]
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """Return the folder of a repository that belongs to another user; "" if it is ours or not a
+    """Return the folder of a repository that belongs to a different user; "" if it is ours or not a
     repository.
     """
     us = {os.geteuid()}

@@ -79,8 +79,8 @@ def _compiled_words(words: str) -> re2._Regexp:
 
 
 def _heard(said: str) -> str:
-    """Return the end of the output, without logins, and with long lines truncated."""
-    # no URL to git
+    """Return the end of the output, without credentials, and with long lines truncated."""
+    # not a URL to git
     kept = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
         r"\1'***'",
@@ -108,7 +108,7 @@ _DOWN = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
 _FAILED = "the Git server reported an internal error"
 _BUSY = "the Git server's rate limit was exceeded"
 _STALLED = _any("stalled", "operation too slow")
-# These may be gone a moment later.
+# These may clear a moment later.
 _NO_WAY = _any(
     _UNKNOWN_HOST, "failed to connect", "no route to", "connection (?:refused|timed out)",
     "couldn't connect", "unable to connect", "network is (?:unreachable|down)",
@@ -250,7 +250,7 @@ FAILURES = (
 )  # fmt: skip
 
 # From git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers, and Azure, when another push
-# was faster.
+# came first.
 _RACE = _any(
     "fetch first", "non-fast-forward", "needs? force", "stale info", "remote ref updated", "cannot lock ref",
     "failed to (?:update ref|lock)", "unable to lock", "lock(?:ing)? (?:failure|error)", "incorrect old value",
@@ -258,7 +258,7 @@ _RACE = _any(
     "unexpected old", "reference (?:has )?changed", "already been updated by another", "tf401028", "concurrent",
     "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
 )  # fmt: skip
-# A lock that a later attempt will not get either.
+# A lock that a later attempt will not acquire either.
 _FOR_GOOD = _any(
     "exists; cannot create",
     "permission denied",
@@ -274,7 +274,7 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
-# A server hook could not reach another part of the server. This is not a rule that somebody set.
+# A server hook could not reach a different part of the server. This is not a rule that someone set.
 _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
@@ -313,8 +313,8 @@ def failure(
 ) -> TaskError:
     """Return the error that git's output means when git could not reach or read a repository.
 
-    `scopes`: the URL prefixes of the given logins. `token`: the token sent to the server at `host`.
-    `proxied`: the environment sets a proxy.
+    `scopes`: the URL prefixes of the configured credentials. `token`: the token sent to the server
+    at `host`. `proxied`: the environment sets a proxy.
     """
     heard = _heard(stderr)
     said = quoted(stderr)
@@ -463,7 +463,7 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
 
 def quoted(stderr: str) -> str:
     """Return the output as one line: the server's lines first, then git's,
-    without logins and control characters.
+    without credentials and control characters.
     """
     lines = [line.strip() for line in _heard(stderr).splitlines()]
     told = [

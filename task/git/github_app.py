@@ -1,4 +1,4 @@
-"""Gets a token for an installation of a GitHub App, with the App's key.
+"""Gets a token for a GitHub App installation, using the App's key.
 
 The token expires after an hour.
 """
@@ -77,7 +77,7 @@ def token(
 
 
 def signed(app: App, now: int) -> Secret:
-    """Return the JSON Web Token (RS256) that identifies the App at `now`, in seconds since 1970."""
+    """Return the JSON Web Token (RS256) that identifies the App at `now`, a Unix time."""
     # Imported late: with cryptography, it costs every pod 50 ms of CPU time, and few use an App.
     import jwt  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def signed(app: App, now: int) -> Secret:
     }
     try:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
-    except (jwt.PyJWTError, ValueError, TypeError):  # their messages may quote the key
+    except (jwt.PyJWTError, ValueError, TypeError):  # the errors' messages may quote the key
         message = "the GitHub App's key is not an unencrypted RSA private key"
         raise UsageError(message, hint="use the .pem file as downloaded from GitHub") from None
 

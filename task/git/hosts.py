@@ -32,7 +32,7 @@ class RemoteUrl:
 
     root: str  # "https://git.example.com:8443": the host's web pages, if the URL shows them
     host: str  # with the port of root
-    parts: tuple[str, ...]  # of the decoded path, without ".git"
+    parts: tuple[str, ...]  # the segments of the decoded path, without ".git"
     ssh: bool
 
 
@@ -72,7 +72,7 @@ def remote_of(url: str) -> RemoteUrl:
     )
 
 
-# As the Git hosts document them. Gitea, Forgejo and Azure DevOps have no prefix.
+# Prefixes as documented by the Git hosts. Gitea, Forgejo and Azure DevOps have no prefix.
 PREFIXES = {
     "github_pat_": "GitHub", "ghp_": "GitHub", "gho_": "GitHub", "ghu_": "GitHub", "ghs_": "GitHub", "ghr_": "GitHub",
     "glpat-": "GitLab", "gldt-": "GitLab", "glcbt-": "GitLab", "gloas-": "GitLab", "glptt-": "GitLab",
@@ -94,8 +94,8 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, runs: str) -> str:
-    """Return a sentence if the token was issued by another kind of Git host than the server's, else
-    "".
+    """Return a sentence if the token was issued by a different kind of Git host than the server's,
+    else "".
 
     Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """

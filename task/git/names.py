@@ -1,6 +1,6 @@
 """Repository addresses and branch names that are safe to pass to git. Pure.
 
-Both come from Applications, so from people who may not be trusted with this machine.
+Both come from Applications, and their authors may not be trusted with this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import login_of, normal_url, split, without_login
 
-PREFIX = "image-update"  # the prefix of our own branches, unless the config sets another
+PREFIX = "image-update"  # the prefix of our own branches, unless the config sets a different prefix
 OURS = f"{PREFIX}/"  # the prefix of head branches
 BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit: its base branch
 MEMORY = f"{PREFIX}-memory/"  # the prefix of memory branches
@@ -31,9 +31,9 @@ _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)
 
 @dataclass(frozen=True)
 class Address:
-    """A repository's address: a URL for git, and the login that was in the URL."""
+    """A repository's address: a URL for git, and the credentials that were in the URL."""
 
-    url: str  # without password; without any login for http and https
+    url: str  # without a password; without any credentials for http and https
     protocol: str  # "https", "ssh", "http", "file", or one that is not supported
     user: str = ""
     password: Secret = Secret("")
@@ -58,7 +58,7 @@ def address_of(url: str) -> Address:
 
 
 def _of_scheme(url: str, scheme: str, shown: str) -> Address:
-    """Split a URL that starts with `scheme://`. `shown` is the URL without its login."""
+    """Split a URL that starts with `scheme://`. `shown` is the URL without credentials."""
     protocol = _TRANSPORTS.get(scheme, scheme)
     if protocol == "file":
         return Address(f"file://{url[len('file://') :]}", "file")
@@ -85,7 +85,7 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
 
 
 def _check_host(host: str, user: str, *, shown: str) -> None:
-    """Reject an empty name, and a name that ssh would treat as an option: git passes both
+    """Reject an empty name, and a name that ssh would treat as an option, because git passes both
     to ssh.
     """
     if not host or host.startswith("-") or user.startswith("-"):
@@ -119,7 +119,7 @@ def _is_scheme(text: str) -> bool:
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     """Return the URL to contact, with the longest matching prefix replaced.
 
-    A login in the URL is ignored.
+    Credentials in the URL are ignored.
     """
     fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
     if not fitting:
@@ -131,7 +131,7 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
 
 
 def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:
-    """Return whether a head branch has a name of the kind that we use."""
+    """Return whether a head branch's name starts with one of our prefixes."""
     return head.startswith((OURS, f"{prefix}/"))
 
 
@@ -143,17 +143,16 @@ def memory_branch(repo: str, base: str, prefix: str = PREFIX) -> str:
 
 
 def short_hash(*words: str) -> str:
-    """Return eight hexadecimal digits that identify these words."""
+    """Return eight hexadecimal digits that identify these strings."""
     return sha256("\n".join(words).encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def base_branch_name(revision: str) -> str:
     """Return the branch in an Application's revision, without `refs/heads/`.
 
-    Raises `SourceError`, also for a commit.
-
-    Only a revision can mean a commit. The text after the colon in `git-branch` is always a branch:
-    Image Updater's own example `main:{{.SHA256}}` renders to 64 hexadecimal digits.
+    Raises `SourceError`, including for a commit. Only a revision can mean a commit. The text after
+    the colon in `git-branch` is always a branch: Image Updater's own example `main:{{.SHA256}}`
+    renders to 64 hexadecimal digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
@@ -165,9 +164,9 @@ def base_branch_name(revision: str) -> str:
 
 
 def branch_name(revision: str) -> str:
-    """Return the branch in a text, without `refs/heads/`.
+    """Return the branch name in a value, without `refs/heads/`.
 
-    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for a text that
+    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for a value that
     cannot be a branch, such as a tag's full name or a version range.
     """
     name = revision.removeprefix("refs/heads/")

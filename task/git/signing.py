@@ -25,7 +25,7 @@ _ASIDE = "pass a private key without a passphrase in --signing-key or IMAGE_UPDA
 
 @dataclass(frozen=True)
 class Key:
-    """A key's text, or, for OpenPGP, the id of a key in the user's keyring."""
+    """A key, or, for OpenPGP, the id of a key in the user's keyring."""
 
     text: Secret
     name: str
@@ -33,10 +33,10 @@ class Key:
 
 
 def key_of(given: Secret, form: str = "") -> Key:
-    """Return the key from an option's value: the text itself, a file, or an id in the keyring.
+    """Return the key from an option's value: the key itself, a file, or an id in the keyring.
 
     If no format is given, it is detected from the key. Raises `UsageError` if the value cannot be a
-    key, or has another format.
+    key, or has a different format.
     """
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
@@ -157,7 +157,7 @@ class Signer:
                 raise _unusable_key(error, self._key.name) from error
 
     def _listed(self, *name: str) -> list[str]:
-        """Return gpg's lines about the secret keys with this name, or about all."""
+        """Return gpg's lines about the secret keys with this name, or about all secret keys."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
             return self._git.run(*argv, program="gpg", env=self._home()).out.decode().splitlines()

@@ -1,7 +1,6 @@
-"""Prepares ssh: copies of the given keys and known hosts, in a folder that only this user can read.
-
-Copies, because ssh rejects keys that others may read, as is common for mounted secrets, and because
-it looks for its files in the passwd entry's home, whatever HOME is.
+"""Prepares ssh: copies the configured keys and known hosts to a folder that only this user can
+read. Copies are needed because ssh rejects keys that others may read, as is common for mounted
+secrets, and because it looks for its files in the passwd entry's home, regardless of HOME.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
 @dataclass(frozen=True)
 class SshFiles:
-    """The files for ssh, as strings. They are checked before anything is contacted."""
+    """The files for ssh, as strings. They are checked before any server is contacted."""
 
     files: dict[str, str] = field(default_factory=dict)  # name → text
     keys: tuple[str, ...] = ()  # names of private keys, in the order to try them
@@ -42,7 +41,7 @@ class SshFiles:
 def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
     """Read the given files and keys; `key` comes from a variable.
 
-    Raises `UsageError` if one cannot be read or used.
+    Raises `UsageError` if a file or key cannot be read or used.
     """
     if key and given.ssh_key_file:
         raise UsageError(
@@ -95,8 +94,8 @@ def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _files_in(folder: str, option: str) -> list[str]:
-    """Return the files in a folder, without sockets and links to folders (such as `..data` in a
-    mounted secret).
+    """Return the files in a folder, skipping sockets and symlinks to directories (such as `..data`
+    in a mounted secret).
 
     In the user's own folder, skip unreadable files.
     """
@@ -137,8 +136,8 @@ def write(found: SshFiles, folder: str) -> str:
 
 
 def nameless(folder: str, home: str) -> dict[str, str]:
-    """Return variables that allow ssh to run for a user id without a passwd entry, such as
-    Kubernetes may choose.
+    """Return variables that allow ssh to run with a user id without a passwd entry, as Kubernetes
+    may choose.
 
     With them, libnss_wrapper replaces /etc/passwd, which cannot be changed in a pod.
     """
@@ -161,14 +160,14 @@ def passwd_home() -> str | None:
 
 
 def needs_own_files(home: str) -> bool:
-    """Return whether HOME has a `.ssh` that ssh would miss, because ssh uses the passwd entry
+    """Return whether HOME has a `.ssh` that ssh would miss because ssh uses the passwd entry
     (Tekton's creds-init).
     """
     return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home if home else False
 
 
 def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "replace") -> str:
-    """Return the text of a file given by an option. Raises `UsageError`."""
+    """Return the content of a file that an option specifies. Raises `UsageError`."""
     try:
         return read_text(path, most, errors)
     except OSError as error:
@@ -247,7 +246,7 @@ _KINDS = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 
 
 def is_private_key(text: str) -> bool:
-    """Return whether the text is a private key in a format that OpenSSH reads."""
+    """Return whether the value is a private key in a format that OpenSSH reads."""
     return any(
         line.startswith(_BEGIN) and line.rstrip().endswith(_END) for line in text.splitlines()
     )
@@ -271,7 +270,7 @@ def has_passphrase(text: str) -> bool:
 def tidy_key(text: str, what: str) -> str:
     """Return the key in the form that ssh needs.
 
-    Secrets often lack the final newline, or have other line endings.
+    Secrets often lack the final newline, or have different line endings.
 
     Raises `UsageError` unless it is a private key without a passphrase.
     """
@@ -288,7 +287,7 @@ def tidy_key(text: str, what: str) -> str:
 
 
 def host_key(line: str) -> str:
-    """Return the given known_hosts line. Raises `UsageError`."""
+    """Return the validated known_hosts line. Raises `UsageError`."""
     words = line.split()
     fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
     if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key

@@ -4,7 +4,7 @@ Like kubectl, it prefers a kubeconfig to the service account. Tokens are read ag
 request, because they may be renewed during a run. Copies of keys are readable only by this user,
 and are deleted at the end.
 
-An exec plugin (`aws eks get-token`, `kubelogin`, …) prints a login with the protocol
+An exec plugin (`aws eks get-token`, `kubelogin`, …) prints credentials using the protocol
 client.authentication.k8s.io, v1 and v1beta1. It runs without a shell or a prompt, and its stdout is
 never shown.
 """
@@ -45,7 +45,7 @@ from task.text import one_line
 from task.urls import is_loopback, split
 
 _CHOICES = "run it in a pod with a service account, or set KUBECONFIG"
-SECONDS = 120  # for one call
+SECONDS = 120  # seconds for one call
 _SHOWN = 500  # characters of a plugin's own error message
 _SECRETIVE = 6  # values of variables with at least this many characters are masked
 
@@ -56,10 +56,9 @@ def cluster_access(
     context: str = "",
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Return the access from the given kubeconfig, KUBECONFIG, or ~/.kube/config, or else from the
-    pod's account.
-
-    Nothing is contacted. Raises `UsageError` if there is no kubeconfig or account.
+    """Return the access from the specified kubeconfig, KUBECONFIG, or ~/.kube/config, or else from
+    the pod's account. No server is contacted. Raises `UsageError` if there is no kubeconfig or
+    account.
     """
     if config := kubeconfig(environ, path, context):
         return ClusterAccess(config, environ)
@@ -106,7 +105,7 @@ class ClusterAccess:
         self._plugin = (
             _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
         )
-        self._certificate = ""  # from the plugin, used by the client
+        self._certificate = ""  # the plugin's certificate that the client uses
 
     def http(
         self,
@@ -145,7 +144,7 @@ class ClusterAccess:
         return headers
 
     def renew(self) -> bool:
-        """Renew the login after the server rejected it. Return whether a retry may help."""
+        """Renew the credential after the server rejected it. Return whether a retry may help."""
         if self._plugin:
             self._plugin.expire()
         return bool(self._plugin or self._user.token_file)
@@ -249,7 +248,7 @@ class _PluginLogin:
         self._known: Credential | None = None
 
     def answer(self) -> Credential:
-        """Return the current credential. Run the plugin if there is none."""
+        """Return the current credential, running the plugin if there is none."""
         with self._lock:
             if not self._known or (self._known.expires and time.time() >= self._known.expires):
                 self._known = ask(self._plugin, self._server, self._environ)
@@ -268,7 +267,7 @@ class Credential:
     token: Secret = Secret("")
     certificate: str = ""
     key: Secret = Secret("")
-    expires: float = 0.0  # seconds since 1970; 0 if the plugin does not set it
+    expires: float = 0.0  # Unix time; 0 if the plugin does not set it
 
 
 def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
@@ -361,13 +360,13 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
         return bytes(running.stdout)
     except sh.TimeoutException:
         raise _useless(plugin, f"took more than {SECONDS} seconds") from None
-    except sh.ErrorReturnCode as error:  # its text contains all arguments
+    except sh.ErrorReturnCode as error:  # its message contains all arguments
         shutdown.check()
         said = _readable(error.stderr.decode("utf-8", "replace"), plugin)
         raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
     except OSError as error:
         raise _useless(plugin, f"cannot be run: {error.strerror}") from None
-    except ValueError:  # sh did not hear from the new process
+    except ValueError:  # sh did not get a report from the new process
         raise _useless(plugin, "was killed before it could start") from None
 
 

@@ -1,8 +1,8 @@
 """A small Kubernetes API client that lists, reads, and patches objects, and creates Events.
 
 Lists are read page by page, with metadata only unless whole objects are requested. At most one page
-is in memory, whatever the server does. If a permission is missing, the error shows the rule that
-grants it.
+is in memory, regardless of the server's behavior. If a permission is missing, the error shows the
+rule that grants it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _AGAIN = "run it again"
 
 @dataclass(frozen=True)
 class ResourceListLimits:
-    """Limits for a list, for all its pages together."""
+    """Limits for all pages of a list together."""
 
     size: int = 512 * 1024 * 1024  # bytes
     pages: int = 10_000
@@ -79,7 +79,7 @@ Operation = Mapping[str, Any]  # of a JSON patch
 
 
 class ForbiddenError(SourceAccessError):
-    """The server recognizes us, but forbids this (403)."""
+    """The server recognizes us, but forbids the request (403)."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Act:
 
     @property
     def rule(self) -> str:
-        """The rule in a Role or ClusterRole that grants it."""
+        """The rule in a Role or ClusterRole that grants the request."""
         kind = f"a Role in namespace {self.namespace!r}" if self.namespace else "a ClusterRole"
         group = self.resource.group
         plural = self.resource.plural
@@ -227,7 +227,7 @@ class Kubernetes:
     ) -> Mapping[str, Any]:
         """Change an object with a merge patch.
 
-        Raises `Outpaced` if the patch has another resourceVersion.
+        Raises `Outpaced` if the patch has a different resourceVersion.
         """
         act = Act("patch", resource, namespace, name)
         answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
@@ -322,7 +322,7 @@ class Kubernetes:
     ) -> Response:
         """Send a request, and return the response.
 
-        Renew a rejected login once. With `whole=False`, `NoAnswerError` is not handled.
+        Renew a rejected credential once. With `whole=False`, `NoAnswerError` is not handled.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": kind}
@@ -406,8 +406,8 @@ class _Cursor:
         return possible
 
     def expired(self, answer: Response) -> bool:
-        """Return whether the token was too old (a 410 may have a new token) or invalid (400), and
-        prepare to continue.
+        """Return whether the token was too old (a 410 may include a new token) or invalid (400),
+        and prepare to continue.
         """
         if answer.status != 410 and not (self._token and answer.status == 400):
             return False
@@ -449,12 +449,12 @@ def _segment(name: str) -> str:
 
 
 def without_managed_fields(body: bytes) -> bytes:
-    """Return the API's JSON with empty lists as `managedFields`.
+    """Return the API's JSON with every `managedFields` list emptied.
 
     A list is left unchanged if its end is uncertain.
 
-    They are most of the metadata, and are not used here. Parsing them would cost five times as much
-    as everything else. Finding them by their brackets costs almost nothing.
+    Managed fields make up most of the metadata, and are not used here. Parsing them would cost five
+    times as much as everything else. Finding their lists by the brackets costs almost nothing.
     """
     parts = []
     done = 0
@@ -469,7 +469,7 @@ def without_managed_fields(body: bytes) -> bytes:
 def _end_of_list(body: bytes, start: int) -> int:
     """Return the end of the list, or -1 if it is uncertain.
 
-    It contains objects and strings, but no other list.
+    The list contains objects and strings, but no other lists.
     """
     end = start - 1
     for _ in range(_TRIES):
@@ -541,8 +541,8 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
 
 
 def foreign(answer: Response) -> TaskError:
-    """Return the error for a success that is not from a Kubernetes API, such as a proxy's login
-    page.
+    """Return the error for a success response that is not from a Kubernetes API, such as a proxy's
+    login page.
     """
     kind = "".join(
         char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable()

@@ -1,7 +1,7 @@
 """Reads kubeconfig files like kubectl: how to reach a cluster, and with which identity.
 
 If several files are merged, the first file with a cluster, a user, a context, or the current
-context wins. Paths are relative to their file. Nothing is contacted, and no program is started.
+context wins. Paths are relative to their file. No server is contacted, and no program is started.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from task.secret import Secret
 from task.yaml_documents import plain
 
 _EXTENSION = "client.authentication.k8s.io/exec"  # a cluster's extension for exec plugins
-_FOLDER = "folder"  # the folder of the file that an entry is from
+_FOLDER = "folder"  # the folder of the file that contains an entry
 _PROXIES = ("http://", "https://")
 _IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
-_LONGEST = 10_000_000  # bytes of a file
+_LONGEST = 10_000_000  # maximum bytes in a file
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A program that prints a login."""
+    """An exec credential plugin: a program that prints credentials."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class User:
-    """An identity."""
+    """The identity for requests to a cluster."""
 
     token: Secret = Secret("")
     token_file: str = ""
@@ -198,7 +198,7 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
             f"the kubeconfig's {where} uses an auth-provider, which Kubernetes no longer supports",
             hint="create a new kubeconfig: current tools use exec",
         )
-    # they would need the same header several times
+    # these would need the same header several times
     if raw.get("as-groups") or raw.get("as-user-extra"):
         raise UsageError(
             "the kubeconfig impersonates groups, which is not supported",

@@ -1,1 +1,1 @@
-"""Lands on one branch: changesets, head branches and requests, lost races."""
+"""Landing changes on one branch: changesets, head branches, requests, and lost races."""

@@ -1,9 +1,9 @@
-"""Read everything that a decision needs: the repository's own config, and the facts that the rules
+"""Reads everything that a decision needs: the repository's own config, and the facts that the rules
 use.
 
 An annotation overrides an option or a variable, an option overrides the config, and the config
 overrides the default. The exceptions are a pull request, a digest, and a freeze: each applies if
-any of these sources asks for it.
+any of these sources requests it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def govern_asks(
     job: Job,
     repository: ReadsMore,
 ) -> tuple[tuple[Ask, ...], Snapshot, Job]:
-    """Do the same as `govern` for asks that are not a batch.
+    """Like `govern`, for asks that are not a batch.
 
     If more files are needed, such as the message template, they are read with one more fetch.
     """
@@ -145,7 +145,7 @@ def govern_asks(
     snapshot = with_more(snapshot, _places_of_wishes(asks, governed_asks, named), repository)
     subs = [ask.subscription for ask in governed_asks]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
-    if for_some_paths(config) and snapshot is not before_more:  # more changed files may be known
+    if for_some_paths(config) and snapshot is not before_more:  # more changes may be known
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
     lines = dict(config.templates)
     with of_config():
@@ -191,7 +191,7 @@ def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
     return snapshot
 
 
-_MOST_ROUNDS = 20  # of fetches, for kustomizations that include each other from separate folders
+_MOST_ROUNDS = 20  # fetches, for kustomizations that include each other from separate folders
 
 
 def with_missing(
@@ -217,7 +217,9 @@ def with_missing(
 
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
-    """Return a subscription whose demands contain the texts of their keys. Raises `TargetError`."""
+    """Return a subscription whose demands contain the content of their keys. Raises
+    `TargetError`.
+    """
     return (
         replace(sub, demands=tuple(with_keys(demand, files) for demand in sub.demands))
         if sub.demands
@@ -271,7 +273,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Return the registries' answers about images. The keys are questions without facts."""
+    """Return the registries' responses about images. The keys are questions without facts."""
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}
 

@@ -41,7 +41,7 @@ from task.templates.change import AppChanges, Change, merged_changes
 from task.templates.commit_message import Message, commit_message, hold_message, subject
 from task.text import differ
 
-SHORT = 4  # words of at most this many letters are different words if two letters differ
+SHORT = 4  # words of at most this many characters are different words if two characters differ
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class PreparedCommit:
     # for the title; also "rollback" or "hold" if such a change was already waiting
     command: str = "run"
     asked: str = ""  # a person's request, in a few words: `hold web`; "" for a new image
-    ending: tuple[str, ...] = ()  # the base's holds that it ends, as text
+    ending: tuple[str, ...] = ()  # the base's holds that it ends, as strings
     leaving: tuple[str, ...] = ()  # the builds that are no longer waiting there, and why
     cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message comes from the author's own template
-    wishes: Wishes = Wishes()  # of the repository's config, for the pull request
+    wishes: Wishes = Wishes()  # the repository's config, for the pull request
     frozen: bool = False  # whether a freeze covers a part of it
 
     def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
@@ -123,7 +123,7 @@ def prepare_commits(
 ) -> Prepared:
     """Return changesets for the branches that change, and the decisions without a changeset.
 
-    `heads` are the affected head branches, and `waits` says what became of their builds. A move
+    `heads` are the affected head branches, and `waits` contains what became of their builds. A move
     becomes `unchanged` if its edit doesn't change anything, and `error` if its edit fails. If one
     edit is not permitted, none of the Application's edits are made.
     """
@@ -185,7 +185,7 @@ def _by_branch(
 
 
 def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
-    """Return the parent of a commit: the base's tip, or the tip of somebody else's branch."""
+    """Return a commit's parent: the base's tip, or the tip of someone else's branch."""
     if head is None or head.ours:
         return snapshot
     return replace(snapshot, tip=head.tip, files={**snapshot.files, **head.files})
@@ -342,7 +342,7 @@ def _as_edited(
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Add what people should know about the values file to the decision."""
+    """Add notes for people about the values file to the decision."""
     if decision.kind != "helmvalues":
         return decision
     doubtful = _almost_the_same_key(seen, decision) if any(not edit.old for edit in edits) else None
@@ -426,7 +426,7 @@ class CommitPlace:
 
     @property
     def on_top(self) -> bool:
-        """Whether it is added to the tip of somebody else's branch."""
+        """Whether the commit goes on top of someone else's branch."""
         return self.head is not None and not self.head.ours
 
     @property
@@ -439,7 +439,7 @@ class CommitPlace:
 
 @dataclass(frozen=True)
 class CommitWords:
-    """The message of a commit, and its parts."""
+    """A commit message and its parts."""
 
     message: Message
     command: str
@@ -487,7 +487,7 @@ def _prepare(
     )
 
 
-# These commands write new builds. With any other command, a person asked for something.
+# These commands write new builds. Any other command is a person's request.
 _BRING_BUILDS = ("run", "scan", "promote")
 
 
@@ -499,8 +499,8 @@ def _worded(
 ) -> CommitWords:
     """Return the message.
 
-    If a person asked for something, that is the subject, even if it was already waiting on the head
-    branch: reviewers should see it first.
+    A person's request becomes the subject, even if it was already waiting on the head branch:
+    reviewers should see it first.
     """
     given = wording.command
     if given == "hold" and at.name != at.under.branch:
@@ -554,7 +554,7 @@ def _command_told(
     holds: Collection[object],
     ended: Collection[object],
 ) -> str:
-    """Return the command to name in the subject. A person's request comes first."""
+    """Return the command to use in the subject. A person's request comes first."""
     if done and all(move.remember and move.remember.notes for move in done):
         return "failed"  # a version that failed, but was already replaced
     if back:
@@ -567,7 +567,7 @@ def _command_told(
 
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
-    """Add the Applications whose hold ends, even if nothing else changes for them."""
+    """Add the Applications whose hold ends, even if there are no other changes for them."""
     already_named = {_key(app) for app in named}
     rest = [AppChanges(*app, ()) for app in ended if app not in already_named]
     return [*named, *rest]
@@ -583,7 +583,9 @@ def _common_reason(done: Sequence[Move]) -> str:
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
-    """Return each Application's changes. They are empty if only its memory changes."""
+    """Return each Application's changes. The changes are empty if only the Application's memory
+    changes.
+    """
     apps: dict[tuple[str, str], list[Change]] = {}
     for move in done:
         app = move.subscription.application
@@ -596,8 +598,8 @@ def _sentences(
     done: Sequence[Move],
     reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> Mapping[str, None]:
-    """Return a sentence for each image with the outcome and the reason. Add the reasons for holds
-    and releases that are still missing.
+    """Return a sentence for each image with the outcome and the reason. Add any missing reasons for
+    holds and releases.
     """
     lines = dict.fromkeys(
         f"{move.subscription.application.name} ({key_of(move.subscription)}):"

@@ -1,4 +1,6 @@
-"""Retries after somebody else has changed the same branch or Application: pauses and a deadline."""
+"""Retries after someone else has changed the same branch or Application, with pauses and a
+deadline.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from contextlib import contextmanager
 from task.errors import ContendedError
 from task.landing.ports import World
 
-# seconds; with longer pauses, the last of fifty writers would sleep while nobody else pushes
+# seconds; with longer pauses, the last of fifty writers would sleep after all others are done
 LONGEST_PAUSE = 12.0
 
 
@@ -23,7 +25,7 @@ class Contention:
         self._world = world
         self._end = world.now() + deadline
         self._began = 0.0
-        # of the shortest attempt; a longer one may have waited for something else
+        # seconds of the shortest attempt; a longer attempt may have waited for something else
         self._quickest = deadline
 
     def begin(self) -> None:
@@ -63,10 +65,9 @@ def longest_pause(attempts: int, took: float, left: float) -> float:
     """Return the longest pause in seconds after this many attempts,
     if the shortest one took `took` seconds.
 
-    The more often somebody else was faster, the more writers there are, and each of them is about
-    as slow as this run. The pause leaves time for more attempts. Growth rates were simulated for 2
-    to 50 writers, on two cores and far from the server. If the pause grows by 50% each time, the
-    last of 20 distant writers finishes 20% later. If it does not grow, 50 writers on two cores need
-    50% more attempts.
+    The more races this run has lost, the more writers there are, each about as slow as this run.
+    The pause leaves time for more attempts. Growth rates were simulated for 2 to 50 writers, on two
+    cores and far from the server. If the pause grows by 50% each time, the last of 20 distant
+    writers finishes 20% later. If it does not grow, 50 writers on two cores need 50% more attempts.
     """
     return min(3 * took * 1.2 ** min(attempts, 12), LONGEST_PAUSE, left / 4)

@@ -78,7 +78,7 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Add the head branch to each move: its own, or the one of its group's request.
+    """Add the head branch to each move: its own, or that of its group's request.
 
     The `git-branch` annotation may build the name from the Application's updates. In that case,
     only updates and a person's requests (`by_hand`) get a name.
@@ -137,8 +137,8 @@ def request_head(sub: Subscription, base: str) -> str:
     repo = normal_url(sub.repo)
     app = sub.application
     group = sub.wishes.group or "image"
-    # An Application has one request, no matter which of its images were built. Two Argo CDs may
-    # have Applications with the same name.
+    # An Application has one request, no matter which of its images were built. Two Argo CD
+    # instances may have Applications with the same name.
     names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
     full = names.get(group, sub.entry.image.identity)
     short = app.name if group == "application" else full.rpartition("/")[2]
@@ -153,7 +153,7 @@ class Request:
 
     forge: Host
     newest: Proposed | None = None
-    error: TaskError | None = None  # set if the Git host did not answer
+    error: TaskError | None = None  # set if the Git host did not respond
 
 
 def requests_of(
@@ -180,7 +180,7 @@ def requests_of(
         try:
             requests[head] = Request(forge, _newest_request(forge, base, head))
         except TaskError as error:
-            # The forge is down. The branch is still pushed, so nothing is lost, and the next run
+            # The forge is down. The branch is still pushed, so no change is lost, and the next run
             # opens the request.
             requests[head] = Request(forge, error=error)
     return requests, [
@@ -216,8 +216,8 @@ def _proposing_heads(
 def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     """Return the newest request of a head branch.
 
-    When a base is renamed, Git hosts retarget open requests. Closed and merged ones keep the old
-    name.
+    When a base is renamed, Git hosts retarget open requests. Closed and merged requests keep the
+    old name.
     """
     newest = forge.find(base.branch, head)
     if newest is None and base.renamed_from:
@@ -230,10 +230,10 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
 class HeadBranch:
     """A head branch that the run affects, before the run changes anything."""
 
-    known: WaitingList  # as it is on the memory branch
-    listed: WaitingList  # the part of it that is still waiting
+    known: WaitingList  # the list on the memory branch
+    listed: WaitingList  # the part of the list that is still waiting
     branch: Head | None = None
-    files: Files = field(default_factory=dict)  # of somebody else's branch
+    files: Files = field(default_factory=dict)  # the files of someone else's branch
     request: Request | None = None
     ours: bool = True  # whether the run may create or replace it
     unnamed: bool = False  # it matches the list, but no Application that was read uses its name
@@ -288,7 +288,7 @@ def touched_heads(
 def lists_in(memory: Files) -> list[WaitingList]:
     """Return the lists on the memory branch.
 
-    Unreadable lists are left out. Code that needs one reports the error.
+    Unreadable lists are left out. Code that needs an unreadable list reports the error.
     """
     lists = []
     for path, file in sorted(memory.items()):
@@ -416,7 +416,7 @@ def _may_be_named(name: str, template: str) -> bool:
         return False
     *middle, last = between
     at = len(first)
-    for part in middle:  # not a regex: many actions in an annotation would make it extremely slow
+    for part in middle:  # not a regex: many actions in an annotation would make it very slow
         at = name.find(part, at)
         if at < 0:
             return False
@@ -425,7 +425,7 @@ def _may_be_named(name: str, template: str) -> bool:
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
-    """Return a warning for each list whose branch may be somebody else's."""
+    """Return a warning for each list whose branch may be someone else's."""
     hint = "delete the branch if it is an old head branch; otherwise, find out who wrote the list"
     problems = []
     for name, head in heads.items():
@@ -438,14 +438,14 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
 def _still_open(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches where nothing is waiting, but whose request is still open because an
+    """Return head branches with no waiting builds, but whose request is still open because an
     earlier run failed to close it or was killed.
     """
     unclosed: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
         closes = known.closing and not known.proposes_anything and known.head not in heads
         if closes and _may_be_ours(known, batch, base) and len(unclosed) < MOST_CLOSED:
-            with suppress(TaskError):  # if there is no token for the Git host, another run does it
+            with suppress(TaskError):  # without a token for the Git host, leave this to another run
                 unclosed[known.head] = _head_with_request(known, batch, base, job, world)
     return unclosed
 
@@ -453,7 +453,8 @@ def _still_open(
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return the head branches that inherit builds from renamed ones, together with the old ones.
+    """Return the head branches that inherit builds from renamed branches, together with the old
+    branches.
 
     Names change if the base was renamed, or if the config groups images differently.
     """
@@ -479,7 +480,7 @@ def _renamed(
 
 
 def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
-    """Add the entries of an old list to a list. If both have a build, its own one wins."""
+    """Add the entries of an old list to a list. If both have a build, the list's own build wins."""
     own = {build.key for build in heir.builds}
     builds = (*heir.builds, *(build for build in old.builds if build.key not in own))
     releases = tuple(dict.fromkeys((*heir.releases, *old.releases)))
@@ -489,7 +490,7 @@ def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches without moves if the base has one of their builds, or a newer one."""
+    """Return head branches without moves if the base has one of their builds, or a newer build."""
     asked = {
         key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
     }
@@ -507,7 +508,7 @@ def _overtaken(
         if any(map(partial(overtaken, base), known.builds, subs)):
             proposed = known.request or has_our_prefix(known.head, base.prefix)
             proposed = proposed or any(sub and sub.pull_request for sub in subs)
-            with suppress(TaskError):  # if there is no token for the Git host, another run does it
+            with suppress(TaskError):  # without a token for the Git host, leave this to another run
                 outdated[known.head] = (
                     _head_with_request(known, batch, base, job, world)
                     if proposed
@@ -564,7 +565,7 @@ def _is_merged(
 
 
 def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
-    """Return somebody else's branch with its files, including the keys that its config uses."""
+    """Return someone else's branch with its files, including the keys that its config uses."""
     if head.branch is None:
         return head
     name = head.branch.branch
@@ -593,7 +594,7 @@ def on_theirs(
     facts: Facts,
     gather: Gather,
 ) -> dict[Identity, Move]:
-    """Decide asks on somebody else's branch: by the values there, and by the holds and configs of
+    """Decide asks on someone else's branch: by the values there, and by the holds and configs of
     all branches.
     """
     view = _with_memory_of(head, base, [ask for ask, _ in decided])
@@ -727,7 +728,7 @@ def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[Declined
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
     """Return a move to a head branch, or a refusal if a person has closed the request for this
-    build or a newer one.
+    build or a newer build.
     """
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
@@ -797,8 +798,8 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
 
 
 def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
-    """Return the files of somebody else's branch, with the memory of the base and its memory
-    branch.
+    """Return the files of someone else's branch, with the memory of the base and its
+    memory branch.
     """
     memory = dict(base.memory)
     for path in {state_path(ask.subscription) for ask in asks}:

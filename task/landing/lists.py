@@ -19,11 +19,11 @@ REGULAR = "100644"  # the mode of a file
 class Lists:
     """The lists before and after a run."""
 
-    known: Mapping[str, WaitingList]  # by head branch, as they are on the memory branch
+    known: Mapping[str, WaitingList]  # by head branch, as on the memory branch
     after_run: Mapping[str, WaitingList]
-    with_commit: frozenset[str]  # whose head branch gets a commit: they are pushed with it
-    instead: Mapping[str, str]  # from a head branch to the one that gets its builds
-    closing: Mapping[str, str]  # head branches where nothing is waiting any more, and why
+    with_commit: frozenset[str]  # lists whose head branch gets a commit and that are pushed with it
+    instead: Mapping[str, str]  # from a head branch to the branch that gets its builds
+    closing: Mapping[str, str]  # head branches with no builds waiting anymore, and why
 
     @classmethod
     def after(
@@ -73,7 +73,7 @@ class Lists:
     def news(self, listed: WaitingList) -> bool:
         """Return whether a list differs from the one on the memory branch.
 
-        The request's state does not count, because the Git host knows it.
+        The request's state does not count, because the Git host has it.
         """
         known = self.known[listed.head]
         said = (listed.builds, listed.releases, listed.declined, listed.closing)

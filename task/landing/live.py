@@ -75,7 +75,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 
 @dataclass(frozen=True)
 class _Undoable:
-    """An image written through an API that lets others overwrite it unnoticed."""
+    """An image written through an API that allows others to overwrite it unnoticed."""
 
     ask: Ask
     number: int  # index among the asks
@@ -164,7 +164,7 @@ def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
         job,
         world,
     )
-    # "unchanged" means that somebody has restored it: it is still the image that this run wrote.
+    # "unchanged" means that someone has restored the image that this run wrote.
     return (undoable.decision if decision.verdict == "unchanged" else decision), watched
 
 
@@ -206,8 +206,8 @@ def _attempt(
     world: World,
     contention: Contention,
 ) -> tuple[Decision, float]:
-    """Decide and patch. Return the decision and when to stop watching it (0 if nobody can overwrite
-    it unnoticed).
+    """Decide and patch. Return the decision and when to stop watching it (0 if it cannot be
+    overwritten unnoticed).
     """
     sub = ask.subscription
     terms = ask.terms(job.terms)
@@ -246,7 +246,7 @@ def _attempt(
     began = world.now()
     if api.patch(app.namespace, app.name, version, operations):
         return decision, 0.0
-    # A client that read the Application before this patch may write its old copy back. That takes
-    # about as long as this attempt did.
+    # A client that read the Application before this patch may write its old copy back. Writing it
+    # back takes about as long as this attempt did.
     now = world.now()
     return decision, now + min(max(SHORTEST_LOOK, 3 * (now - began)), LONGEST_LOOK)

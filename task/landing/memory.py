@@ -1,7 +1,7 @@
 """Pure code for a run's memory: in the state files that a commit changes, and on the memory branch.
 
 If changes do not go directly to the base, its memory branch contains holds and deferred builds, so
-that they apply at once, before a merge. It also contains the lists of waiting builds
+that they apply immediately, before a merge. It also contains the lists of waiting builds
 (`waiting_list`). The record of a written build is part of the commit that writes it.
 """
 
@@ -52,7 +52,7 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 
 
 def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
-    """Return what to remember on a head branch: everything except deferred builds."""
+    """Return the memory to keep on a head branch: everything except deferred builds."""
     both = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or both.images.get(key_of(sub), Memory())
     hold = memory.hold if remember.memory else None
@@ -73,7 +73,9 @@ def _state_after(state: State, sub: Subscription, new: Remember) -> State:
 
 
 def memory_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
-    """Return all files on the memory branch after these moves. Without files, it is deleted."""
+    """Return all files on the memory branch after these moves. Without files, the branch is
+    deleted.
+    """
     files = dict(snapshot.memory)
     for move in moves:
         sub = move.subscription
@@ -133,7 +135,7 @@ def _beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str
     new = move.remember or Remember()
     base = own_states(snapshot.files, path).get(file, State())
     wanted = merged(base, beside_before)  # including earlier moves
-    if not _aside(move):  # from now on, the base itself remembers it
+    if not _aside(move):  # from now on, the base itself has this record
         images = {**base.images, key: new.memory} if new.memory else base.images
         base = State(new.hold or base.hold, images)
     hold = None if new.lifted else new.hold or wanted.hold
@@ -154,7 +156,7 @@ def _rollback_of(
     rollback: Meant | None,
 ) -> Meant | None:
     """Return the rollback that a hold in the memory belongs to. Return None if a person has held
-    the image for another reason.
+    the image for a different reason.
     """
     if hold is None:
         return None

@@ -30,7 +30,7 @@ class MemoryBranch:
 
     def __init__(self, base: Snapshot, author: Person, batch: Batch, job: Job) -> None:
         self.wanted: Files = base.memory
-        self.commits: list[Commit] = []  # made or predicted
+        self.commits: list[Commit] = []  # commits made or predicted
         self._base = base
         self._author = author
         self._batch = batch
@@ -64,7 +64,7 @@ class MemoryBranch:
 
     def write(self) -> None:
         """Write the wanted files. Raises `Outpaced` if the branch has moved."""
-        ends = self._inherited is not None and not self.wanted  # then there is no new branch
+        ends = self._inherited is not None and not self.wanted  # if so, there is no new branch
         if self.wanted == self._there and not ends:
             return
         landed_commit = LandedCommit("", "")
@@ -83,7 +83,7 @@ class MemoryBranch:
         """Land a commit on a head branch together with its list: both in one push, or the list
         first.
 
-        `bound` are the lists whose builds moved to this one.
+        `bound` has the lists whose builds moved to this list.
 
         Raises `Outpaced` if one of the branches has moved.
         """

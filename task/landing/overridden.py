@@ -1,4 +1,4 @@
-"""Pure code that finds refusals without effect: another entry writes the version anyway."""
+"""Pure code that finds refusals without effect, because another entry writes the version anyway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def with_overridden(
     settled: Sequence[Decision],
     terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
-    """If a refused version is written by a commit anyway, add the writer to the refusal."""
+    """If a commit writes a refused version anyway, record the entry that writes it in the
+    refusal.
+    """
     written = [one for prepared in commits for one in prepared.decisions]
     marked = _marker(snapshot, written, terms)
     made = [replace(commit, decisions=tuple(map(marked, commit.decisions))) for commit in commits]
@@ -33,7 +35,7 @@ def overridden(
     writers: Iterable[Decision],
     terms: Terms,
 ) -> list[Decision]:
-    """If a refused version is written by a writer anyway, add the writer to the refusal."""
+    """If another entry writes a refused version anyway, record that entry in the refusal."""
     marked = _marker(snapshot, writers, terms)
     return [marked(one) if one.verdict == "refuse" else one for one in decisions]
 
@@ -43,7 +45,7 @@ def _marker(
     written: Iterable[Decision],
     terms: Terms,
 ) -> Callable[[Decision], Decision]:
-    """Return a function that adds the writer's name to a refusal."""
+    """Return a function that adds the writing entry's name to a refusal."""
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
     )

@@ -72,8 +72,9 @@ class Repository(Protocol):
         """Return a head branch's tip, or None if the branch does not exist."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Return whether a commit that was read is signed with one of these public keys, or without
-        keys, with the run's own. If the run does not sign, all commits count.
+        """Return whether a commit that was read is signed with one of these public keys, or, if no
+        keys are passed, with the run's own key. If the run does not sign, all commits count as
+        signed.
         """
 
     def merged(self, branch: str, commit: str) -> bool:
@@ -103,10 +104,9 @@ class Repository(Protocol):
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) for a file, newest first, up to `limit` times.
-
-        The text is None if the file did not exist. If one of the `marked` commits had the text,
-        that commit is used.
+        """Yield (commit, content) for a file, newest first, up to `limit` times. The content is
+        None if the file did not exist. If one of the `marked` commits had the content, that commit
+        is used.
         """
 
     def written(
@@ -154,7 +154,7 @@ class ChangeToJudge(Protocol):
 
     @property
     def repo(self) -> str:
-        """The repository's URL without a login."""
+        """The repository's URL without credentials."""
 
     @property
     def branch(self) -> str:
@@ -197,7 +197,7 @@ class ChangeToJudge(Protocol):
         limit: int,
         marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) for a file on the base, newest first, up to `limit` times."""
+        """Yield (commit, content) for a file on the base, newest first, up to `limit` times."""
 
     def close(self) -> None:
         """Remove all temporary files."""
@@ -242,7 +242,7 @@ class World(Protocol):
     def application(self, namespace: str, name: str) -> Application | None:
         """Return an Application that `applications` left out.
 
-        None if Applications come only from files, or if reading it is not allowed.
+        Return None if Applications come only from files, or if reading this one is not allowed.
         """
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
@@ -251,13 +251,15 @@ class World(Protocol):
         """
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
-        """Return the repository at a URL, with the login for a subscription that writes to it."""
+        """Return the repository at a URL, with the credentials for a subscription that writes to
+        it.
+        """
 
     def change(self, compared: Compared) -> ChangeToJudge:
         """Return the change that `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
-        """Return a string that identifies the login.
+        """Return a string that identifies the credentials.
 
         Updates may share a commit if the strings are equal.
         """
@@ -275,12 +277,12 @@ class World(Protocol):
         """Log a sentence."""
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an old one: "newer", "older", or another word if
-        unknown.
+        """Return how a source commit relates to an old commit: "newer", "older", or a different
+        word if unknown.
         """
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return the registries' answers about images."""
+        """Return the registries' responses about images."""
 
     def prove(
         self,
@@ -291,7 +293,7 @@ class World(Protocol):
         """
 
     def forge(self, repo: str) -> Host:
-        """Return the host with a repository's pull requests."""
+        """Return the forge that hosts a repository's pull requests."""
 
     def check_forge(self, repo: str) -> None:
         """Raise the error that `forge` would raise for an unknown Git host.
@@ -352,7 +354,7 @@ class World(Protocol):
         """Refresh Argo CD and wait for the rollouts."""
 
     def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Do the same after a rollback, within the remaining time of `follow`."""
+        """Like `follow`, after a rollback, within the remaining time of `follow`."""
 
     def close(self) -> None:
         """Close everything that was opened for the run."""

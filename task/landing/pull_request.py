@@ -53,7 +53,7 @@ def as_it_stands(
     described_here = head.tip.startswith(described(newest.body) or NOWHERE)
     if not described_here or job.intent or versions(head.listed) != versions(listed):
         return None
-    if request.forge.state(newest.number).conflicts:  # then write it again, on the base's tip
+    if request.forge.state(newest.number).conflicts:  # if so, write it again on the base's tip
         return None
     at = head.tip
     decisions = prepared.with_updates_as(
@@ -143,7 +143,7 @@ def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Out
             outcome,
             landed=tuple(replace(landed, request=proposed.number) for landed in outcome.landed),
         )
-    merged = proposed.merge_commit or at  # it is on the base branch
+    merged = proposed.merge_commit or at  # the commit is on the base branch
     return Outcome(
         outcome.decisions,
         tuple(replace(commit, commit=merged, head=base) for commit in outcome.commits),
@@ -159,7 +159,7 @@ def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Out
 
 
 def withdraw(because: str, request: Request | None, world: World) -> bool:
-    """Close the open request of a head branch where nothing is waiting any more.
+    """Close the open request of a head branch with no builds waiting anymore.
 
     Return whether it is closed. Raises `Outpaced` if another run proposes something newer there.
     """

@@ -1,7 +1,7 @@
 """Pure code for holds on the base that a person has ended on a head branch.
 
 A hold ends on the branch that contains it. So the release of a hold on the base is a change like
-any other: it waits on the head branch, and the hold applies until somebody merges that branch.
+any other: it waits on the head branch, and the hold applies until someone merges that branch.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _state_without(base: Snapshot, release: ListedRelease) -> State:
         return replace(state, hold=None)
     memory = state.images[release.image]
     after = released(memory)
-    if _deferred_version(memory) != release.deferred:  # it was deferred later
+    if _deferred_version(memory) != release.deferred:  # the build was deferred later
         after = replace(after, deferred=memory.deferred)
     images = {**state.images, release.image: after}
     return replace(state, images={key: one for key, one in images.items() if one != Memory()})
@@ -175,7 +175,7 @@ def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
 
 
 def hold_of(release: ListedRelease) -> str:
-    """Return the ended hold as text: `argocd/web (api): held by jane: INC-42`."""
+    """Return the ended hold as a string: `argocd/web (api): held by jane: INC-42`."""
     what = release.image or "all images"
     why = f"deferred {release.deferred}" if release.hold == NOTHING else hold_text(release.hold)
     return f"{release.application} ({what}): {why}"

@@ -221,7 +221,7 @@ def _scene(
     world: World,
     checks: LastChecks,
 ) -> Scene:
-    """Find the subscriptions of all waiting builds. For those of other Applications, also read the
+    """Find the subscriptions of all waiting builds. For builds of other Applications, also read the
     files that their decisions need.
     """
     every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
@@ -248,7 +248,7 @@ def _read_besides(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
     """Return the subscriptions for builds of Applications outside the run, if they are written with
-    the same login.
+    the same credentials.
     """
     first = batch.asks[0].subscription
     repo = normal_url(first.repo)

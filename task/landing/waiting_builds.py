@@ -58,7 +58,7 @@ from task.proof import Proof
 
 Decided = tuple[Ask, Move]  # an ask and the move decided for it
 LONG_AGO = "1970-01-01T00:00:00Z"  # a waiting build was old enough when it was listed
-UNANSWERED = "registry"  # the rule of a build that stays because a server did not answer
+UNANSWERED = "registry"  # the rule for a build that stays because a server did not respond
 UNREAD = "this run did not read its annotations"
 
 
@@ -69,7 +69,7 @@ class WaitingBuild:
     listed: ListedBuild
     situation: Situation
     annotations_read: bool = True  # whether the run has read the Application's annotations
-    proof: Proof | None = None  # from this run
+    proof: Proof | None = None  # what this run proved
 
     @property
     def subscription(self) -> Subscription:
@@ -83,7 +83,7 @@ class WaitingBuild:
 
     @property
     def build(self) -> Build:
-        """Its place in the order of builds."""
+        """The build's place in the order of builds."""
         return self.listed.build
 
     @property
@@ -123,11 +123,11 @@ class BuildFate:
     because: str
     move: Move | None = None
     rule: str = ""  # why it must not wait any longer, whatever else is decided
-    doubt: bool = False  # whether a server did not answer
-    stands: bool = False  # on somebody else's branch, which the run does not replace
+    doubt: bool = False  # whether a server did not respond
+    stands: bool = False  # on someone else's branch, which the run does not replace
 
     def row(self, head: str) -> HeadBuildRow:
-        """Return its row in the report."""
+        """Return the build's row in the report."""
         listed = self.listed
         return HeadBuildRow(
             listed.application,
@@ -141,12 +141,12 @@ class BuildFate:
 
     @property
     def stays_listed(self) -> bool:
-        """Whether it stays in the list and in the commit."""
+        """Whether the build stays in the list and in the commit."""
         return self.stands or (self.move is not None and self.move.updates)
 
     @property
     def altered(self) -> bool:
-        """Whether the head branch must be rewritten because of it."""
+        """Whether the head branch must be rewritten because of this build."""
         if self.stands:
             return False
         if self.move is None or not self.move.updates or self.listed.left_out:
@@ -162,7 +162,7 @@ class WaitsOnHead:
     undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
     releases: tuple[ListedRelease, ...] = ()  # the holds that end with the waiting builds
-    ended: tuple[ListedRelease, ...] = ()  # those no longer waiting
+    ended: tuple[ListedRelease, ...] = ()  # releases that are no longer waiting
     moved: bool = False  # whether an entry came from another head branch's list
 
     @property
@@ -184,7 +184,7 @@ class WaitsOnHead:
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """The builds that leave the list in this run, and why, as text."""
+        """The builds that leave the list in this run, and why, as strings."""
         return tuple(
             f"{fate.listed.application} ({fate.listed.alias or fate.listed.image})"
             f" {fate.listed.version}: {fate.because}"
@@ -316,7 +316,7 @@ def pairs_of(
 
 
 # What becomes of a waiting build if the command is for the same image. The outcomes of the ask
-# are: it writes a newer build than the waiting one, an older one, or the same; it changes nothing;
+# are: it writes a newer build than the waiting one, an older one, or the same; it has no effect;
 # a command other than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
 #   decided_again    the waiting build is decided again, with what is remembered after the command.
 #                    Under a new hold, it is deferred and leaves the list
@@ -492,7 +492,7 @@ class _Met:
     """The result when an ask meets a waiting build of the same image."""
 
     ask_move: Move
-    build_move: Move | None  # keeps or defers the waiting build, if anything does
+    build_move: Move | None  # the move that keeps or defers the waiting build, if any
     fate: Fate  # of the waiting build
     because: str
 
@@ -601,7 +601,7 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     if verdict.verdict == "defer":
         hold = waiting.situation.hold
         return move, "deferred", hold_text(hold) if hold else verdict.because
-    if verdict.verdict == "error":  # a server did not answer, so the build stays
+    if verdict.verdict == "error":  # a server did not respond, so the build stays
         unknown = Verdict("update", UNANSWERED, f"{verdict.because}; the build stays")
         return (
             Move(waiting.situation.decision(waiting.image, unknown), waiting.build),
@@ -634,7 +634,7 @@ def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move with the base's memory after it. If another build is deferred, it stays
+    """Return the move with the base's memory after it. If a different build is deferred, it stays
     deferred.
     """
     deferred = waiting.situation.memory.deferred
@@ -760,7 +760,7 @@ def settled_list(
     """Update a list for changes to its branch and request since the last run.
 
     `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
-    one.
+    request.
     """
     seen = waiting_list.request
     news = request if request and (seen is None or seen != request) else None

@@ -82,19 +82,19 @@ class ListedBuild(Versioned):
     project: str = ""
     target: str = ""  # as `Subscription.target`
     path: str = ""
-    folder: str = ""  # of the Application's state file
+    folder: str = ""  # the folder of the Application's state file
     source: str = ""  # the Application's source path
-    kind: str = ""  # of that source: "Helm", …
+    kind: str = ""  # type of that source: "Helm", …
     keys: Keys = Keys()
     build: Build = Build()
     base: BaseThen = BaseThen()
     admitted: str = ""  # the reason why it was admitted
     proof: str = ""
     promoted_from: str = ""
-    event: str = ""  # its origin: "registry event, harbor"
+    event: str = ""  # the event's origin: "registry event, harbor"
     since: str = ""
     left_out: str = ""  # why it is not in the head branch's commit
-    rollback: Meant | None = None  # if it is a person's rollback
+    rollback: Meant | None = None  # set if it is a person's rollback
     skipped: tuple[str, ...] = ()  # the versions that the rollback skips
 
     @property
@@ -121,10 +121,10 @@ class ListedRelease:
     """
 
     application: str  # namespace/name
-    folder: str  # of the Application's state file
+    folder: str  # the folder of the Application's state file
     file: str  # the write-back file, as in the state file
     image: str  # as in the state file; "" for the hold on the whole Application
-    hold: Hold = Hold("")  # empty if nothing was held
+    hold: Hold = Hold("")  # empty if no image was held
     deferred: str = ""  # the deferred version: it waits with the release, or is dropped
 
     @property
@@ -147,7 +147,7 @@ class DeclinedBuild:
     alias: str
     image: str
     written: Written
-    url: str = ""  # of that request
+    url: str = ""  # URL of that request
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -164,11 +164,11 @@ class WaitingList:
     releases: tuple[ListedRelease, ...] = ()
     declined: tuple[DeclinedBuild, ...] = ()
     request: KnownRequest | None = None
-    commit: HeadCommit | None = None  # our last one
+    commit: HeadCommit | None = None  # our last commit on the head branch
     # The commit before it, until the last one is known to have arrived. A branch at either commit
     # is ours.
     replaces: HeadCommit | None = None
-    arrived: bool = True  # whether that is known
+    arrived: bool = True  # whether the last commit is known to have arrived
     closing: str = ""  # why the run closes the request, so that it does not count as declined
 
     @property
@@ -178,7 +178,7 @@ class WaitingList:
 
     @property
     def empty(self) -> bool:
-        """Whether it contains nothing that a later run needs."""
+        """Whether the list has no information that a later run needs."""
         return not (self.proposes_anything or self.declined or self.closing or self.commit)
 
     def has_made(self, tree: str, parent: str) -> bool:
@@ -243,7 +243,7 @@ def read_list(text: str) -> WaitingList:
 
 
 def write_list(listed: WaitingList) -> str:
-    """Return a list as text."""
+    """Return a list as YAML."""
     data: dict[str, object] = {
         "version": VERSION,
         "head": listed.head,

@@ -1,6 +1,6 @@
 """Lands the updates of one branch: read, decide, edit, push, and repeat if the branch moved.
 
-If somebody else's push was faster, everything is decided again on the new tip. The run never merges
+If someone else pushed first, everything is decided again on the new tip. The run never merges
 or rebases, so there are no conflicts, and a build that is no longer the newest is not written.
 """
 
@@ -77,7 +77,7 @@ class Delivery:
     heads: Mapping[str, HeadBranch]
     commits: tuple[PreparedCommit, ...]
     settled: tuple[Decision, ...]
-    lists: Lists  # of the head branches, after the run
+    lists: Lists  # the head branches' lists after the run
     waited: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
     memory: Files  # the states on the memory branch, after the run
@@ -147,7 +147,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """With `--atomic`, return the outcome if a decision is an error: nothing is written."""
+    """With `--atomic`, return the outcome without writing if a decision is an error."""
     broken = next((decision for decision in delivery.settled if decision.verdict == "error"), None)
     if broken is None:
         return None
@@ -289,7 +289,7 @@ def land_delivery(
 ) -> DeliveryLander:
     """Land a delivery, and return the result.
 
-    Raises `Outpaced` if nothing has landed because somebody else was faster.
+    Raises `Outpaced` if someone else pushed first and no commit has landed.
 
     The memory branch is written before the base's commits, or in one push with a head branch.
     Finally, requests without waiting builds are closed.
@@ -351,7 +351,7 @@ class DeliveryLander:
 
     @property
     def again(self) -> set[Identity]:
-        """The asks that must be decided again, because somebody else was faster."""
+        """The asks that must be decided again, because someone else pushed first."""
         delivery = self.delivery
         found = set(delivery.needs_memory if self.forgotten else ())
         decisions = chain(
@@ -449,9 +449,7 @@ class DeliveryLander:
         return _outcome_of(prepared, landed_commit, self.attempt, diff)
 
     def close(self) -> None:
-        """Close the requests of head branches where nothing is waiting any more, and delete the
-        branches.
-        """
+        """Close the requests of head branches with no waiting builds, and delete the branches."""
         if self.job.dry or self.broken:
             return
         closed = False
@@ -481,7 +479,7 @@ class DeliveryLander:
                 self._remember()
 
     def _dropped(self, head: HeadBranch) -> bool:
-        """Delete a head branch, and tell whether it is gone.
+        """Delete a head branch, and return whether it is gone.
 
         GitLab and Gitea don't allow deleting a protected branch with git.
         """
@@ -521,7 +519,7 @@ class DeliveryLander:
 
     @property
     def _left(self) -> set[str]:
-        """The head branches where another run was faster, and that will not be decided again."""
+        """The head branches where another run pushed first, and that will not be decided again."""
         asked = {ask.key for ask in self.batch.asks}
         prepared = self.delivery.commits
         retried = {

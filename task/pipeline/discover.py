@@ -245,7 +245,7 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """Return the Applications to consider, with their subscriptions, and the problems with them."""
     narrow = job.scope.narrow
-    parse_selector(narrow.selector)  # reject an invalid one before querying a server
+    parse_selector(narrow.selector)  # reject an invalid pattern before querying a server
     found = discovered(world.applications(), job.scope, world.locate)
     passed_over = world.passed_over()
     seen = _seen_of(found, passed_over, job)
@@ -253,7 +253,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
     problems = found.problems
-    # if nothing could be read, the broken files are the reason
+    # if no manifest could be read, the broken files are the reason
     if not (found.read or found.templates or passed_over):
         problems = tuple(map(_as_error, problems))
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"

@@ -32,12 +32,14 @@ from task.pipeline.overlooked import Seen, about_others
 from task.text import FEW, and_more
 from task.urls import normal_url, without_login
 
-AT_ONCE = 8  # repositories; more would only wait for each other
+AT_ONCE = 8  # repositories; more threads would only wait for each other
 
 
 @dataclass(frozen=True)
 class Matched:
-    """An event's asks, the decisions that don't need one, and the entries without a usable ask."""
+    """An event's asks, the decisions that don't need an ask, and the entries without a usable
+    ask.
+    """
 
     asks: tuple[Ask, ...]
     decisions: tuple[Decision, ...] = ()
@@ -152,7 +154,7 @@ def asks_by_hand(
     aliases or names.
 
     For a failed version, only that image's entries are used. An unreadable entry is an error,
-    because otherwise nobody would notice that it was skipped.
+    because otherwise it would be skipped silently.
     """
     asks = []
     problems = []
@@ -280,7 +282,7 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
 
 
 def not_written(broken: Judged) -> Verdict:
-    """Return the error for a decision that `--atomic` stops because of this one."""
+    """Return the error for a decision that `--atomic` stops because of this error."""
     name = broken.subscription.application.key
     because = f"not written, because {name} failed and --atomic is set"
     hint = f"fix {name}, or leave out --atomic"
@@ -338,10 +340,12 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
-    """Split each group by login, so that Applications never write with another's credentials."""
+    """Split each group by credentials, so that Applications never write with another's
+    credentials.
+    """
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
-        # A login depends only on the owner. If the owners are the same, so is the login.
+        # The credentials depend only on the owner.
         owners = set()
         for sub in (ask.subscription for ask in asks):
             namespace = sub.application.namespace if sub.credentials.startswith("secret:") else ""

@@ -1,9 +1,9 @@
 """Pure code that finds mistakes that would go unnoticed: annotations without effect, untracked
 images, and unknown names.
 
-A run that does nothing by mistake must not look successful. Each of the event's Applications gets
-its own warning. All others share one line, so that one team's typo does not fill every pipeline's
-log.
+A run that has no effect because of a mistake must not look successful. Each of the event's
+Applications gets its own warning. All others share one line, so that one team's typo does not fill
+every pipeline's log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from task.image import parse_image_list
 from task.model import Application, Entry, Flaw, Image, Problem, Subscribed, Tracker
 from task.text import FEW, and_more, differ
 
-LETTERS = 2  # how many letters may differ in a misspelled name
+LETTERS = 2  # how many characters may differ in a misspelled name
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
 
 
 def _is_in(texts: Iterable[str], image: Image) -> bool:
-    """Return whether one of these texts contains the last part of the image's name."""
+    """Return whether one of these strings contains the last part of the image's name."""
     name = image.repository.rpartition("/")[2]
     return any(name in text for text in texts)
 
@@ -253,7 +253,7 @@ def unknown_names(
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the first few names that differ by at most two letters, or else have the same last
+    """Return the first few names that differ by at most two characters, or else have the same last
     part.
     """
     letters = {text: differ(name, text, LETTERS + 1) for text in known}

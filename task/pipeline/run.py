@@ -127,7 +127,7 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
     """
     settled = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
     refused = [decision for decision in settled if decision]
-    if len(refused) == len(asks):  # none of these can be changed in Git, so it is not read
+    if len(refused) == len(asks):  # none of these asks changes Git, so Git is not read
         return Outcome(tuple(refused))
     try:
         with closing(

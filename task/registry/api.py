@@ -1,5 +1,5 @@
-"""Sends requests to a registry, a few at a time, with the login that it requires, and turns error
-responses into errors.
+"""Sends requests to a registry, a few at a time, with the credentials that it requires, and turns
+error responses into errors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from task.secret import Secret
 from task.urls import origin, split
 
 AT_ONCE = 8  # simultaneous requests to a registry
-# seconds without requests to a registry that is down, so that a thousand queries fail at once
+# seconds without requests to a registry that is down, so that many queries fail immediately
 DOWN = 30.0
 LIMITS = Limits(
     total=60.0,
@@ -160,7 +160,7 @@ class RegistryApi:
         """Send the first request, which detects whether the registry uses https or http, and return
         the response.
 
-        It never has a login, because the registry has not asked for a login yet.
+        It never includes credentials, because the registry has not requested them yet.
         """
         if len(self.endpoint.urls) > 1:
             for base in self.endpoint.urls:
@@ -200,8 +200,8 @@ class RegistryApi:
     # Logins
 
     def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
-        """Return the login headers for a repository, or {} if the registry has not asked for a
-        login yet.
+        """Return the authentication headers for a repository, or {} if the registry has not
+        requested credentials yet.
         """
         offered = self._challenges
         by_token = "bearer" in offered

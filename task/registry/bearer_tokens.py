@@ -1,12 +1,12 @@
-"""Fetches bearer tokens, once per repository, and sends the registry's login only to allowed
+"""Fetches bearer tokens, once per repository, and sends the registry's credentials only to allowed
 servers.
 
-Most registries follow Docker's documentation: GET realm?service=…&scope=… with the login as Basic
-authentication.
+Most registries follow Docker's documentation: GET realm?service=…&scope=… with the credentials as
+Basic authentication.
 The exceptions:
-- Docker Hub: the realm is on another host (auth.docker.io). For GHCR, GAR, Quay, Harbor, GitLab
-  (/jwt/auth), Nexus, and JFrog (/v2/token), it is on their own host, but GitLab often uses another
-  host: registry.example.com → gitlab.example.com.
+- Docker Hub: the realm is on a different host (auth.docker.io). For GHCR, GAR, Quay, Harbor, GitLab
+  (/jwt/auth), Nexus, and JFrog (/v2/token), it is on the registry's own host, but GitLab often uses
+  a different host: registry.example.com → gitlab.example.com.
 - ECR, and Nexus without its token realm, use Basic authentication and do not have tokens.
 - ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a
   refresh token. It is exchanged by POST (`grant_type=refresh_token`), like Docker's
@@ -48,8 +48,8 @@ _PIECE = re.compile(
     r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?',
     re.ASCII,
 )
-# Registries whose token server is documented to have another name: (registry, token server), full
-# names.
+# Registries whose token server has a different name, according to their documentation: (registry,
+# token server), full names.
 _PAIRS = (
     (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
     (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
@@ -124,7 +124,9 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
 
 
 def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
-    """Return whether the login for the registry at `base` may be sent to this token server."""
+    """Return whether the credentials for the registry at `base` may be sent to this token
+    server.
+    """
     theirs = _host(realm)
     return _encrypted_enough(base, realm) and (
         theirs in login.hosts or may_get_login(_host(base), theirs)
@@ -147,10 +149,11 @@ def _host(url: str) -> str:
 
 
 def may_get_login(registry: str, other: str) -> bool:
-    """Return whether a registry's login may be sent to another host that the user has not listed.
+    """Return whether a registry's credentials may be sent to a host that the user has not listed.
 
     Both are without ports. The registry itself and documented pairs are allowed. Otherwise, anyone
-    who controls a registry's responses could set their own server as the realm, and get the login.
+    who controls a registry's responses could set their own server as the realm, and get the
+    credentials.
     """
     pairs = any(
         re.fullmatch(ours, registry) and re.fullmatch(theirs, other) for ours, theirs in _PAIRS
@@ -248,7 +251,7 @@ def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryEr
 
 
 def _is_token(text: object) -> TypeGuard[str]:
-    """Return whether a text can be sent as a token in a header."""
+    """Return whether a string can be sent as a token in a header."""
     if not isinstance(text, str) or not text.isascii() or not text.isprintable():
         return False
     return 0 < len(text) < _LONGEST

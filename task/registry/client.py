@@ -36,10 +36,10 @@ class Registry:
         logins: Logins,
         log: Callable[[str], None] = lambda _line: None,
         *,
-        entries: Sequence[RegistryConf] = (),  # of registries.conf
+        entries: Sequence[RegistryConf] = (),  # entries of registries.conf
         ca: str = "",  # PEM text: authorities to trust in addition to the machine's
         cache_dir: str = "",  # AnswerCache's folder
-        limits: Limits = LIMITS,  # for one response
+        limits: Limits = LIMITS,  # limits for one response
     ) -> None:
         self._logins = logins
         self._log = log
@@ -54,7 +54,7 @@ class Registry:
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return an answer for every query, in the order of the queries.
+        """Return an answer for each query, in order.
 
         Queries about the same image are combined, and queries about different images run in
         parallel. A missing image is `Answer(exists=False)`. If the facts are unknown, the answer
@@ -76,11 +76,11 @@ class Registry:
         return {question: answers[question] for question in questions}
 
     def repository(self, image: Image, secret: str = "", namespace: str = "") -> ImageRepository:
-        """Return the image's repository, with the login for it."""
+        """Return the image's repository, with its credentials."""
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
         url = endpoint.urls[-1]
-        # The contacted host determines the login: a Docker Hub mirror must not get Docker Hub's
-        # login.
+        # The contacted host determines the credentials: a Docker Hub mirror must not get Docker
+        # Hub's.
         host = split(url).authority
         if secret:
             login = self._logins.of_annotation(secret, namespace, host, name)
@@ -130,7 +130,7 @@ class Registry:
                     **{fact: getattr(more, fact) for fact in missing if fact != "exists"},
                 )
             known = more
-            if known.error is None:  # an error may be temporary, so the next query retries
+            if known.error is None:  # an error may be transient, so the next query retries
                 self._answers[subject] = (had | facts, known)
         answers.update({question: _part_of_answer(known, question) for question in questions})
 

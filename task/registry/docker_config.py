@@ -23,7 +23,7 @@ from task.urls import split
 HUB = "docker.io"
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
-# Tekton puts the service account's secrets here; HOME may be another folder
+# Tekton puts the service account's secrets here; HOME may be a different folder
 _TEKTON = "/tekton/creds"
 _LARGEST = 1024 * 1024
 _HINT = 'use {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
@@ -39,7 +39,7 @@ class RegistryLogin:
     password: Secret = _NOTHING
     identity: Secret = _NOTHING
     token: Secret = _NOTHING
-    origin: str = ""  # its source, for messages
+    origin: str = ""  # the credentials' source, for messages
     hosts: frozenset[str] = frozenset()  # hosts that the user set it for, without ports
 
 
@@ -134,7 +134,7 @@ def _covers(key: str, name: str) -> bool:
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     """Return the login from an entry in `auths`, or None for an empty entry.
 
-    Docker writes an empty entry if a credential helper has the login.
+    Docker writes an empty entry if a credential helper has the credentials.
     """
     entry = _mapping(entry, "an auths entry")
     texts = {
@@ -178,7 +178,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     text = environ.get(
         "DOCKER_AUTH_CONFIG",
         "",
-    ).strip()  # GitLab's variable, which contains the file's text
+    ).strip()  # GitLab's variable, which contains the file's content
     inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
     seen: dict[str, DockerConfig] = {}
     for path, named in _places(environ):
@@ -267,7 +267,7 @@ def text_of(
     error: type[TaskError] = UsageError,
     most: int = LARGEST,
 ) -> str:
-    """Return the text of a file, or raise the error: `what`, the path,
+    """Return the content of a file, or raise the error: `what`, the path,
     and why it cannot be read.
     """
     try:

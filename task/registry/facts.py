@@ -1,6 +1,6 @@
 """Answers a query about an image with as few requests as possible.
 
-`exists` and `digest` take one HEAD, and `digest` takes no request if the image is given by its
+`exists` and `digest` take one HEAD, and `digest` needs no request if the image reference has a
 digest. `platforms` takes the manifest and, for a single image, the config. `created` and `labels`
 take the manifest and the config, and for an index those of every wanted member. (Docker Hub counts
 a GET of a manifest as a pull, but not a HEAD.)
@@ -35,7 +35,8 @@ def find(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> Answer:
-    """Return an answer with these facts. It may have other facts, which may be incomplete.
+    """Return an answer with these facts. The answer may include other facts, which may be
+    incomplete.
 
     A missing image is `Answer(exists=False)`. Raises `RegistryError` and its subclasses.
     """

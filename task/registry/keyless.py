@@ -142,10 +142,10 @@ class Keyless:
             elif (
                 encoded(*verifier.verify_dsse(Bundle.from_json(raw), accepts)) != signature.content
             ):
-                raise Malformed("a bundle has two statements")  # noqa: TRY301 - a reader may take the other one
+                raise Malformed("a bundle has two statements")  # noqa: TRY301 - a reader may use the other one
         except Malformed:
             raise
-        except Exception as error:  # noqa: BLE001 - strangers' data, and no error may let an image pass
+        except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
             who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None

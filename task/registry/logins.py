@@ -155,7 +155,7 @@ class Logins:
         if source.kind in ("secret", "pullsecret"):
             # AIU v1.3 also rejects secrets in other namespaces. AIU v0 uses any secret that its own
             # account can read. A pull secret is only sent to the registry that it is for, but a
-            # field's text would be sent to a registry chosen by the Application's author.
+            # field's value would be sent to a registry chosen by the Application's author.
             shared = (self._namespace,) if source.kind == "pullsecret" else ()
             if source.namespace not in (namespace, *shared):
                 raise AnnotationError(
@@ -261,7 +261,7 @@ class Logins:
     def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
         """Return a helper's login for a registry.
 
-        Each is run only once, because that may take seconds (ECR's helper queries AWS).
+        Each helper is run only once, because that may take seconds (ECR's helper queries AWS).
         """
         server = _HUB_SERVER if registry == HUB else registry
         if (name, server) not in self._from_helpers:
@@ -270,10 +270,8 @@ class Logins:
 
 
 def _pair(text: str, where: str) -> RegistryLogin:
-    """Split a text `user:password` at the first colon, and return the login.
-
-    JSON and PEM also contain colons. A text that was never meant as a login must not be sent to a
-    registry.
+    """Split `user:password` at the first colon, and return the login. JSON and PEM also contain
+    colons. A value that was never meant as credentials must not be sent to a registry.
     """
     user, colon, password = text.strip().partition(":")
     if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):
@@ -400,7 +398,7 @@ def _run(
             f"{name} did not return credentials within {_PATIENCE[kind]} seconds",
             hint="run it again, or run the program by hand to see why",
         ) from None
-    except ValueError:  # sh did not hear from the new process
+    except ValueError:  # sh did not get a report from the new process
         raise RegistryDownError(
             f"{name} was killed before it could start",
             hint="run it again",
@@ -408,7 +406,7 @@ def _run(
     except (
         sh.ErrorReturnCode,
         OSError,
-    ) as error:  # sh includes the command line and the output in the error's text
+    ) as error:  # sh includes the command line and the output in the error message
         shutdown.check()
         raise RegistryAccessError(
             f"{name} failed ({type(error).__name__})",

@@ -48,7 +48,7 @@ class Config:
 class Member(NamedTuple):
     """An image: the only image in its manifest, or a member of an index."""
 
-    digest: str  # of its manifest
+    digest: str  # the digest of its manifest
     platform: str = ""  # "" if the index does not have it
     config: str = ""  # the digest of its config; "" until its manifest is read
     created: str = ""  # the manifest's own date, for artifacts without a config
@@ -75,7 +75,7 @@ class Manifest:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text is a digest with a known algorithm, so that bytes can be verified
+    """Return whether a string is a digest with a known algorithm, so that bytes can be verified
     against it.
     """
     return bool(_DIGEST.fullmatch(text))
@@ -101,7 +101,7 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
 
 
 def members(manifest: Manifest) -> tuple[Member, ...]:
-    """Return a manifest's images, without an index's attestations and other artifacts."""
+    """Return a manifest's images, excluding an index's attestations and other artifacts."""
     data = manifest.data
     if not manifest.is_index:
         created = instant(text(data, "annotations", _CREATED))
@@ -139,8 +139,8 @@ def read_config(data: Any) -> Config:
 
 
 def instant(text: str) -> str:
-    """Return an RFC 3339 time in UTC with all its digits, or "" for other text and for Go's zero
-    time.
+    """Return an RFC 3339 time in UTC with all its digits, or "" for any other value and for Go's
+    zero time.
     """
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
@@ -165,8 +165,8 @@ def newness(created: str) -> tuple[str, str]:
 def fits(wanted: Sequence[str], platform: str) -> bool:
     """Return whether a platform is wanted.
 
-    A wanted platform without a variant matches any variant. If no platforms are specified, all are
-    wanted.
+    A wanted platform without a variant matches any variant. If no platforms are specified, all
+    platforms are wanted.
     """
     if not wanted:
         return True

@@ -91,7 +91,7 @@ class Asked:
 
     @property
     def of_build(self) -> bool:
-        """Whether it is about where the image was built."""
+        """Whether the demand is about where the image was built."""
         return self.demand.rule == "provenance"
 
 
@@ -255,7 +255,7 @@ class Prover:
 
 
 def _final(answer: Answer) -> bool:
-    """Return whether waiting is pointless: there is a proof, or the error is not temporary."""
+    """Return whether waiting is pointless: there is a proof, or the error is not transient."""
     return isinstance(answer, Proof) or (
         isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY
     )

@@ -37,7 +37,7 @@ def keys_of_file(path: str) -> PublicKeys:
 
 
 def keys_in(text: str) -> list[PublicKey]:
-    """Parse the keys in a PEM text. Raises `Malformed`."""
+    """Parse the keys in a PEM string. Raises `Malformed`."""
     found: list[PublicKey] = []
     for pem in public_keys(text):
         try:
@@ -83,7 +83,7 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
     for algorithm in algorithms:
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
-                # cosign's default; PSS is not
+                # cosign's default, unlike PSS
                 key.verify(signature, content, padding.PKCS1v15(), algorithm)
             else:
                 key.verify(signature, content, ECDSA(algorithm))

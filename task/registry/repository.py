@@ -43,7 +43,7 @@ _PAGES = (
 # a tag, according to the OCI distribution specification
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
-_FORM = 2  # the version of the cache's files; files of another version are ignored
+_FORM = 2  # the version of the cache's files; files with a different version are ignored
 # The limits for a list with all its pages. Any server may claim to be a registry.
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_PAGES = 1000
@@ -105,7 +105,7 @@ class AnswerCache:
     def save(self) -> None:
         """Write the file atomically.
 
-        Errors are ignored, because they only cost the next run some requests.
+        Errors are ignored, because they only cost the next run a few requests.
         """
         if not self._path or not self._changed:
             return
@@ -162,7 +162,7 @@ class AnswerCache:
 
 
 class ImageRepository:
-    """A repository, as seen by a login, and the known facts about its images."""
+    """A repository, as seen with one set of credentials, and the known facts about its images."""
 
     def __init__(
         self,
@@ -302,9 +302,9 @@ class ImageRepository:
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the `Link` header.
 
-        Do not yield a page if the first response has a `missing` status. The login is only sent to
-        the registry, and the number of pages is limited. Docker's registry 2.8 ignores `n`, and
-        returns all tags in one page.
+        Do not yield a page if the first response has a `missing` status. The credentials are only
+        sent to the registry, and the number of pages is limited. Docker's registry 2.8 ignores `n`,
+        and returns all tags in one page.
         """
         seen: set[str] = set()
         size = 0
@@ -351,8 +351,8 @@ class ImageRepository:
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
             raise self._wrong(f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}")
-        # Use our own base URL for the next page: behind a proxy, a registry may return another path
-        # before `/v2/`.
+        # Use our own base URL for the next page: behind a proxy, a registry may return a different
+        # path before `/v2/`.
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
         if not own:
             raise self._wrong("continues its list in another repository")

@@ -51,8 +51,8 @@ _PREDICATE = "dev.sigstore.bundle.predicateType"  # annotation of artifacts that
 Form = Literal["payload", "bundle", "envelope"]
 _FORMS: Mapping[str, Form] = {PAYLOAD: "payload", ENVELOPE: "envelope"}
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
-# A repository in a URI, such as `git+https://github.com/acme/web@refs/heads/main`: without login or
-# `.git`, and the ref.
+# A repository in a URI, such as `git+https://github.com/acme/web@refs/heads/main`: without
+# credentials or `.git`, and the ref.
 _REPOSITORY = re.compile(
     r"(?:git\+)?(https?|ssh|git)://(?:[^/@]*@)?([^/@]+(?:/[^@]*?)?)(?:\.git)?/?(?:@(.+))?",
     re.DOTALL,
@@ -80,7 +80,7 @@ class Signed:
     raw: bytes = b""  # a bundle or an envelope, as stored
     certificate: str = ""  # PEM, for a payload or an envelope with a keyless signature
     log_index: int = -1  # its entry in the transparency log
-    statement: Mapping[str, Any] | None = None  # of an attestation
+    statement: Mapping[str, Any] | None = None  # the statement in an attestation
 
 
 def signature_tag(digest: str, ending: str = "sig") -> str:

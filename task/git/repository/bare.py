@@ -1,9 +1,9 @@
 """Reads and changes a remote repository without a worktree.
 
-A small repository takes one fetch. For a large repository, fetch the trees first, and then the
+A small repository needs one fetch. For a large repository, fetch the trees first, and then the
 required files.
 
-It keeps the fetched objects, so that a retry after a lost race costs little.
+The fetched objects are kept, so that a retry after a lost race is cheap.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Remembered:
 
     files: Files
     tip: str  # "" if there is no such branch
-    inherited: tuple[str, str] | None  # the memory branch and tip of a deleted base
+    inherited: tuple[str, str] | None  # the name and tip of a deleted base's memory branch
     renamed_from: str = ""  # the deleted base
     left: tuple[tuple[str, str], ...] = ()  # other such branches, by base
 
@@ -110,7 +110,7 @@ class BareRepository:
     ) -> None:
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # Nothing else uses the objects that a history fetches.
+        # No other code uses the objects that a history fetches.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer
@@ -196,9 +196,8 @@ class BareRepository:
         *,
         default: bool,
     ) -> Mapping[str, str]:
-        """Return branch → tip, and remember those of the heads, because they are read next.
-
-        The base may be known already, if its name was asked for.
+        """Return a map of branch → tip, and remember the head branches' tips, which are read next.
+        The base's tip may already be known, if `default_branch` fetched it.
         """
         tips = self._fetched if base in self._fetched and not heads else {}
         if not tips:
@@ -222,7 +221,7 @@ class BareRepository:
         )
 
     def _orphans(self, tips: Mapping[str, str]) -> Orphans:
-        """Return the memory branches of bases that no longer exist on the server."""
+        """Return the memory branches of bases that do not exist on the server anymore."""
         bases: dict[str, str] = {}
         for name, tip in tips.items():
             if not name.startswith(MEMORY):
@@ -276,9 +275,8 @@ class BareRepository:
         return self._with_restarts(read)
 
     def head(self, head: str) -> Head | None:
-        """Return a head branch's tip; None if the branch does not exist.
-
-        Do not read its files.
+        """Return a head branch's tip, without reading its files, or None if the branch does not
+        exist.
         """
         name = branch_name(head)
 
@@ -314,7 +312,7 @@ class BareRepository:
         limit: int = 100,
         marked: Collection[str] = (),
     ) -> History:
-        """Return the file's text at the branch's tip, then each earlier version that differs,
+        """Return the file's content at the branch's tip, then each earlier version that differs,
         newest first.
 
         See `History`.
@@ -342,7 +340,7 @@ class BareRepository:
 
     @property
     def atomic(self) -> bool:
-        """Whether two branches can be pushed together, as far as is known."""
+        """Whether two branches can be pushed together, as far as known."""
         return self._remote.atomic
 
     def remember(self, change: Changeset) -> LandedCommit:
@@ -374,7 +372,7 @@ class BareRepository:
         self._push(Pushed(head, "", was, replaces=True))
 
     def predict(self, change: Changeset) -> LandedCommit:
-        """Return what `land` would return, without a commit. Nothing is sent."""
+        """Return what `land` would return, without committing or sending anything."""
         made, _ = self._with_restarts(lambda: self._prepared(change))
         return replace(made, commit="") if made.pushed else made
 
@@ -384,7 +382,7 @@ class BareRepository:
         Raises `Outpaced` if the branch has moved since.
 
         Our own head branch is created, or replaced if it has not moved. Other branches are never
-        replaced. `memory` is pushed together with it: both land, or neither does. Raises
+        replaced. `memory` is pushed together with it: either both land or neither does. Raises
         `NotAtomicError` if the server cannot do that.
         """
         made, there = self._with_restarts(lambda: self._prepared(change))
@@ -560,7 +558,7 @@ class BareRepository:
 
 def _import_stream(change: Changeset) -> bytes:
     """Return the whole input: one commit on top of `change.tip` ("": no parent), with the message
-    and texts byte for byte.
+    and file contents byte for byte.
     """
     name = _plain(change.author.name)
     email = _plain(change.author.email)

@@ -27,7 +27,7 @@ from task.git.command import Git
 # removed together.
 _MOST = 100
 _PIECE = 1 << 20  # bytes
-_LONGEST = 100  # bytes of the file that has the last tip
+_LONGEST = 100  # maximum bytes in the file with the last tip
 _NOTES = {
     name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length)
     for name, length in (("sha1", 40), ("sha256", 64))
@@ -72,7 +72,7 @@ class Cache:
     def kept(self) -> Kept:
         """Return the last saved tip.
 
-        Git reports it to the server, and gets only new objects.
+        Git reports this tip to the server, and gets only new objects.
 
         After a machine crash, the file may contain anything.
         """
@@ -196,7 +196,7 @@ class Lent:
     """The objects of a checkout on this machine. They are only read."""
 
     objects: str  # the folder
-    shallow: str = ""  # the text of the checkout's `shallow` file
+    shallow: str = ""  # the content of the checkout's `shallow` file
     object_format: str = "sha1"
 
 
@@ -240,7 +240,7 @@ class BareFolder:
         self.partial()
 
     def restart(self, object_format: str) -> None:
-        """Start over with an empty repository for the other object format."""
+        """Start over with an empty repository in the other object format."""
         self.close()
         self.object_format = object_format
         self.create()

@@ -1,4 +1,4 @@
-"""The base, and the merge of a change into it, for `check`. Neither is ever written.
+"""The base, and the merge of a change into it, for `check`. Neither is ever modified.
 
 New and fetched objects go to a temporary repository, which also reads the checkout's objects. Git
 does the merge itself (`merge-tree`), unless one commit already contains the other.
@@ -61,9 +61,9 @@ class Comparison:
     base: str  # commit ids
     head: str
     merged: str  # the merge's tree
-    paths: tuple[str, ...]  # of all files that the merge changes
-    messages: tuple[str, ...]  # of the change's last commits, as far as they are available
-    tips: Mapping[str, str] = field(default_factory=dict)  # of the memory branches and `HEAD`
+    paths: tuple[str, ...]  # paths of all files that the merge changes
+    messages: tuple[str, ...]  # messages of the change's last commits, as far as available
+    tips: Mapping[str, str] = field(default_factory=dict)  # tips of the memory branches and `HEAD`
 
 
 class ComparedRepository(BareRepository):
@@ -206,7 +206,7 @@ class ComparedRepository(BareRepository):
         return self._found(given.head, "--head")
 
     def _found(self, text: str, option: str) -> str:
-        """Return the commit that a text refers to: in the checkout, else on the server."""
+        """Return the commit that a name refers to: in the checkout, else on the server."""
         commit = self._resolved(text)
         if commit and not self._remote.objects.absent([commit]):
             return commit
@@ -224,7 +224,7 @@ class ComparedRepository(BareRepository):
         )
 
     def _resolved(self, text: str) -> str:
-        """Return the commit that the checkout resolves the text to, or ""."""
+        """Return the commit that the checkout resolves the name to, or ""."""
         if self._checkout is None or text.startswith("-"):
             return ""
         for name in (text, f"origin/{text}"):

@@ -33,7 +33,7 @@ from task.git.repository.remote import Remote, restarted
 from task.model import FileVersion, Place
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, until there are enough
-LARGEST = 64_000_000  # bytes of texts
+LARGEST = 64_000_000  # total bytes of file contents
 # seconds; otherwise, for a file that rarely changes, a run would read all commits of a large
 # repository
 PATIENCE = 60.0
@@ -47,17 +47,17 @@ _Blobs = list[tuple[str, str]]  # (commit, blob or "" for none)
 
 
 class History:
-    """Iterates over (commit, text): the path's text at the branch's tip, then each earlier version
-    that differs.
+    """Iterates over (commit, content): the file's content at the branch's tip, then each earlier
+    version that differs.
 
-    It follows first parents, so a merge is one step, and a text that was restored by a revert is
-    returned again. The commit is the newest with this text, or one of `marked` that had it. The
-    text is None if the file did not exist or was not text. `path` is the file's path at the last
+    It follows first parents, so a merge is one step, and content that was restored by a revert is
+    returned again. The commit is the newest with this content, or one of `marked` that had it. The
+    content is None if the file did not exist or was not text. `path` is the file's path at the last
     version returned: renames are followed. After the last version, `end` is the reason for the end:
     the "root" of all history, the end of a shallow "server", or a "limit": the requested number of
-    texts, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` if the branch does
-    not exist, and the errors of `task.git.errors`. The remote must not be shared; `close` removes
-    the fetched objects.
+    versions, `LARGEST` bytes in total, or `PATIENCE` seconds. Raises `SourceError` if the branch
+    does not exist, and the errors of `task.git.errors`. The remote must not be shared; `close`
+    removes the fetched objects.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class History:
         self._branch = branch
         self._limit = limit
         self._marked = frozenset(marked)
-        self._mark = ""  # the marked commit that has the last text of the commits before these
+        self._mark = ""  # the marked commit with the last content from the previous commits
         self._size = LARGEST  # bytes that may still be read
         self._at = ""  # the next commit to read
         self._level = 0  # index into DEPTHS
@@ -106,7 +106,7 @@ class History:
                     yield last
                 self.end = "limit"
                 return
-            # again in an empty repository, if the server or the cache requires it
+            # run again in an empty repository if the server or the cache requires it
             blobs, texts, reached = restarted(self._remote, self._some, self._forget)
             if last:
                 yield self._mark or last[0], last[1]
@@ -117,7 +117,7 @@ class History:
                     return
                 given += 1
                 if self._marked and number == len(blobs) and not reached:
-                    last = commit, texts.get(blob)  # commits that are not read yet have it too
+                    last = commit, texts.get(blob)  # unread commits have it too
                 else:
                     yield commit, texts.get(blob)
             self.end = reached
@@ -127,7 +127,7 @@ class History:
         self._level = max(0, self._level - 1)
 
     def _some(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
-        """Return the result of the next commits: the blobs, their texts, and whether this is the
+        """Return the result of the next commits: the blobs, their contents, and whether this is the
         end.
         """
         commits = self._commits()
@@ -169,7 +169,7 @@ class History:
         self,
         commits: Sequence[PastCommit],
     ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
-        """Return (start of another blob, number of commits used, path before that,
+        """Return (start of a different blob, number of commits used, path before that,
         entry one commit later).
         """
         changes: _Blobs = []
@@ -204,7 +204,7 @@ class History:
 
     def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
         """Return the path that was renamed to ours between two trees: the same blob, else the same
-        name and a similar text.
+        name and similar content.
         """
         gone = self._gone(older, newer)
         name = basename(self.path)
@@ -244,7 +244,7 @@ class History:
 
 
 def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
-    """Return the texts of these blobs (None if not text) and the number of bytes read."""
+    """Return the contents of these blobs (None if not text) and the number of bytes read."""
     found = objects.read(blobs)
     files = {oid: file_of(content) for oid, content in found.items()}
     texts = {oid: None if file.problem else file.text for oid, file in files.items()}
@@ -261,21 +261,21 @@ def _oid(entry: TreeEntry | None) -> str:
 
 
 def _likeness(text: str | None, other: str | None) -> float:
-    """Return the share of lines that two texts have in common, from 0 to 1."""
+    """Return the share of lines that two files have in common, from 0 to 1."""
     lines = set((text or "").splitlines())
     others = set((other or "").splitlines())
     return 2 * len(lines & others) / (len(lines) + len(others)) if lines and others else 0.0
 
 
 COMMITS = 500  # commits to fetch
-_VERSIONS_AT_ONCE = 100  # texts read together
+_VERSIONS_AT_ONCE = 100  # file contents read together
 _KEPT = 32  # trees
 _MOST_STEPS = 50  # commits of a merged branch to search for the commit that wrote a file
 
 ReadRaw = Callable[[str], bytes]
 
 
-@dataclass(frozen=True, slots=True)  # there may be a hundred thousand
+@dataclass(frozen=True, slots=True)  # there may be a hundred thousand of these
 class _Blob:
     """A file's content, and the commit on the branch that wrote it, or None if it is
     further back.
@@ -291,10 +291,10 @@ def versions_of(
     pages: Sequence[Sequence[str]],
     most: int,
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
-    """Yield, for each page of paths, the files' texts at the branch's tip and the earlier versions
-    that differ.
+    """Yield, for each page of paths, the files' contents at the branch's tip and the earlier
+    versions that differ.
 
-    They are newest first, at most `most` for each file, and only one page's texts are in memory.
+    They are newest first, at most `most` for each file, and only one page's contents are in memory.
     They are from the branch's last `COMMITS` commits. An older version has no commit, and a missing
     file has no versions. Raises `SourceError` if the branch does not exist, and the errors of
     `task.git.errors`.

@@ -18,7 +18,7 @@ from task.model import File, Place
 from task.text import blanked
 from task.timestamps import of_unix
 
-LARGEST = 10_000_000  # bytes; nobody writes a larger file by hand
+LARGEST = 10_000_000  # bytes; larger files are not written by hand
 TOGETHER = 512_000_000  # bytes read together
 _AT_ONCE = 500  # requests that fit in a pipe, so that neither side blocks the other
 
@@ -39,7 +39,7 @@ class Objects:
         """Return all of these objects; None for an object larger than `LARGEST`.
 
         Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
-        together they exceed `TOGETHER`: a small pack may contain thousands of large files.
+        the objects together exceed `TOGETHER`: a small pack may contain thousands of large files.
         """
         found: dict[str, bytes | None] = {}
         size = 0
@@ -124,8 +124,8 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def file_of(blob: bytes | None) -> File:
-    """Return a blob's text, with byte order mark and line endings unchanged, or the reason why it
-    cannot be read as text.
+    """Return a blob as a string, with its byte order mark and line endings unchanged, or the reason
+    why it cannot be read as text.
     """
     if blob is None:
         return File("", problem="larger than 10 MB")
@@ -153,7 +153,7 @@ class PastCommit:
     parents: tuple[str, ...]  # including parents that a shallow repository does not have
     author: str  # the name, else the address
     at: str  # commit time: RFC 3339, UTC; "" if it is not a date
-    message: str  # only its end if it is very long
+    message: str  # only the end of a very long message
 
     @property
     def parent(self) -> str:
@@ -193,7 +193,7 @@ def commit_of(objects: Objects, oid: str) -> PastCommit:
 
 
 def _commit_time(text: str) -> str:
-    """Return the time from Git's seconds and time zone, or "" for other text."""
+    """Return the time from Git's seconds and time zone, or "" for any other value."""
     seconds = text.split()
     try:
         return of_unix(int(seconds[0])) if seconds else ""
@@ -221,12 +221,12 @@ class TreeEntry:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a tree, not a symbolic link or a submodule."""
+        """Whether the entry is a tree, not a symbolic link or a submodule."""
         return self.mode == FOLDER
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a regular file, executable or not."""
+        """Whether the entry is a regular file, executable or not."""
         return self.mode.startswith("100")
 
 
@@ -247,7 +247,7 @@ def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
 
 
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
-    """Yield (mode, name, binary object id). Raises `ValueError` if it is not a tree."""
+    """Yield (mode, name, binary object id). Raises `ValueError` if the data is not a tree."""
     found = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
     if sum(len(mode) + len(name) for mode, name, _ in found) + (width + 2) * len(found) != len(raw):
         raise ValueError("this is not a tree")
@@ -265,7 +265,7 @@ def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
 
 
 def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
-    """Yield (path, entry, whether its text is needed) for a place, below the tree `root`.
+    """Yield (path, entry, whether its content is needed) for a place, below the tree `root`.
 
     `read` returns a tree by its object id.
     """

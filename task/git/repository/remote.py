@@ -36,7 +36,7 @@ _SMALL = "blob:limit=64k"
 _PARTIAL = "blob:none"
 _WHOLE = ""
 _FEW = 40_000  # objects of a small repository; a server reports the number before it sends them
-_LIGHT = 16_000_000  # bytes of a small repository; they are wasted if it turns out to be larger
+_LIGHT = 16_000_000  # bytes of a small repository, wasted if the repository turns out to be larger
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
 _NOT_ATOMIC = "does not support --atomic push"
@@ -55,7 +55,7 @@ _MEMORIES = "+refs/heads/image-update-memory/*:refs/image-update/memory/*"
 _DEFAULT = "+HEAD:refs/image-update/default"
 _FETCHED = re.compile(r"([0-9a-f]+)\t[^\t]*\tbranch '([^']+)' of ")
 _FETCHED_HEAD = re.compile(r"([0-9a-f]+)\t[^\t]*\t(?!branch '|tag ')")
-_LOOK_BACK = 100  # commits, because others may have pushed on top of ours
+_LOOK_BACK = 100  # recent commits to read, because others may have pushed on top of ours
 
 
 class StartAgain(Exception):
@@ -88,7 +88,7 @@ class Pushed:
 
     @property
     def lease(self) -> str:
-        """The option that rejects the push if the branch is at another commit.
+        """The option that rejects the push if the branch is at a different commit.
 
         Without it, git also pushes to a branch that was deleted or reset in the meantime, which
         would bring the removed commits back. A commit on top of `was` does not force anything.
@@ -290,7 +290,7 @@ class Remote:
         )
         found = self._fetched_tips()
         branch, named = default()
-        if tip != named:  # it moved between the two answers, or HEAD now points to another branch
+        if tip != named:  # the branch moved, or HEAD changed, between the responses
             return branch, self.fetch_tips(branch)
         return branch, {**found, branch: tip}
 
@@ -314,8 +314,8 @@ class Remote:
 
         With `default`, also the tip of the default branch, if there is one, as `HEAD`.
 
-        A fetch fails if a requested branch is missing, but a pattern may match nothing. A pattern
-        also matches branches with longer names.
+        A fetch fails if a requested branch is missing, but a pattern without a match is not an
+        error. A pattern also matches branches with longer names.
         """
         names = dict.fromkeys(heads)
         patterns = [
@@ -380,7 +380,7 @@ class Remote:
                     if optional:
                         return ""
                     raise self._no_branch(branch) from error
-                # it does not point to an existing branch
+                # HEAD does not point to an existing branch
                 if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:
                     more = [text for text in more if text != _DEFAULT]
                     continue
@@ -413,11 +413,11 @@ class Remote:
             raise self._failure(error, self.subject(branch)) from error
 
     def push(self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None) -> None:
-        """Push a commit to its branch, together with `more`: both or neither.
+        """Push a commit to its branch, together with `more`: either both land or neither does.
 
         `options` are push options; if the server does not support them, push without them. Raises
-        `RepositoryError`, `NotAtomicError`, and `Outpaced`, also if the branch already has this
-        commit. After an `UnreachableError`, it is unknown whether the push landed.
+        `RepositoryError`, `NotAtomicError`, and `Outpaced`, including if the branch already has
+        this commit. After an `UnreachableError`, it is unknown whether the push landed.
         """
         every = (pushed, more) if more else (pushed,)
         sent = [f"--push-option={option}" for option in options if self.takes_options]
@@ -481,7 +481,7 @@ class Remote:
     def _refusal(self, error: GitFailed, every: Sequence[Pushed]) -> Exception:
         """Return the error for a rejected push.
 
-        In an atomic push, every branch is rejected because of one branch.
+        In an atomic push, every branch is rejected because of a single branch.
         """
         lines = error.out.decode("utf-8", "replace").splitlines()
         refused = [line for line in lines if line.startswith("!")]
@@ -493,7 +493,7 @@ class Remote:
         return git_errors.refusal(status, error.err, subject, forced=guilty.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
-        """Return whether the branch is at this commit, or was recently."""
+        """Return whether the branch is at this commit, or recently was."""
         at = self.tip(branch)
         if not at or at == commit:
             return bool(at)
@@ -573,7 +573,9 @@ class Remote:
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
     def _logged_in(self, run: Callable[..., Ran]) -> Ran:
-        """Run `work`, and run it again if the server should have asked for the login first."""
+        """Run `work`, and run it again if the server should have asked for the credentials
+        first.
+        """
         env = self._env
         try:
             return run(env=env)
@@ -610,7 +612,7 @@ class Remote:
     ) -> str:
         """Fetch, and return git's output.
 
-        `oids` are fetched the way git itself fetches the missing objects of a partial clone.
+        `oids` are fetched the way git itself fetches missing objects in a partial clone.
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         filters = [f"--filter={self._filter}"] if self._filter else []
