@@ -720,7 +720,7 @@ class Compared:
 
     base: str  # a branch, tag or commit
     head: str
-    repository: str = ""  # its URL; "" is the checkout in the current folder
+    repository: str = ""  # its URL; "" is the checkout in the current directory
     # the branch that the change will be merged into, according to the CI system. Its current tip is
     # the base, unless `base` is a commit: in a merge queue, that commit includes the requests
     # before this one

@@ -704,7 +704,7 @@ class LintOptions:
     """What `lint` checks."""
 
     source: tuple[str, ...] = FIND.lines(
-        "Where to read Applications from, as in --applications. Use . for the current folder.",
+        "Where to read Applications from, as in --applications. Use . for the current directory.",
         "[SOURCE...]",
         common=True,
         argument=True,
@@ -750,7 +750,7 @@ class CheckOptions(ResultOptions):
         common=True,
     )
     repository: str = CHANGE.text(
-        "Repository that contains both. By default, the checkout in the current folder.",
+        "Repository that contains both. By default, the checkout in the current directory.",
         "URL",
         common=True,
     )

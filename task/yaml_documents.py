@@ -177,7 +177,9 @@ class _Builder:
                 raise Malformed("a merge key (<<) expects a mapping or a list of mappings")
             self._left -= len(item)
             if self._left < 0:
-                raise Malformed("merge keys (<<) add more keys than the text has characters")
+                raise Malformed(
+                    "merge keys (<<) expand to more keys than the document has characters"
+                )
             into.update(item)
 
     def _put(self, value: Any, size: int, anchor: str | None) -> None:

@@ -74,7 +74,9 @@ def test_the_promotion_guide_shows_the_real_output(tmp_path: Path, argo_cd: Argo
     assert staging.code == 0, staging.stderr
     assert ([alike(production.stdout)], production.code) == (shown(page), 0), production.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web-production"))
-    assert [(one.code, "--from-selector: no Application matches" in one.stderr) for one in others] == [
+    assert [
+        (one.code, "--from-selector: no Application matches" in one.stderr) for one in others
+    ] == [
         (3, False),
         (3, True),
     ]

@@ -123,7 +123,7 @@ def test_deployments_require_a_known_source_commit_and_repository(
     nonsense = run("--deployments", "--source-repository", "nonsense", env=actions(argo_cd, github))
     assert nonsense.code == 2
     assert (
-        "--source-repository: cannot show a deployment for 'nonsense': it is not an https or ssh URL"
+        "--source-repository: cannot report a deployment for 'nonsense': it is not an https or ssh URL"
         in nonsense.stderr
     )
     assert (git(repo, "rev-list", "--count", "main"), github.seen) == ("1", [])

@@ -115,7 +115,7 @@ def test_the_menu_and_the_pages_match() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_each_page_begins_with_its_audience_and_outcome(page: str) -> None:
     if page != "docs/figures.md":
-        box = r"# .+\n\n> \*\*For\*\* [^#]+\.\s(> )?\*\*You will (learn|be able to)\*\* "
+        box = r"# .+\n\n> \*\*For\*\* [^#]+\.\s(> )?\*\*You will learn( how to)?\*\* "
         assert re.match(box, PAGES[page])
 
 

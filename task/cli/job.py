@@ -267,7 +267,7 @@ def _deployed(
     ):
         hint = "set it to the source code repository, as https://host/owner/repository"
         message = (
-            f"--source-repository: cannot show a deployment for {repository!r}: it is not an"
+            f"--source-repository: cannot report a deployment for {repository!r}: it is not an"
             " https or"
             " ssh URL"
         )

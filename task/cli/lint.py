@@ -54,7 +54,9 @@ def lint(settings: Settings, call: Call) -> int:
     environ = call.environ
     log = call.log
     if not sources(settings, environ):
-        hint = "pass a folder or file, as in image-update lint apps/, or . for the current folder"
+        hint = (
+            "pass a folder or file, as in image-update lint apps/, or . for the current directory"
+        )
         raise UsageError("cannot tell where to read Applications from", hint=hint)
     form = settings.lint.output
     try:

@@ -213,7 +213,7 @@ def _check_name(finding: Finding) -> str:
 
 
 def _file_or_application(finding: Finding, path: str) -> str:
-    """Return the file relative to the current folder, or else the Application, because programs
+    """Return the file relative to the current directory, or else the Application, because programs
     require a path.
     """
     return (
@@ -222,7 +222,7 @@ def _file_or_application(finding: Finding, path: str) -> str:
 
 
 def _in_workspace(path: str) -> str:
-    """Return a local path relative to the current folder, as these programs expect."""
+    """Return a local path relative to the current directory, as these programs expect."""
     if "//" in path:  # REPO//PATH is not a local path
         return _clean(path)
     relative = os.path.relpath(path)

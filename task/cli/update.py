@@ -158,7 +158,7 @@ def _log_problems(report: Report, form: str, log: Log) -> None:
 
 
 def places_here(report: Report) -> Mapping[str, str]:
-    """Return the `file:line` of each Application whose manifest is below the current folder."""
+    """Return the `file:line` of each Application whose manifest is below the current directory."""
     found = {}
     for unusable in report.decisions:
         app = unusable.subscription.application

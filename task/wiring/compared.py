@@ -59,7 +59,7 @@ class JudgedChange:
             self._top = top_of(os.path.realpath("."))
             if not self._top:
                 raise UsageError(
-                    "the current folder is not in a Git checkout",
+                    "the current directory is not in a Git checkout",
                     hint="run check in a checkout, or set the repository with --repository",
                 )
             url = self._origin(here)

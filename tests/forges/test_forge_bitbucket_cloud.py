@@ -131,7 +131,9 @@ def test_a_next_page_on_another_host_is_not_requested(world: World, server: Serv
     with serving(Server()) as other:
         elsewhere = Reply(200, {"values": [], "next": f"{other.url}/2.0/workspaces/acme/members"})
         server.fail(elsewhere, "GET", "/members")
-        assert "next-page link" in world.propose(replace(world.push("1.1"), reviewers=("ann",))).note
+        assert (
+            "next-page link" in world.propose(replace(world.push("1.1"), reviewers=("ann",))).note
+        )
         assert other.seen == []
 
 

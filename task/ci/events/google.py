@@ -48,7 +48,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
         message_text = f"the data of its message cannot be parsed as JSON: {problem}"
         raise Malformed(message_text, "send it unchanged") from None
     if not (isinstance(inner, dict) and _is_notification(inner)):
-        hint = "subscribe to the project's topic gcr"
+        hint = "subscribe to the project's gcr topic"
         raise Malformed("its message is not from Artifact Registry", hint)
     yield _of_notification(inner, message.get("publishTime"), registry)
 
