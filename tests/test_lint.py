@@ -430,7 +430,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-tag": "{{ .Values.tag }}"},
             "error",
             "web.helm.image-tag",
-            "that nothing renders",
+            "but it is never rendered",
         ),
         (
             {**WEB, "web.helm.image-tag": "pods.0.tag"},

@@ -30,7 +30,7 @@ from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
 NO_FILES = ("", "cluster", "argocd")  # origins that messages omit
-_STRATEGY = "set updateStrategy in it"
+_STRATEGY = "set updateStrategy explicitly"
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 

@@ -538,7 +538,7 @@ class EntryReader:
         broken: list[Faulty] = []
         for glob in dict.fromkeys(globs):
             if len(broken) == MOST_GLOBS:
-                hint = "fix these first, and check again"
+                hint = "fix these globs first, then check again"
                 broken.append(setting.wrong("there may be more invalid globs", hint))
                 break
             try:

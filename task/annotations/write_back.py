@@ -205,9 +205,7 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
     """Raise `Faulty` for a method, and for a word that looks like a target."""
     unknown = f"unknown target {text!r}"
     if word.lower() in ("git", "argocd"):
-        hint = (
-            f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests here"
-        )
+        hint = f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests as the target"
         raise Faulty(TARGET, text, f"{unknown}: it is a write-back-method", hint)
     if "/" not in word and "." not in word:
         meant = MEANT.get(word.lower()) or nearest(word, TARGETS)
@@ -411,7 +409,9 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
         if owned.keys() <= set(glob.split("/"))
     )
     if owned and not any(fits_glob(glob, path) for glob in named):
-        raise _not_written(next(iter(owned.values())), path, f", or add it to `writes` in {PATH}")
+        raise _not_written(
+            next(iter(owned.values())), path, f", or add the protected file to `writes` in {PATH}"
+        )
 
 
 def _refuse_by_rule(sub: Subscription, writes: Writes, paths: Collection[str], branch: str) -> None:
@@ -449,7 +449,7 @@ def refuse_unwritable(path: str) -> None:
             f"{shortened(path)!r} has {size(path):,} bytes, but file systems limit paths to"
             f" {LONGEST_PATH:,}"
         )
-        raise TargetError(message, hint="use a file in fewer folders in write-back-target")
+        raise TargetError(message, hint="set write-back-target to a file with a shorter path")
 
 
 def _guarded_names(path: str) -> Mapping[str, str]:
@@ -464,9 +464,7 @@ def _guarded_names(path: str) -> Mapping[str, str]:
 
 
 def _not_written(what: str, path: str, also: str = "") -> NotPermittedError:
-    hint = (
-        f"keep the updated values in another file or folder, and set write-back-target to it{also}"
-    )
+    hint = f"keep the updated values in another file or folder, and set write-back-target to that path{also}"
     return NotPermittedError(f"annotations cannot write {what}: {shortened(path)!r}", hint=hint)
 
 

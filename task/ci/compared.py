@@ -43,8 +43,10 @@ def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
     """
     for option, text in (("--base", given.base), ("--head", given.head)):
         if text and not _is_name(text):
-            hint = "use the name of a branch or the ID of a commit"
-            raise UsageError(f"{option}: {text[:100]!r} is not a valid name of a commit", hint=hint)
+            hint = "use a branch name or a commit ID"
+            raise UsageError(
+                f"{option}: {text[:100]!r} is not a valid branch name or commit ID", hint=hint
+            )
     if given.base:
         if given.repository and not given.head:
             raise UsageError(

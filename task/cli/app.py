@@ -135,7 +135,7 @@ GROUPS = {
             "lint.md",
         ),
         "check": About(
-            "Judge every version change between two commits by the rules, as a required check"
+            "Check every version change between two commits against the rules, as a required check"
             " for pull requests.",
             (
                 "--base origin/main --head HEAD --applications apps/",

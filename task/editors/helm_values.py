@@ -318,7 +318,7 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
                 f"{mine} and {text} share this value through an anchor, but {text} may belong to"
                 " another image"
             )
-            hint = f"repeat the value in one of the two places, or put the image name beside {text}"
+            hint = f"write out the value in one of the two places, or put the image name next to {text}"
             raise TargetError(f"line {tree.line(node)}: {message}", hint=hint)
         others.append(text)
     return tuple(others)
@@ -406,8 +406,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
             hint = f"set {name} to an empty string"
             if not (keys.digest or keys.spec):
                 hint = (
-                    f"set {target.alias or '<alias>'}.helm.image-digest: {name}, so each update"
-                    " writes it"
+                    f"set {target.alias or '<alias>'}.helm.image-digest: {name}, so that each"
+                    " update sets it"
                 )
             message = (
                 f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"

@@ -377,8 +377,7 @@ def _taken(edit: Edit, first: Decision) -> TargetError:
     return TargetError(
         f"{edit.key} gets {first.candidate.version} for {entry.text!r} of {app} in the same commit",
         hint=(
-            "use a separate key or file for each of the two, or the same rules if both are the same"
-            " image"
+            "use separate keys or files, or the same rules if both entries are for the same image"
         ),
         subject=edit.path,
     )

@@ -262,8 +262,8 @@ def _strange_memory(memory: Files) -> list[Problem]:
         Problem(
             Trouble.warning(
                 "target",
-                f"{printable(path)} on the memory branch was not written by a run: it will be left"
-                " out of the next commit there",
+                f"{printable(path)} on the memory branch was not written by a run: the next"
+                " commit to the branch will leave it out",
                 hint,
             )
         )
@@ -534,7 +534,7 @@ class DeliveryLander:
 
 def _overtaken_head(name: str) -> Problem:
     message = f"the builds waiting on {name} were not decided again: another run was faster"
-    hint = "the next run that writes there will do it; do not merge the branch before that"
+    hint = "the next run that writes to the branch will decide them; do not merge the branch before then"
     return Problem(Trouble.warning("target", message, hint))
 
 

@@ -329,7 +329,7 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
             without_login(sub.repo) if sub.method == "git" else "in the cluster"
         )
     named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
-    what = "of this run"
+    what = "in this run"
     if job.images:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
     message = f"--only-repository excludes all Applications {what}: {named}"

@@ -122,7 +122,7 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     if keyword.strip().lower() == "glob":
         return (
             "globs are for ignore-tags; here, use"
-            f" {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
+            f" {regexp_of_glob(pattern) or 'regexp: followed by a regular expression'}"
         )
     whole = unwrapped(keyword + colon + pattern)
     if whole == "*":

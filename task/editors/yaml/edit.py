@@ -252,7 +252,7 @@ def alone(tree: Tree, node: Node) -> Node:
             here = tree.line(parent)
             lines = ", ".join(str(tree.line(other)) for other in others)
             name = parent.anchor
-            hint = "write the value out where it must differ, or move the anchor"
+            hint = "write out the value where it must differ, or move the anchor"
             message = (
                 f"line {here}: the value of the anchor &{name} is also used by *{name} on line"
                 f" {lines}"
