@@ -221,7 +221,8 @@ def _stored_default(
             and level.get("commonUpdateSettings") is not None
         ):
             advice.append(
-                f"commonUpdateSettings in {name} has no updateStrategy: Image Update applies the outer {outer}"
+                f"commonUpdateSettings in {name} has no updateStrategy: Image Update applies the"
+                f" outer {outer}"
                 " strategy, but in a cluster, Image Updater's CRD stores semver"
             )
         outer = strategy or outer

@@ -205,7 +205,10 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
     """Raise `Faulty` for a method, and for a word that looks like a target."""
     unknown = f"unknown target {text!r}"
     if word.lower() in ("git", "argocd"):
-        hint = f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests as the target"
+        hint = (
+            f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests as"
+            " the target"
+        )
         raise Faulty(TARGET, text, f"{unknown}: it is a write-back-method", hint)
     if "/" not in word and "." not in word:
         meant = MEANT.get(word.lower()) or nearest(word, TARGETS)
@@ -464,7 +467,10 @@ def _guarded_names(path: str) -> Mapping[str, str]:
 
 
 def _not_written(what: str, path: str, also: str = "") -> NotPermittedError:
-    hint = f"keep the updated values in another file or folder, and set write-back-target to that path{also}"
+    hint = (
+        "keep the updated values in another file or folder, and set write-back-target to that"
+        f" path{also}"
+    )
     return NotPermittedError(f"annotations cannot write {what}: {shortened(path)!r}", hint=hint)
 
 

@@ -117,7 +117,9 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
         entry = name if own else f"${ref or '<ref>'}/{sub.path}"
         raise TargetError(
             "no source of the Application reads this values file, so an update has no effect",
-            hint=f"add {entry} to the Helm source's valueFiles, or use a file that the source reads",
+            hint=(
+                f"add {entry} to the Helm source's valueFiles, or use a file that the source reads"
+            ),
             subject=sub.path,
         )
     hidden: list[TargetError] = []

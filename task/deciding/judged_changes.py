@@ -552,7 +552,10 @@ def _ordered(
 
 def _older_version_problem(decision: Decision) -> Problem:
     sub = decision.subscription
-    hint = f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's config"
+    hint = (
+        f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"
+        " config"
+    )
     message = f"{sub.entry.image.name}: {decision.because.partition('; to write it')[0]}"
     return Problem(Trouble.warning(decision.rule, message, hint), application=sub.application.key)
 

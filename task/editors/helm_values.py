@@ -318,7 +318,10 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
                 f"{mine} and {text} share this value through an anchor, but {text} may belong to"
                 " another image"
             )
-            hint = f"write out the value in one of the two places, or put the image name next to {text}"
+            hint = (
+                "write out the value in one of the two places, or put the image name next to"
+                f" {text}"
+            )
             raise TargetError(f"line {tree.line(node)}: {message}", hint=hint)
         others.append(text)
     return tuple(others)

@@ -177,7 +177,8 @@ class WaitsOnHead:
             f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
         ]
         ends = [
-            f"the hold on {release.application} ({release.image or 'all images'}) has ended in another way"
+            f"the hold on {release.application} ({release.image or 'all images'}) has ended in"
+            " another way"
             for release in self.ended
         ]
         return builds + ends

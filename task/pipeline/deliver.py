@@ -534,7 +534,10 @@ class DeliveryLander:
 
 def _overtaken_head(name: str) -> Problem:
     message = f"the builds waiting on {name} were not decided again: another run was faster"
-    hint = "the next run that writes to the branch will decide them; do not merge the branch before then"
+    hint = (
+        "the next run that writes to the branch will decide them; do not merge the branch before"
+        " then"
+    )
     return Problem(Trouble.warning("target", message, hint))
 
 

@@ -372,7 +372,9 @@ def _step(
                 message = f"{first.text}: the list has {len(items.children)} items"
                 raise TargetError(
                     message,
-                    hint="use an existing index (the first is 0), or add the item to the file first",
+                    hint=(
+                        "use an existing index (the first is 0), or add the item to the file first"
+                    ),
                 )
             plain = items.children[index]
         return resolved(plain), rest[1:]
