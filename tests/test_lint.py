@@ -706,7 +706,7 @@ def test_a_misspelt_image_list_is_reported_once() -> None:
 
 def test_a_comma_in_a_constraint_is_reported_once() -> None:
     found = lint({"image-list": "web=acme/web:>=1.0, <2"})
-    assert [one.message for one in found] == ["'<2' follows a comma, but a comma ends an entry"]
+    assert [one.message for one in found] == ["'<2' follows a comma, but commas separate entries"]
 
 
 @pytest.mark.parametrize("key", ["git-commit-template", "git-commit-message", "web.colour"])

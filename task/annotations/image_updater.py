@@ -389,7 +389,10 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
 
 
 NAME = "argocd-image-updater-config"
-NO_LOOP = "not needed: there is no loop. For images built elsewhere, run scan on a schedule"
+NO_LOOP = (
+    "not needed: Image Update does not run in a loop. For images built elsewhere, run scan on a"
+    " schedule"
+)
 NO_SERVER = "not needed: the pipeline runs Image Update, so nothing listens for webhooks"
 
 

@@ -277,7 +277,11 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             )
             yield (
                 piece,
-                (f"{piece!r} is part of a pattern that a comma split: a comma ends an entry", hint),
+                (
+                    f"{piece!r} is part of a pattern that was split at a comma: commas separate"
+                    " entries",
+                    hint,
+                ),
             )
         elif RANGE.fullmatch(piece):
             yield (
@@ -299,7 +303,7 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
     """Yield the problems of a key that has no effect here, or that AIU does not read."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
-        message = f"{key} applies to every image here, but AIU ignores it without an alias"
+        message = f"Image Update applies {key} to every image, but AIU ignores it without an alias"
         yield key, "info", message, f"use <alias>.{key}"
         return
     image_list = app.annotations.get("image-list", "")

@@ -229,7 +229,7 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
         reading = EntryReader(entry, settings, defaults).read()
         readings.append(replace(reading, broken=reading.broken or bool(rest)))
         if rest:
-            message = f"{rest[0]!r} follows a comma, but a comma ends an entry"
+            message = f"{rest[0]!r} follows a comma, but commas separate entries"
             hint = f"separate constraints with a space: {' '.join((entry.text, *rest))}"
             flaws.append(
                 Flaw(

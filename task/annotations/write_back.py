@@ -302,7 +302,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
         if not source.repo:
             raise SourceError(
                 "the source has no repoURL",
-                hint="set it, or add the git-repository annotation",
+                hint="set repoURL, or add the git-repository annotation",
             )
         return source.repo, source.revision
     same = [
@@ -359,7 +359,7 @@ def inside(folder: str, path: str, what: str = "target") -> str:
 _OURS = "Image Update's own files"
 _GITS = "Git's own files"
 _CI = "the repository's CI definition"
-_REVIEWERS = "the repository's definition of reviewers"
+_REVIEWERS = "the repository's reviewer definitions"
 _NEVER_AT_ALL = (_OURS, _GITS)
 # File and folder names, without the YAML extension. Case is ignored, because some checkouts ignore
 # it, and so is depth, because hosts can be configured to look elsewhere.

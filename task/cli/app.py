@@ -88,7 +88,7 @@ GROUPS = {
     },
     "By hand": {
         "rollback": About(
-            "Roll back to an older tag and hold the image there, in one commit.",
+            "Roll back to an older tag and hold the image at that tag, in one commit.",
             (
                 'web --to previous --reason "errors at checkout" --applications argocd',
                 "web --alias api --to 1.4.2 --applications apps/",
@@ -237,7 +237,10 @@ VARIABLES = (
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
-    help="Writes the version of a newly built image to Git, for every Argo CD Application that tracks it.",
+    help=(
+        "Writes the version of a newly built image to Git, for every Argo CD Application that"
+        " tracks it."
+    ),
     epilog=f"{VARIABLES}\n\n\b\n{TABLE}",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

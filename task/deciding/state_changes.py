@@ -129,4 +129,4 @@ def _newest_sentence(old: Memory, new: Memory, what: str) -> str:
     if old.written is None or old.written == new.written:
         return ""
     newest = new.written.version if new.written else "nothing"
-    return f"remembers {newest} as the newest build of {what}, not {old.written.version}"
+    return f"remembers {newest} as the newest build of {what} instead of {old.written.version}"

@@ -175,7 +175,9 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
     if answer is None or answer.error is None:
         return None
     meanings = {
-        "platforms": f"not checked whether the image is for {' or '.join(sub.policy.platforms)}",
+        "platforms": (
+            f"could not check whether the image is for {' or '.join(sub.policy.platforms)}"
+        ),
         "created": (
             "cannot tell which build is newer, so the build that arrives last counts as newer"
         ),

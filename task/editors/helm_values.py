@@ -202,7 +202,7 @@ def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
             continue
         folder = posixpath.dirname(path) or "."
         message = (
-            f"{edit.key} is locked by {lock}: with another version here, `helm dependency build`"
+            f"{edit.key} is locked by {lock}: with a different version, `helm dependency build`"
             " would fail"
         )
         hint = f"set {edit.new} by hand, run helm dependency update {folder}, and commit both files"

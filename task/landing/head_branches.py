@@ -308,7 +308,8 @@ def left_memory(base: Snapshot) -> list[Problem]:
         " is kept only if the default branch is renamed"
     )
     signed_by = (
-        "find out who can push there; to accept keys other than the run's own, set memorySigners in"
+        "find out who can push to that branch; to accept keys other than the run's own, set"
+        " memorySigners in"
         " the config"
     )
     problems: list[Problem] = []

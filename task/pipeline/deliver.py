@@ -257,7 +257,7 @@ def prepare(
 
 def _strange_memory(memory: Files) -> list[Problem]:
     """Return a warning for each unknown file on the memory branch."""
-    hint = f"find out who can push there, and protect the branch: {DOCS}/security.md"
+    hint = f"find out who can push to that branch, and protect the branch: {DOCS}/security.md"
     return [
         Problem(
             Trouble.warning(

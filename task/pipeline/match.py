@@ -175,7 +175,7 @@ def asks_by_hand(
                 )
             )
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
-    hint = "use an alias from the image-list annotation, or the image name as it appears there"
+    hint = "use an alias or image name from the image-list annotation"
     for name in images:
         if name not in all_names:
             message = f"--alias {name}: not found in any of these Applications"

@@ -29,13 +29,13 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
         (
             NO_LOGIN,
             ["platforms"],
-            "not checked whether the image is for linux/arm64 or linux/amd64: there is",
+            "could not check whether the image is for linux/arm64 or linux/amd64: there is",
             "create it",
         ),
         (
             DOWN,
             ["platforms"],
-            "not checked whether the image is for",
+            "could not check whether the image is for",
             "pass --registry-check always to block such updates",
         ),
         (

@@ -182,7 +182,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
     if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
         raise TargetError(
             f"line {tree.line(node)} does not have a single value",
-            hint="use `key: value` there",
+            hint="use `key: value` on that line",
         )
     if isinstance(data, bool):
         return Splice(
@@ -573,7 +573,7 @@ def slot(tree: Tree, node: Node) -> int:
     if at is None or key is node:
         raise TargetError(
             f"line {tree.line(node)} has a key without a value",
-            hint="use `key: value` there",
+            hint="use `key: value` on that line",
         )
     return at
 

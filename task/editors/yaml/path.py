@@ -101,7 +101,7 @@ def find_all(
 
 
 def _ambiguous(path: Sequence[Segment]) -> TargetError:
-    hint = "escape the dots of the key you mean: \\."
+    hint = "escape the dots in the intended key: \\."
     return TargetError(f"several keys with dots match {path_text(path)}", hint=hint)
 
 
@@ -410,7 +410,7 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     if merged is not None:
         inner = resolved(merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
-            message = f"{name} comes from a merge key (<<): {name} here would hide its other keys"
+            message = f"{name} comes from a merge key (<<): adding {name} would hide its other keys"
             raise TargetError(message, hint="write out the keys")
     return tuple(segment.name for segment in rest)
 
