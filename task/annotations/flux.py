@@ -168,7 +168,7 @@ def _without_place(entry: Entry, container: Container, repo: str, path: str) -> 
             f"{key}: repository and tag are not in the same mapping, or another image uses that"
             " mapping too"
         )
-        hint = "put both keys in their own mapping, as repository and tag"
+        hint = "put repository and tag in a separate mapping for this image"
         return Flaw(entry.text, entry, key, "", Trouble("annotation", message, hint))
     return None
 

@@ -126,7 +126,8 @@ def _without_effect(app: Application) -> Iterator[Remark]:
         for key in ("write-back-target", "git-branch", "git-repository"):
             if app.annotations.get(key):
                 message = (
-                    f"{key} has no effect with write-back-method: argocd, which writes no files"
+                    f"{key} has no effect with write-back-method: argocd, which does not write"
+                    " files"
                 )
                 yield key, "warning", message, f"use write-back-method: git, or remove {key}"
 
@@ -272,17 +273,13 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             continue
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
             hint = (
-                "list only the image in image-list, and set <alias>.allow-tags: regexp:… to the"
-                " pattern"
+                "list only the image in image-list, and put the pattern in <alias>.allow-tags:"
+                " regexp:…"
             )
-            yield (
-                piece,
-                (
-                    f"{piece!r} is part of a pattern that was split at a comma: commas separate"
-                    " entries",
-                    hint,
-                ),
+            message = (
+                f"{piece!r} is part of a pattern that was split at a comma: commas separate entries"
             )
+            yield piece, (message, hint)
         elif RANGE.fullmatch(piece):
             yield (
                 piece,

@@ -119,7 +119,9 @@ def _used_keys(keys: Keys) -> Keys:
     if keys.spec:
         return Keys(spec=keys.spec)
     if keys.name and not keys.tag:
-        hint = "set <alias>.helm.image-tag, or use <alias>.helm.image-spec for both in one value"
+        hint = (
+            "set <alias>.helm.image-tag, or use <alias>.helm.image-spec to keep both in one value"
+        )
         raise AnnotationError("helm.image-name is set, but there is no key for the tag", hint=hint)
     if keys.name and keys.name == keys.tag:
         hint = f"use helm.image-spec: {keys.name}"

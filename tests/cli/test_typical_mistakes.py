@@ -42,7 +42,7 @@ run --image ghcr.io/acme/web:1.5.0
     set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' is a Git repository without a folder or file
-    append // and the path of the manifests: https://git.example.com/acme/deploy//apps?ref=main
+    append // and the path to the manifests: https://git.example.com/acme/deploy//apps?ref=main
 run --image ghcr.io/acme/web:1.5.0 --applications /no/such/folder
     --applications: '/no/such/folder' does not exist
     pass a file or folder of manifests that this step can see, or - for stdin

@@ -49,7 +49,9 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
             ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
         )
     if digest and image.digest not in ("", digest):
-        raise Malformed("its image and its digest have different digests", "use only one of them")
+        raise Malformed(
+            "its image and digest fields have different digests", "use only one of them"
+        )
     image = replace(image, digest=digest or image.digest)
     if not image.tag and not image.digest:
         raise Malformed("its image has neither a tag nor a digest", "use name:tag")
