@@ -494,15 +494,15 @@ class EntryReader:
         names = keys.platforms(setting)
         value = setting.value
         if not names:
-            self._platform_fault(f"{value!r} is not a platform, so no image ever matches it")
+            self._platform_fault(f"{value!r} is not a platform, so no image can match it")
         elif value != value.lower():  # the comparison is case-sensitive, as in AIU
-            message = f"platforms are lowercase, so no image ever matches {value!r}"
+            message = f"platforms are lowercase, so no image can match {value!r}"
             self._platform_fault(message, f"use {value.lower()}")
         for name in names:
             if not is_platform(name):
-                self._platform_fault(f"{name!r} is not a platform, so no image ever matches it")
+                self._platform_fault(f"{name!r} is not a platform, so no image can match it")
             elif name == name.lower() and (meant := meant_platforms(name)):
-                message = f"{name!r} has an unknown architecture, so no image matches it"
+                message = f"{name!r} has an unknown architecture, so no image can match it"
                 self._platform_fault(message, f"use {' or '.join(meant)}")
         return names
 

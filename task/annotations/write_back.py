@@ -182,7 +182,7 @@ def _target(text: str) -> tuple[str, str]:
     path = path.strip()
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
         folder = posixpath.dirname(path) or ("/" if "/" in path else ".")
-        message = f"{text!r} is a file, but kustomization takes the folder that contains it"
+        message = f"{text!r} is a file, but kustomization requires the folder that contains it"
         raise Faulty(TARGET, text, message, f"use kustomization:{folder}")
     if word in TARGETS:
         return word, path
