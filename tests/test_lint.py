@@ -282,7 +282,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             {"image-list": "web=acme/web:regexp:^[0-9]{1,3}$"},
             "error",
             "image-list",
-            "that a comma split",
+            "was split at a comma",
         ),
         ({"image-list": "- web=acme/web"}, "warning", "image-list", "the alias '- web'"),
         (
@@ -466,7 +466,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"},
             "warning",
             "web.helm.image-tag",
-            "keep those for the Application's type",
+            "keep only the keys for the Application's type",
         ),
         # where to write
         (

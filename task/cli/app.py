@@ -237,10 +237,7 @@ VARIABLES = (
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
-    help=(
-        "Writes the version of a newly built image to Git, for every Argo CD Application that"
-        " tracks it."
-    ),
+    help="Writes the version of a newly built image to Git, for every Argo CD Application that tracks it.",
     epilog=f"{VARIABLES}\n\n\b\n{TABLE}",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -733,5 +733,5 @@ def test_a_replay_with_or_without_a_digest_does_not_undo_a_rollback(
     assert verdicts(scene.by_hand("rollback", "web", back, held=False)) == ["update"]
     (decision,) = scene.event(f"web:{replay}").decisions
     assert decision.verdict == "refuse", decision.because
-    assert "repeated run" in decision.because
+    assert "rerun does not" in decision.because
     assert verdicts(scene.event(f"web:1.6.0@sha256:{'c' * 64}")) == ["update"]
