@@ -203,7 +203,7 @@ def test_without_cluster_wide_access_only_the_argo_cd_namespace_is_read(
     api.rules = [role("Role", granted), binding("Role")]
     result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
-    assert "only those in namespace 'argocd' are used" in result.stderr
+    assert "using only those in namespace 'argocd'" in result.stderr
 
 
 def test_a_run_without_any_access_exits_4_and_names_the_missing_permission(

@@ -43,7 +43,9 @@ def test_every_command_reports_an_outdated_digest_next_to_the_tag(
         assert (decision["verdict"], decision["rule"]) == ("error", "target")
         assert f"apps/web/values.yaml: {WHERE}" in decision["because"]
         (error,) = result.json["errors"]
-        assert error["hint"] == "set web.helm.image-digest: image.digest, so each update writes it"
+        assert (
+            error["hint"] == "set web.helm.image-digest: image.digest, so that each update sets it"
+        )
     status = image_update("status", *given[3:])
     assert (status.code, WHERE in errors(status)) == (3, True)
     lint = image_update("lint", str(apps), "--allow-protocol", "file", "--output", "json")

@@ -104,7 +104,7 @@ def test_the_report_shows_the_selection_and_version_source_of_each_application(
     )
     assert [one["selected_by"] for one in found.values()] == [
         "ImageUpdater argocd/all, applicationRefs[0]",
-        "ImageUpdater argocd/all, applicationRefs[1], which leaves it to its annotations",
+        "ImageUpdater argocd/all, applicationRefs[1], which defers to its annotations",
         "no ImageUpdater",
     ]
     assert [one["now"]["how"] for one in found.values()] == ["git", "git", "nothing"]
@@ -168,7 +168,7 @@ def test_a_missing_branch_does_not_hide_the_other_applications(tmp_path: Path) -
     [
         (
             "pullsecret:argocd/regcred",
-            "registry: pullsecret argocd/regcred, which needs login options",
+            "registry: pullsecret argocd/regcred, which needs credential options",
         ),
         ("env:CREDS", "registry: the variable CREDS, and --allow-env CREDS"),
         (
@@ -222,14 +222,14 @@ def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
                 f"    image           web={WEB}  semver; 1.0.0, from {target(name)}",
             )
         ),
-        "Logins that the step needs:",
+        "Credentials that the step needs:",
         f"    Git: {repo} (3 Applications)",
         "3 Applications: 1 as before, 2 from live to Git",
         f"Image Updater's ConfigMap ({apps}:1) as options:",
         "    git.user                     --git-author-name 'The bot'",
         f"    interval                     {NO_LOOP}",
         f"{apps}:1: info: {silence} (argocd/b, argocd/c)",
-        "    fix: set it to git or argocd, so that both do the same",
+        "    fix: set it to git or argocd, so that both tools do the same",
         "3 Applications read: 0 errors, 0 warnings, 1 remark",
     ]
     assert show(repo, "main", target("b")).count("newTag: 1.0.0") == 1  # nothing is written

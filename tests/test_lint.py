@@ -282,7 +282,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             {"image-list": "web=acme/web:regexp:^[0-9]{1,3}$"},
             "error",
             "image-list",
-            "that a comma split",
+            "was split at a comma",
         ),
         ({"image-list": "- web=acme/web"}, "warning", "image-list", "the alias '- web'"),
         (
@@ -430,7 +430,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-tag": "{{ .Values.tag }}"},
             "error",
             "web.helm.image-tag",
-            "that nothing renders",
+            "but it is never rendered",
         ),
         (
             {**WEB, "web.helm.image-tag": "pods.0.tag"},
@@ -466,7 +466,7 @@ RANGE_HINT = "use web=acme/web:~1.0 in image-list"
             {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"},
             "warning",
             "web.helm.image-tag",
-            "keep those for the Application's type",
+            "keep only the keys for the Application's type",
         ),
         # where to write
         (
@@ -706,7 +706,7 @@ def test_a_misspelt_image_list_is_reported_once() -> None:
 
 def test_a_comma_in_a_constraint_is_reported_once() -> None:
     found = lint({"image-list": "web=acme/web:>=1.0, <2"})
-    assert [one.message for one in found] == ["'<2' follows a comma, but a comma ends an entry"]
+    assert [one.message for one in found] == ["'<2' follows a comma, but commas separate entries"]
 
 
 @pytest.mark.parametrize("key", ["git-commit-template", "git-commit-message", "web.colour"])

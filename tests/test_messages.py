@@ -41,12 +41,12 @@ REPO = "https://git.example/acme/deploy"
         (
             "main-42",
             (),
-            "the strategy is semver (the default). For such tags: update-strategy: newest-build, or a tag-order for",
+            "the strategy is semver (the default). For such tags, use update-strategy: newest-build, or a tag-order for",
         ),
         (
             "latest",
             (),
-            "For such tags: update-strategy: newest-build, or digest to follow this tag",
+            "For such tags, use update-strategy: newest-build, or digest to follow this tag",
         ),
     ],
 )
@@ -126,7 +126,7 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
         (
             replayed(),
             (
-                "b was written earlier and has since been replaced, so a repeated run does not restore it; "
+                "b was written earlier and has since been replaced, so a rerun does not restore it; "
                 "to write it anyway: image-update rollback argocd/a --to b"
             ),
         ),

@@ -86,7 +86,7 @@ def test_files_from_older_versions_or_image_updater_are_not_changed_by_the_spec(
     assert scene.text == kept  # Argo CD has not seen `replicas` since this list is there
     assert warnings(done) == [
         f"{FILE} differs from the Application in log; Argo CD uses the file",
-        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one",
+        f"{FILE} hides replicas in the Application: the file has its own list, and Argo CD uses only that list",
     ]
     assert "--carry-parameters" in done.json["errors"][1]["hint"]
     done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
@@ -215,7 +215,7 @@ def test_each_command_reports_hidden_parameters_and_unchanged_copies_of_the_imag
         assert result.code == 0, result.stderr
     told = [one["message"] for one in found if one["severity"] == "warning"]
     assert (
-        f"{FILE} hides replicas in the Application: it has its own list, and Argo CD uses only that one"
+        f"{FILE} hides replicas in the Application: the file has its own list, and Argo CD uses only that list"
         in told
     )
     assert f"{WEB} is also at {FILE}:7, which is not changed" in told

@@ -182,7 +182,7 @@ def test_the_application_option_limits_which_names_are_found(
     found = scene.status(*words, code=code)
     assert keys(found) == shown
     told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
-    hint = "check --application, --namespace, --project or --selector: an Application with that name is excluded"
+    hint = "check --application, --namespace, --project, or --selector: an Application with that name is excluded"
     assert told == ([("there is no Application named 'a'", hint)] if code else [])
 
 

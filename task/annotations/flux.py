@@ -161,15 +161,16 @@ def _without_place(entry: Entry, container: Container, repo: str, path: str) -> 
     """Return the reason the image's version cannot be written, or None if it can be."""
     if not repo:
         manifest = path or "the manifest"
-        message = f"{manifest} is not in a Git work tree that has an origin and a commit"
+        message = f"{manifest} is not in a Git work tree with an origin and a commit"
         hint = "clone the repository with git, or pass --applications REPO//PATH"
         return Flaw(entry.text, entry, "", "", Trouble("source", message, hint))
     if not container.path:
         key = f"repository.fluxcd.io/{entry.alias}"
         message = (
-            f"{key}: repository and tag are not in one mapping, or share it with another image"
+            f"{key}: repository and tag are not in the same mapping, or another image uses that"
+            " mapping too"
         )
-        hint = "put both keys in their own mapping, as repository and tag"
+        hint = "put repository and tag in a separate mapping for this image"
         return Flaw(entry.text, entry, key, "", Trouble("annotation", message, hint))
     return None
 

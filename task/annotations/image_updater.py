@@ -30,7 +30,7 @@ from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
 NO_FILES = ("", "cluster", "argocd")  # origins that messages omit
-_STRATEGY = "set updateStrategy in it"
+_STRATEGY = "set updateStrategy explicitly"
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
 
@@ -388,7 +388,10 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
 
 
 NAME = "argocd-image-updater-config"
-NO_LOOP = "not needed: there is no loop. For images built elsewhere, run scan on a schedule"
+NO_LOOP = (
+    "not needed: Image Update does not run in a loop. For images built elsewhere, run scan on a"
+    " schedule"
+)
 NO_SERVER = "not needed: the pipeline runs Image Update, so nothing listens for webhooks"
 
 

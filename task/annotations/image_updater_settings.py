@@ -221,8 +221,9 @@ def _stored_default(
             and level.get("commonUpdateSettings") is not None
         ):
             advice.append(
-                f"commonUpdateSettings in {name} has no updateStrategy: here, the outer {outer}"
-                " applies, but in a cluster, Image Updater's CRD stores semver"
+                f"commonUpdateSettings in {name} has no updateStrategy: Image Update applies the"
+                f" outer {outer}"
+                " strategy, but in a cluster, Image Updater's CRD stores semver"
             )
         outer = strategy or outer
 

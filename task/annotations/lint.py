@@ -127,7 +127,8 @@ def _without_effect(app: Application) -> Iterator[Remark]:
         for key in ("write-back-target", "git-branch", "git-repository"):
             if app.annotations.get(key):
                 message = (
-                    f"{key} has no effect with write-back-method: argocd, which writes no files"
+                    f"{key} has no effect with write-back-method: argocd, which does not write"
+                    " files"
                 )
                 yield key, "warning", message, f"use write-back-method: git, or remove {key}"
 
@@ -156,7 +157,7 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
         "write-back-method",
         "info",
         message,
-        "set it to git or argocd, so that both do the same",
+        "set it to git or argocd, so that both tools do the same",
     )
     return (found if len(silent) == 1 else replace(found, application=""),)
 
@@ -275,13 +276,13 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             continue
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
             hint = (
-                "list only the image in image-list, and set <alias>.allow-tags: regexp:… to the"
-                " pattern"
+                "list only the image in image-list, and put the pattern in <alias>.allow-tags:"
+                " regexp:…"
             )
-            yield (
-                piece,
-                (f"{piece!r} is part of a pattern that a comma split: a comma ends an entry", hint),
+            message = (
+                f"{piece!r} is part of a pattern that was split at a comma: commas separate entries"
             )
+            yield piece, (message, hint)
         elif RANGE.fullmatch(piece):
             yield (
                 piece,
@@ -302,7 +303,7 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
     """Yield the problems of a key that has no effect here, or that AIU does not read."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
-        message = f"{key} applies to every image here, but AIU ignores it without an alias"
+        message = f"Image Update applies {key} to every image, but AIU ignores it without an alias"
         yield key, "info", message, f"use <alias>.{key}"
         return
     image_list = app.annotations.get("image-list", "")
@@ -331,7 +332,7 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
     elif (
         key in OURS or known in OURS
     ) and key not in app.from_resource:  # AIU does read this key in its own resource
-        yield key, "info", f"{known or key} works here, but AIU ignores it", ""
+        yield key, "info", f"{known or key} works in Image Update, but AIU ignores it", ""
 
 
 def _is_read(app: Application, key: str) -> bool:
@@ -346,14 +347,14 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
         return
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = (
-            f"{key}: {value!r} is a template that nothing renders: Application annotations are"
+            f"{key}: {value!r} is a template, but it is never rendered: Application annotations are"
             " plain text"
         )
         yield (
             key,
             "error",
             message,
-            "use the value itself, or render it with an ApplicationSet",
+            "use the literal value, or render the annotation with an ApplicationSet",
         )
     if key == "pull-secret" or key.endswith(".pull-secret"):
         try:
@@ -368,8 +369,7 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
                     else ("variable", "--allow-env")
                 )
                 message = (
-                    f"{key}: the {what} {source.script or source.env} is used only if the run has"
-                    f" {option}"
+                    f"{key}: the {what} {source.script or source.env} is used only with {option}"
                 )
                 more = (
                     f" {source.env}" if source.env else ", and add the script to the step's image"
@@ -401,8 +401,8 @@ def _entry_mistakes(app: Application, misplaced: Collection[str]) -> Iterator[Re
         # A space after `regexp:` is part of the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
             message = (
-                f"the pattern {expression!r} cannot match a tag: spaces, quotes, and slashes are"
-                " part of it"
+                f"the pattern {expression!r} cannot match any tag: spaces, quotes, and slashes"
+                " are matched literally"
             )
             yield allow.key, "error", f"{allow.key}: {message}", f"use {bare}"
         named = own["kustomize.image-name"]
@@ -432,7 +432,9 @@ def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
     both = wanted
     if entry.constraint and "||" not in wanted:
         both = f"{entry.constraint} {wanted}"
-    message = f"{strategy.value!r} works here, but AIU reads it as semver without a constraint"
+    message = (
+        f"{strategy.value!r} works in Image Update, but AIU reads it as semver without a constraint"
+    )
     hint = f"use {listed_as(entry, both)} in image-list, and set {strategy.key}: semver"
     yield strategy.key, "info", message, hint
 
@@ -442,8 +444,8 @@ def _alias(alias: str) -> Remark:
     plain = alias.replace("/", "-")
     if ALIAS.fullmatch(plain):
         message = (
-            f"the alias {alias!r} has a '/', which annotation names cannot have: its keys begin"
-            f" with {alias.replace('/', '_')!r}, which AIU 1.0 and later does not find"
+            f"the alias {alias!r} has a '/', which annotation names cannot contain: its keys begin"
+            f" with {alias.replace('/', '_')!r}, and AIU 1.0 and later does not find them"
         )
         return (
             "image-list",
@@ -496,8 +498,8 @@ def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
     """Yield the mistake in one key. `sample` is an example of a valid value."""
     key = setting.key
     value = setting.value
-    wanted = "use the name of the Helm parameter instead"
-    as_in_chart = f"for example, {sample}, or the chart's own name for it"
+    wanted = "use the Helm parameter's name instead"
+    as_in_chart = f"for example, {sample}, or the name that the chart uses"
     bare = value.removeprefix("$").lstrip(".")
     if bare.startswith("Values."):
         message = f"{key}: {value!r} is template syntax"
@@ -531,11 +533,13 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
     kept = next(iter(kinds)) if len(kinds) == 1 else ""
     names = " and ".join(setting.key for setting in first.values())
     message = (
-        f"{entry.text!r} has keys of several types ({names}), but only those of the Application's"
-        " type are used"
+        f"{entry.text!r} has keys for several types ({names}), but only the keys for the"
+        " Application's type are used"
     )
     hint = (
-        f"keep the {kept}.… keys" if kept else "keep those for the Application's type (spec.source)"
+        f"keep the {kept}.… keys"
+        if kept
+        else "keep only the keys for the Application's type (spec.source)"
     )
     wrong = next(setting.key for kind, setting in first.items() if kind != kept)
     yield wrong, "warning", message, hint
@@ -591,8 +595,8 @@ def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
         rule, why = rules.objection(tag, reading.policy)
         if rule == "tag-order":
             hint = (
-                "fix the pattern: as long as it does not match the current tag, any matching tag"
-                " replaces it"
+                "fix the pattern: until it matches the current tag, any tag that matches the"
+                " pattern will replace the current one"
             )
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
         elif commit := commit_in(parse_tag_order(reading.policy.tag_order), tag):
@@ -635,8 +639,8 @@ def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
         other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
         if _rules(other) != _rules(sub):
             message = (
-                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, with different"
-                " rules: both deploy a tag that either of them admits"
+                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, but under"
+                " different rules: a tag that either one admits is deployed by both"
             )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
             key = f"{_alias_of(sub)}.{kind}.image-name"
@@ -704,8 +708,8 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
             severity = "warning"
             hint = "give both the same rules, or use a separate file for each"
             message = (
-                f"{neighbour} also writes {where}, with different rules: both deploy a tag that"
-                " either of them admits"
+                f"{neighbour} also writes {where}, but under different rules: a tag that either"
+                " one admits is deployed by both"
             )
         found[place] = _finding(sub.application, "image-list", severity, message, hint)
     return tuple(found.values())

@@ -229,7 +229,7 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
         reading = EntryReader(entry, settings, defaults).read()
         readings.append(replace(reading, broken=reading.broken or bool(rest)))
         if rest:
-            message = f"{rest[0]!r} follows a comma, but a comma ends an entry"
+            message = f"{rest[0]!r} follows a comma, but commas separate entries"
             hint = f"separate constraints with a space: {' '.join((entry.text, *rest))}"
             flaws.append(
                 Flaw(
@@ -494,15 +494,15 @@ class EntryReader:
         names = keys.platforms(setting)
         value = setting.value
         if not names:
-            self._platform_fault(f"{value!r} is not a platform, so no image ever matches it")
+            self._platform_fault(f"{value!r} is not a platform, so no image can match it")
         elif value != value.lower():  # the comparison is case-sensitive, as in AIU
-            message = f"platforms are lowercase, so no image ever matches {value!r}"
+            message = f"platforms are lowercase, so no image can match {value!r}"
             self._platform_fault(message, f"use {value.lower()}")
         for name in names:
             if not is_platform(name):
-                self._platform_fault(f"{name!r} is not a platform, so no image ever matches it")
+                self._platform_fault(f"{name!r} is not a platform, so no image can match it")
             elif name == name.lower() and (meant := meant_platforms(name)):
-                message = f"{name!r} has an unknown architecture, so no image matches it"
+                message = f"{name!r} has an unknown architecture, so no image can match it"
                 self._platform_fault(message, f"use {' or '.join(meant)}")
         return names
 
@@ -538,7 +538,7 @@ class EntryReader:
         broken: list[Faulty] = []
         for glob in dict.fromkeys(globs):
             if len(broken) == MOST_GLOBS:
-                hint = "fix these first, and check again"
+                hint = "fix these globs first, then check again"
                 broken.append(setting.wrong("there may be more invalid globs", hint))
                 break
             try:

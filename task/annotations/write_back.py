@@ -182,7 +182,7 @@ def _target(text: str) -> tuple[str, str]:
     path = path.strip()
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
         folder = posixpath.dirname(path) or ("/" if "/" in path else ".")
-        message = f"{text!r} is a file, but kustomization takes the folder that contains it"
+        message = f"{text!r} is a file, but kustomization requires the folder that contains it"
         raise Faulty(TARGET, text, message, f"use kustomization:{folder}")
     if word in TARGETS:
         return word, path
@@ -206,7 +206,8 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
     unknown = f"unknown target {text!r}"
     if word.lower() in ("git", "argocd"):
         hint = (
-            f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests here"
+            f"set write-back-method: {text}, and use kustomization, helmvalues, or manifests as"
+            " the target"
         )
         raise Faulty(TARGET, text, f"{unknown}: it is a write-back-method", hint)
     if "/" not in word and "." not in word:
@@ -303,7 +304,7 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
         if not source.repo:
             raise SourceError(
                 "the source has no repoURL",
-                hint="set it, or add the git-repository annotation",
+                hint="set repoURL, or add the git-repository annotation",
             )
         return source.repo, source.revision
     same = [
@@ -360,7 +361,7 @@ def inside(folder: str, path: str, what: str = "target") -> str:
 _OURS = "Image Update's own files"
 _GITS = "Git's own files"
 _CI = "the repository's CI definition"
-_REVIEWERS = "the repository's definition of reviewers"
+_REVIEWERS = "the repository's reviewer definitions"
 _NEVER_AT_ALL = (_OURS, _GITS)
 # File and folder names, without the YAML extension. Case is ignored, because some file systems
 # ignore case. Depth is ignored too, because hosts can be configured to look in other folders.
@@ -413,7 +414,9 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
         if owned.keys() <= set(glob.split("/"))
     )
     if owned and not any(fits_glob(glob, path) for glob in named):
-        raise _not_written(next(iter(owned.values())), path, f", or add it to `writes` in {PATH}")
+        raise _not_written(
+            next(iter(owned.values())), path, f", or add the protected file to `writes` in {PATH}"
+        )
 
 
 def _refuse_by_rule(sub: Subscription, writes: Writes, paths: Collection[str], branch: str) -> None:
@@ -451,7 +454,7 @@ def refuse_unwritable(path: str) -> None:
             f"{shortened(path)!r} has {size(path):,} bytes, but file systems limit paths to"
             f" {LONGEST_PATH:,}"
         )
-        raise TargetError(message, hint="use a file in fewer folders in write-back-target")
+        raise TargetError(message, hint="set write-back-target to a file with a shorter path")
 
 
 def _guarded_names(path: str) -> Mapping[str, str]:
@@ -467,7 +470,8 @@ def _guarded_names(path: str) -> Mapping[str, str]:
 
 def _not_written(what: str, path: str, also: str = "") -> NotPermittedError:
     hint = (
-        f"keep the updated values in another file or folder, and set write-back-target to it{also}"
+        "keep the updated values in another file or folder, and set write-back-target to that"
+        f" path{also}"
     )
     return NotPermittedError(f"annotations cannot write {what}: {shortened(path)!r}", hint=hint)
 

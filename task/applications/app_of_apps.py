@@ -37,7 +37,8 @@ _URL = f"set repoURL to a URL that this step can reach, pass --rewrite-url, or {
 _NO_URL = f"set repoURL in its source, or {_CLUSTER}"
 _PATH = f"fix the path in its source, or {_CLUSTER}"
 _IF_ANY = (
-    "if they deploy Applications, read those with --applications cluster; otherwise, nothing is"
+    "if these sources deploy Applications, read them with --applications cluster; otherwise,"
+    " nothing is"
     " missing"
 )
 _LONGEST = 200  # characters of a path in a message

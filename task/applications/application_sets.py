@@ -19,10 +19,10 @@ from task.plain_data import mapping
 from task.text import without_logins
 
 _FAILED = (
-    "fix the ApplicationSet: until then, neither Argo CD nor this step generates Applications"
+    "fix the ApplicationSet: until then, neither Argo CD nor this step will generate Applications"
     " from it"
 )
-_OTHERS = "the other Applications of this ApplicationSet are used"
+_OTHERS = "this ApplicationSet's other Applications are used"
 _CLUSTERS = "use a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
 

@@ -97,7 +97,7 @@ class ClusterManifests:
                 if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
                     raise
                 told = "the step is not allowed to list Applications in all namespaces"
-                self._log("info", f"{told}: only those in namespace {self._home!r} are used")
+                self._log("info", f"{told}: using only those in namespace {self._home!r}")
                 self._log("debug", f"{error.message}; {error.hint}")
                 scope = self._home  # noqa: PLW2901 - from here on
                 chosen = self._chosen(scope, references)

@@ -64,7 +64,7 @@ _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+[/:]|[^?]*(?://|\?(?:ref|version)=)")
 _NOT_HERE = f"Kustomize would fetch it: commit a copy, {_CLUSTER}"
 _ABSENT = "fix the entry, or commit the file or folder"
 _SPELLING = "spell the key as in Kustomize's documentation, including upper and lower case"
-_LINKED = "replace it with the file or folder itself"
+_LINKED = "replace the link with the actual file or folder"
 
 
 def kustomization_in(files: Collection[str], folder: str) -> str:
@@ -106,13 +106,13 @@ def needed(
         if len(done) > MOST_FOLDERS:
             raise Malformed(
                 f"the kustomization needs more than {MOST_FOLDERS} folders",
-                "use a smaller one",
+                "use a smaller kustomization",
             )
         path = kustomization_in(files, here)
         if not path:
             raise Malformed(
                 f"{here or 'the root'} has no kustomization.yaml",
-                "check the reference to it",
+                "check the reference to this folder",
             )
         for entry in places(files[path], path):
             there = _inside(here, entry, path)
@@ -136,7 +136,7 @@ def _inside(here: str, entry: str, path: str) -> str:
     if there.startswith("../") or there == ".." or entry.startswith("/"):
         raise Malformed(
             f"{path}: {entry[:200]!r} points outside the repository",
-            "copy the files into it",
+            "copy the files into the repository",
         )
     return there
 

@@ -245,7 +245,7 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
             url, mark, query = shown.partition("?")
             raise UsageError(
                 f"--applications: {shown!r} is a Git repository without a folder or file",
-                hint=f"append // and the path of the manifests: {url}//apps{mark}{query}",
+                hint=f"append // and the path to the manifests: {url}//apps{mark}{query}",
             )
         raise UsageError(
             f"--applications: {path!r} does not exist",

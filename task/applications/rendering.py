@@ -102,7 +102,7 @@ class _Sources:
         if self._kind == "helm" and self.links:
             raise Malformed(
                 f"{min(self.links)[:200]!r} is a symbolic link",
-                "replace it with the file itself",
+                "replace the link with the actual file",
             )
         return {
             path: file.text

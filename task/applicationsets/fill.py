@@ -60,7 +60,7 @@ class Budget:
         if self.characters < 0:
             raise Malformed(
                 "the ApplicationSets are too large",
-                "make them smaller, or use fewer of them",
+                "use smaller or fewer ApplicationSets",
             )
 
     def row(self) -> None:
@@ -77,7 +77,7 @@ class Budget:
         self.made -= 1
         if self.made < 0:
             message = f"the ApplicationSets generate more than {self.most:,} Applications"
-            raise Malformed(message, "pass fewer of them with --applications")
+            raise Malformed(message, "pass fewer ApplicationSets with --applications")
 
 
 class Filler:

@@ -44,13 +44,13 @@ def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
     """
     for option, text in (("--base", given.base), ("--head", given.head)):
         if text and not _is_name(text):
-            hint = "use the name of a branch or the ID of a commit"
-            raise UsageError(f"{option}: {text[:100]!r} is not a valid name of a commit", hint=hint)
+            hint = "use a branch name or a commit ID"
+            raise UsageError(
+                f"{option}: {text[:100]!r} is not a valid branch name or commit ID", hint=hint
+            )
     if given.base:
         if given.repository and not given.head:
-            raise UsageError(
-                "--head is missing", hint=("set it to the branch or commit of the change")
-            )
+            raise UsageError("--head is missing", hint=("set it to the change's branch or commit"))
         return Compared(given.base, given.head or "HEAD", given.repository)
     known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
     found = _request_of_actions(known) if "GITHUB_REPOSITORY" in known else _of_variables(known)
@@ -125,7 +125,7 @@ def _request_of_actions(known: Mapping[str, str]) -> _Request:
                 head=_member(request, head),
                 merge="" if base else known.get("GITHUB_SHA", ""),
             )
-    why = f"the event {name!r} does not have one" if path else "GITHUB_EVENT_PATH is not set"
+    why = f"the event {name!r} has no pull request" if path else "GITHUB_EVENT_PATH is not set"
     raise UsageError(
         f"--base is missing: this job is not running for a pull request: {why}",
         hint=f"{GIVE}, or trigger the workflow on pull_request or merge_group",

@@ -55,7 +55,7 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
 def _check_digest(digest: str, images: Sequence[Image]) -> None:
     """Raise `UsageError` if the images cannot have this digest."""
     if not DIGEST.fullmatch(digest):
-        hint = "use sha256: and 64 hexadecimal digits, or sha512: and 128"
+        hint = "use sha256: followed by 64 hex digits, or sha512: followed by 128"
         raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
     if len({image.identity for image in images}) > 1:
         hint = "add the digests to the references: repo:tag@sha256:…"
@@ -269,7 +269,7 @@ def _bake(document: Mapping[str, Any]) -> Built:
     targets = [_buildkit(value) for value in document.values() if _has_metadata(value)]
     if any(target.digest for target in targets):
         raise Malformed(
-            "a bake target has a digest but no image.name", ("set the name of its output")
+            "a bake target has a digest but no image.name", ("set the target's output name")
         )
     return Built(tuple(text for target in targets for text in target.references))
 
@@ -295,7 +295,7 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
     references = []
     for build in document["builds"]:
         if not isinstance(build, Mapping) or not build.get("tag"):
-            raise Malformed("an item of its builds has no tag", KNOWN)
+            raise Malformed("an entry in its builds has no tag", KNOWN)
         references.append(_reference(_text_member(build["tag"], "tag")))
     return Built(tuple(references))
 
@@ -428,7 +428,7 @@ def _digest_member(value: Any, key: str) -> str:
     if text and not DIGEST.fullmatch(text):
         raise Malformed(
             f"its {key} is not a digest",
-            ("use sha256: and 64 hexadecimal digits, or sha512: and 128"),
+            ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
         )
     return text
 

@@ -218,7 +218,7 @@ def _number_of_actions(known: Mapping[str, str]) -> tuple[str, str]:
     if number := _in_the_event(path):
         return repository, number
     event = (
-        f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) does not have one"
+        f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) has no pull request"
         if path
         else "GITHUB_EVENT_PATH is not set"
     )

@@ -88,7 +88,7 @@ GROUPS = {
     },
     "By hand": {
         "rollback": About(
-            "Roll back to an older tag and hold the image there, in one commit.",
+            "Roll back to an older tag and hold the image at that tag, in one commit.",
             (
                 'web --to previous --reason "errors at checkout" --applications argocd',
                 "web --alias api --to 1.4.2 --applications apps/",
@@ -135,7 +135,7 @@ GROUPS = {
             "lint.md",
         ),
         "check": About(
-            "Judge every version change between two commits by the rules, as a required check"
+            "Check every version change between two commits against the rules, as a required check"
             " for pull requests.",
             (
                 "--base origin/main --head HEAD --applications apps/",

@@ -19,8 +19,8 @@ from task.wiring.world import RealWorld
 
 
 def check(settings: Settings, call: Call) -> int:
-    """Judge every version change between two commits by the rules, as a required check for pull
-    requests.
+    """Check every version change between two commits against the rules, as a required check for
+    pull requests.
     """
     return published(settings, call, carry_out, settings.check)
 

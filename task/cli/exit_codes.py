@@ -15,7 +15,7 @@ MEANINGS = {
     "5": "a condition that --require-update, --require-match, status --fail-on, or check reports",
     "6": "with --wait: the rollout failed or timed out",
     "75": "temporary failure: something was unreachable, or others kept pushing; run it again",
-    "130, 143": "interrupted, terminated; no push is half done",
+    "130, 143": "interrupted or terminated; no push is left half done",
 }
 WIDTH = max(map(len, MEANINGS))
 TABLE = "\n".join(

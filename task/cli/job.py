@@ -373,7 +373,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 def _failed_image(text: str) -> Image:
     """Return the image set with `--failed`. Raises `UsageError` if the image has no version."""
-    hint = "use the image as it was built, such as ghcr.io/acme/web:1.2.3"
+    hint = "use the full image reference from the build, such as ghcr.io/acme/web:1.2.3"
     try:
         image = parse_image(text)
     except Malformed as error:

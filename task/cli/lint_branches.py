@@ -37,8 +37,8 @@ def open_branches(
         if kinds:
             told = " and ".join(f"{prefix}{kind}/**" for kind in kinds)
             message = (
-                f"{printable(without_login(repo))}: others can push to {told}, and so change"
-                " what is proposed or held"
+                f"{printable(without_login(repo))}: others can push to {told}, which lets them"
+                " change what is proposed or held"
             )
             hint = f"allow only this account to push to {prefix}*/**: {PAGE}"
             yield Finding(noted("warning", message, hint))

@@ -353,7 +353,7 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
         yield Finding(noted("error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint))
         return
     hint = (
-        "wait until the freeze ends: the first run, release, or scan after that writes the"
+        "wait until the freeze ends: the first run, release, or scan after that will write the"
         " waiting builds"
     )
     seen = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
@@ -440,7 +440,7 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
             continue
         message = (
             f"the target {sub.path or '/'} contains {shortened(inside[0])}, for which {PATH} has"
-            f" a rule on line {part.line}; for each update, the strictest rule of all files"
+            f" a rule on line {part.line}; for each update, the strictest rule for any file"
             " applies"
         )
         hint = "in write-back-target, use only files or folders with the same rules"

@@ -29,7 +29,7 @@ _SECRETS = {
 _REQUIRED = {
     "app": "list at least one Application, as NAME or NAMESPACE/NAME",
     "reason": "give a reason for the hold",
-    "revision": "set the commit that Argo CD has to sync",
+    "revision": "set the commit that Argo CD must sync",
     "report_file": "pass a run's JSON report, or - for stdin",
 }
 
@@ -136,7 +136,7 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
         return _of_other_commands(name, command, others)
     if others:
         return UsageError(
-            f"{name} is in front of the command",
+            f"{name} comes before the command",
             hint=f"put it after the command: image-update {others[0]} {name} …",
         )
     return _unlike_any(name, command, options.get(command, ()))
@@ -148,7 +148,7 @@ def _of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageE
         have = f"it is an option of {', '.join(others[:-1])} and {others[-1]}"
     return UsageError(
         f"{command} has no {name}",
-        hint=f"{have}; image-update {command} --help-all shows the options of {command}",
+        hint=f"{have}; image-update {command} --help-all lists the options for {command}",
     )
 
 

@@ -76,7 +76,7 @@ def promote(settings: Settings, call: Call) -> int:
 
 
 def rollback(settings: Settings, call: Call) -> int:
-    """Roll back to an older tag and hold the image there, in one commit."""
+    """Roll back to an older tag and hold the image at that tag, in one commit."""
     return update(settings, call)
 
 

@@ -80,7 +80,7 @@ def wait_for(
     """
     revision = asked.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
-        hint = "use the ID of the pushed commit, 40 hexadecimal digits"
+        hint = "use the full ID of the pushed commit (40 hex digits)"
         raise UsageError(f"--revision: {asked.revision!r} is not a commit ID", hint=hint)
     for text in asked.app:
         if not is_glob(text):

@@ -67,7 +67,7 @@ def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
         f"the commit message says it promotes versions from {told}, but --applications does not"
         " include them"
     )
-    hint = "add them to --applications; otherwise, these versions are checked like any others"
+    hint = "add them to --applications; otherwise, these versions will be checked like any others"
     return (Problem(Trouble.warning("source", message, hint)),)
 
 

@@ -145,7 +145,7 @@ def _selected_by(app: Application, *, updaters: bool) -> str:
         return "no ImageUpdater" if updaters else BY_ANNOTATIONS
     if app.from_resource:
         return app.reference
-    return f"{app.reference}, which leaves it to its annotations"
+    return f"{app.reference}, which defers to its annotations"
 
 
 def _first_that_breaks(problems: Sequence[Problem]) -> Problem | None:
@@ -261,7 +261,7 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
     read = (
         "which is read from the cluster"
         if in_cluster
-        else "which needs login options or --applications cluster"
+        else "which needs credential options or --applications cluster"
     )
     for sub in subs:
         if sub.method == "git":
@@ -395,7 +395,7 @@ def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
 
 def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     """Yield the credentials that the step needs, and how many Applications change."""
-    yield "Logins that the step needs:"
+    yield "Credentials that the step needs:"
     logins = Counter(login for row in rows for login in row.logins)
     for login, number in sorted(logins.items()):
         yield f"    {login} ({counted(number, 'Application')})"
@@ -442,7 +442,7 @@ def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
     if row.here.how == "nothing":
         return f"{name}  {rule}{before}"
     unknown = (
-        "no current version found: the first build sets the tag"
+        "no current version found: the first build will set the tag"
         if tracked.read
         else "its version is unknown"
     )

@@ -151,7 +151,7 @@ def _images_without_source(
     names: Iterable[str],
     given: Sequence[Subscription],
 ) -> Iterator[Problem]:
-    hint = "use an alias from the image-list annotation, or the image name as listed there"
+    hint = "use an alias or image name from the image-list annotation"
     for name in names:
         if not any(_named(sub, (name,)) for sub in given):
             message = f"--alias {name}: not found in any source"

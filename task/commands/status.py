@@ -291,13 +291,13 @@ def with_requests(
     except TaskError as error:  # the token is missing or the Git host is unknown
         world.log(
             "info",
-            f"open pull requests of {without_login(repo)} cannot be shown: {error.message}",
+            f"cannot show open pull requests in {without_login(repo)}: {error.message}",
         )
         return rows, ()
     try:
         asked = {head: forge.find(batch.base, head) for head in heads[:MOST]}
     except TaskError as error:
-        message = f"open pull requests of {without_login(repo)} cannot be read: {error.message}"
+        message = f"cannot read open pull requests in {without_login(repo)}: {error.message}"
         return rows, (Problem(error.saying(message).as_warning()),)
     if len(heads) > MOST:
         world.log(
@@ -449,7 +449,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
         try:
             rows = _with_builds(rows, batch, snapshot, look.builds, job.terms)
         except TaskError as error:
-            because = f"the history of {snapshot.branch} cannot be read: {error.message}"
+            because = f"cannot read the history of {snapshot.branch}: {error.message}"
             problems.append(Problem(error.saying(because)))
     return rows, problems
 

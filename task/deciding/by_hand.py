@@ -310,7 +310,7 @@ def _warning_if_unrecorded(version: str, situation: Situation) -> str:
     remembered = (*situation.memory.failed, *situation.memory.replaced)
     if version in remembered or not _by_request(situation.subscription):
         return ""
-    return f"; the failure of {version} cannot be remembered: a later rollback may go back to it"
+    return f"; the failure of {version} cannot be remembered, so a later rollback may return to it"
 
 
 def _by_request(sub: Subscription) -> bool:

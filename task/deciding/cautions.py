@@ -136,8 +136,8 @@ def file_cautions(
         )
         if hidden:
             message = (
-                f"{file} hides {told} in {origin}: it has its own list, and Argo CD uses only"
-                " that one"
+                f"{file} hides {told} in {origin}: the file has its own list, and Argo CD uses"
+                " only that list"
             )
             hint = (
                 "copy them into the file with --carry-parameters, or, if nothing needs them, remove"
@@ -155,10 +155,7 @@ def file_cautions(
         found.append(_caution(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])
-        hint = (
-            "if it should have the new version, change it by hand, or use another"
-            " write-back-target for it"
-        )
+        hint = "to update the other places, edit them by hand or use a different write-back-target"
         found.append(_caution(sub, f"{image.name} is also at {told}, which is not changed", hint))
     return tuple(found)
 
@@ -172,7 +169,7 @@ def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Proble
     file = chosen(files, target)
     message = (
         f"{file}: {key} is {registry}, but the image is {name}: "
-        "a chart that joins them runs another image"
+        "a chart that joins the two values runs a different image"
     )
     hint = f"set {key} to {sub.entry.image.registry}, or remove it if the chart does not read it"
     return [_caution(sub, message, hint)]
@@ -182,7 +179,7 @@ def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning for each YAML alias that an update replaces with the plain version."""
     hint = "if the anchor's other uses should have the new version, change them by hand"
     return [
-        _caution(sub, f"{sub.path or '/'}: {text} is replaced with the version itself", hint)
+        _caution(sub, f"{sub.path or '/'}: {text} is replaced with the literal version", hint)
         for text in aliased(files, target)
     ]
 

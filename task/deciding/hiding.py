@@ -118,7 +118,9 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
         entry = name if own else f"${ref or '<ref>'}/{sub.path}"
         raise TargetError(
             "no source of the Application reads this values file, so an update has no effect",
-            hint=f"add {entry} to the Helm source's valueFiles, or use a file that it reads",
+            hint=(
+                f"add {entry} to the Helm source's valueFiles, or use a file that the source reads"
+            ),
             subject=sub.path,
         )
     hidden: list[TargetError] = []
@@ -266,7 +268,7 @@ def _no_effect(
 ) -> TargetError:
     message = f"{layer.where} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(
-        f"{path_text(steps)} has no effect here: {message}",
+        f"{path_text(steps)} has no effect: {message}",
         hint=layer.way_out,
         subject=target.path,
     )
@@ -322,7 +324,7 @@ def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
 
 
 def _file_layer(files: Files, path: str, listed: str) -> _Layer:
-    way_out = f"remove it there, or use that file: write-back-target: helmvalues:/{path}"
+    way_out = f"remove the key from that file, or set write-back-target: helmvalues:/{path}"
     where = f"the values file {path}{listed}"
     return _Layer(where, way_out, _plain_of(files, path), path=path)
 
@@ -565,7 +567,7 @@ def _hidden_by_folders(
             if at_root and made_of(made, [given.replacements]).tag != _PROBE:
                 error = _image_error(given.where, given.way_out, name, sub)
             else:
-                way = f"use that folder: write-back-target: kustomization:/{folder}"
+                way = f"set write-back-target: kustomization:/{folder}"
                 error = _image_error(f"the kustomization in {folder or '/'}", way, name, sub)
         made = after
     return error
@@ -588,7 +590,7 @@ def leads(entry: Replacement, target: Target) -> bool:
 
 
 def _image_error(where: str, way_out: str, name: str, sub: Subscription) -> TargetError:
-    message = f"the entry {name} has no effect here: {where} sets the image later"
+    message = f"the entry {name} has no effect: {where} sets the image later"
     return TargetError(message, hint=way_out, subject=sub.path or "/")
 
 

@@ -555,7 +555,10 @@ def _ordered(
 
 def _older_version_problem(decision: Decision) -> Problem:
     sub = decision.subscription
-    hint = f"to refuse it, add check: {{refuse: [{decision.rule}]}} to the repository's config"
+    hint = (
+        f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"
+        " config"
+    )
     message = f"{sub.entry.image.name}: {decision.because.partition('; to write it')[0]}"
     return Problem(Trouble.warning(decision.rule, message, hint), application=sub.application.key)
 
@@ -643,9 +646,9 @@ def _back_again(touched: Touched, image: Image) -> Problem:
     app = sub.application.key
     message = (
         f"the change rolls {key_of(sub)} in {app} back from {touched.old.version}"
-        f" to {image.version}, as the state file already says"
+        f" to {image.version}, as the state file already records"
     )
-    hint = "merge this only if it is intended"
+    hint = "merge the change only if this is intentional"
     return Problem(Trouble.warning("held", message, hint), application=app)
 
 

@@ -10,7 +10,7 @@ from task.errors import TaskError, Trouble
 from task.model import Files, Hold, Memory, Problem, State
 from task.text import and_more, shortened
 
-_HINT = "merge this only if it is intended"
+_HINT = "merge the change only if this is intentional"
 
 
 def state_changes(
@@ -103,7 +103,7 @@ def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
     if old.deferred == new.deferred:
         return ""
     if new.deferred:
-        return f"defers {new.deferred.version} of {what} behind a hold"
+        return f"defers {new.deferred.version} of {what} because of a hold"
     return f"forgets that {old.deferred.version if old.deferred else ''} of {what} is waiting"
 
 
@@ -115,7 +115,7 @@ def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
 
 def _replaced(old: Memory, new: Memory, what: str) -> str:
     back = [version for version in old.replaced if version not in new.replaced]
-    return f"allows {and_more(back)} of {what} to come back" if back else ""
+    return f"allows {and_more(back)} of {what} to be written again" if back else ""
 
 
 def _failed(old: Memory, new: Memory, what: str) -> str:
@@ -129,4 +129,4 @@ def _newest_sentence(old: Memory, new: Memory, what: str) -> str:
     if old.written is None or old.written == new.written:
         return ""
     newest = new.written.version if new.written else "nothing"
-    return f"remembers {newest} as the newest build of {what}, not {old.written.version}"
+    return f"remembers {newest} as the newest build of {what} instead of {old.written.version}"

@@ -76,7 +76,7 @@ def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
         _refuse_no_folder(sub.source.path, snapshot)
     kind = _kind(sub, snapshot.files)
     if kind is None:
-        hint = "set write-back-target: manifests to change the image in the manifests themselves"
+        hint = "set write-back-target: manifests to change the image directly in the manifests"
         raise SourceError("the source is a plain directory, which has no override file", hint=hint)
     return kind
 
@@ -86,7 +86,7 @@ def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
     for folder in accumulate(path.split("/"), posixpath.join):
         if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
             message = f"the path {path!r}: {folder} is {what}, not a folder"
-            raise SourceError(message, hint="set spec.source.path to the folder itself")
+            raise SourceError(message, hint="set spec.source.path to the actual folder")
     if path not in snapshot.files:
         message = f"the path {path!r} does not exist on {snapshot.branch}"
         raise SourceError(message, hint="check spec.source.path and the branch")

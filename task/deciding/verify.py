@@ -88,7 +88,7 @@ def signed_for_argo(
         if asked and not accepted(asked, mine := keys()):
             message, hint = only_signed(move.subscription, asked)
             by = f"is signed by {', '.join(mine)}" if mine else "has no OpenPGP signature"
-            checked.append(move.failed(RepositoryError(f"{message}; this one {by}", hint=hint)))
+            checked.append(move.failed(RepositoryError(f"{message}; this commit {by}", hint=hint)))
         else:
             checked.append(move)
     return checked
@@ -163,7 +163,7 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
     if isinstance(why, Proof):
         return replace(move, decision=replace(decision, proof=why))
     told = (
-        f"not proved, although {CONFIG} demands it:"
+        f"not proved, although {CONFIG} requires it:"
         f" {why.because if isinstance(why, Verdict) else why.message}"
     )
     before = f"{decision.unchecked.message}; " if decision.unchecked else ""
@@ -217,7 +217,7 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         if isinstance(answer, Verdict):
             because = f"{move.decision.candidate.version}: {answer.because}"
             if move.released:  # keep the hold and the build, so a release works once proved
-                because = f"not released: {because}; --discard ends the hold without it"
+                because = f"not released: {because}; --discard ends the hold without writing it"
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
 

@@ -174,9 +174,11 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
     if answer is None or answer.error is None:
         return None
     meanings = {
-        "platforms": f"could not check whether the image supports {' or '.join(sub.policy.platforms)}",
+        "platforms": (
+            f"could not check whether the image supports {' or '.join(sub.policy.platforms)}"
+        ),
         "created": (
-            "cannot tell which build is newer, so the one that arrives last counts as newer"
+            "cannot tell which build is newer, so the build that arrives last counts as newer"
         ),
         "labels": "the commit message lacks the image's labels",
     }
@@ -316,9 +318,7 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
     if no_digest and (answer is None or answer.exists):
         hint = "pass --image-digest, or --image with repo:tag@sha256:…"
         if offer.promoted:
-            hint = (
-                f"set pin-digest for {offer.promoted.source} as well, or pass --registry-check auto"
-            )
+            hint = f"set pin-digest for {offer.promoted.source} too, or pass --registry-check auto"
         return replace(
             decision,
             judged=replace(decision.judged, hint=hint, exit=Exit.CONFIGURATION),
@@ -445,7 +445,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
         f"image-update release {situation.subscription.application.key} ends the hold and writes it"
     )
     if hold == situation.subscription.freeze:
-        end = "the first run after the freeze writes it"
+        end = "the first run after the freeze will write it"
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} is waiting: {end}")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None

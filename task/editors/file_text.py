@@ -100,7 +100,7 @@ def single(tree: Tree) -> Node:
     if len(tree.roots) > 1:
         raise TargetError(
             f"has {len(tree.roots)} YAML documents",
-            hint="keep only one: the others are not read",
+            hint="keep only one document; the others are not read",
         )
     return first(tree)
 

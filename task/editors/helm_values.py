@@ -121,7 +121,9 @@ def _used_keys(keys: Keys) -> Keys:
     if keys.spec:
         return Keys(spec=keys.spec)
     if keys.name and not keys.tag:
-        hint = "set <alias>.helm.image-tag, or use <alias>.helm.image-spec for both in one value"
+        hint = (
+            "set <alias>.helm.image-tag, or use <alias>.helm.image-spec to keep both in one value"
+        )
         raise AnnotationError("helm.image-name is set, but there is no key for the tag", hint=hint)
     if keys.name and keys.name == keys.tag:
         hint = f"use helm.image-spec: {keys.name}"
@@ -204,7 +206,7 @@ def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
             continue
         folder = posixpath.dirname(path) or "."
         message = (
-            f"{edit.key} is locked by {lock}: with another version here, `helm dependency build`"
+            f"{edit.key} is locked by {lock}: with a different version, `helm dependency build`"
             " would fail"
         )
         hint = f"set {edit.new} by hand, run helm dependency update {folder}, and commit both files"
@@ -323,7 +325,10 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
                 f"{mine} and {text} share this value through an anchor, but {text} may belong to"
                 " another image"
             )
-            hint = f"repeat the value in one of the two places, or put the image name beside {text}"
+            hint = (
+                "write out the value in one of the two places, or put the image name next to"
+                f" {text}"
+            )
             raise TargetError(f"line {tree.line(node)}: {message}", hint=hint)
         others.append(text)
     return tuple(others)
@@ -414,8 +419,8 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
             hint = f"set {name} to an empty string"
             if not (keys.digest or keys.spec):
                 hint = (
-                    f"set {target.alias or '<alias>'}.helm.image-digest: {name}, so each update"
-                    " writes it"
+                    f"set {target.alias or '<alias>'}.helm.image-digest: {name}, so that each"
+                    " update sets it"
                 )
             message = (
                 f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"

@@ -84,7 +84,7 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
     if found is None:
         raise SourceError(
             f"the source's type is {source.kind or 'not known yet'}: the live Application has no"
-            " field for an image",
+            " image field",
             hint=(
                 "use write-back-method: git, with write-back-target: manifests for plain manifests"
             ),

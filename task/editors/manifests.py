@@ -299,7 +299,7 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
         if not image.digest:
             hint = "pass the build's digest (--image-digest), or pin digests"
             raise TargetError(
-                "a marker requires the digest, but the build did not provide it",
+                "a marker requires a digest, but the build did not provide one",
                 hint=hint,
             )
         return image.digest

@@ -86,7 +86,7 @@ def states_of(tree: Tree) -> dict[str, State]:
                 tree,
                 node,
                 f"{name[:50]} is not allowed in a state file",
-                "use the value itself",
+                "write out the value",
             )
     states = {}
     for path, node in _children(
@@ -180,7 +180,7 @@ def _scalar_text(tree: Tree, node: Node, name: str) -> str:
 
 
 def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
-    hint = f'put each on its own line below {name}: - "…"'
+    hint = f'put each item on its own line below {name}: - "…"'
     if node.null:
         return ()
     if node.kind != "sequence" or node.tag:

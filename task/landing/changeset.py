@@ -375,10 +375,9 @@ def _taken(edit: Edit, first: Decision) -> TargetError:
     entry = first.subscription.entry
     app = first.subscription.application.key
     return TargetError(
-        f"{edit.key} gets {first.candidate.version} for {entry.text!r} of {app} in the same commit",
+        f"the same commit sets {edit.key} to {first.candidate.version} for {entry.text!r} in {app}",
         hint=(
-            "use a separate key or file for each of the two, or the same rules if both are the same"
-            " image"
+            "use separate keys or files, or the same rules if both entries are for the same image"
         ),
         subject=edit.path,
     )

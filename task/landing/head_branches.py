@@ -123,7 +123,7 @@ def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
     if sub.pull_request and head == base:
         raise Malformed(
             f"a pull request cannot merge {head} into itself",
-            "use another branch after the colon, or leave it out",
+            "use another branch after the colon, or omit it",
         )
     return head
 
@@ -304,11 +304,12 @@ def left_memory(base: Snapshot) -> list[Problem]:
     old name, and one if no known key has signed this base's memory branch.
     """
     hint = (
-        "delete that branch; if its base was renamed, set the holds again first. The memory is kept"
-        " only if the default branch is renamed"
+        "delete the memory branch; if its base was renamed, set the holds again first. The memory"
+        " is kept only if the default branch is renamed"
     )
     signed_by = (
-        "find out who can push there; to accept keys other than the run's own, set memorySigners in"
+        "find out who can push to that branch; to accept keys other than the run's own, set"
+        " memorySigners in"
         " the config"
     )
     problems: list[Problem] = []
@@ -318,7 +319,7 @@ def left_memory(base: Snapshot) -> list[Problem]:
     if base.inherited and not base.renamed_from:
         old = base.inherited[0]
         new = memory_branch(base.repo, base.branch, base.prefix)
-        moves = f"the memory moves from {old} to {new}, because of branchPrefix in the config"
+        moves = f"the memory moves from {old} to {new} because of branchPrefix in the config"
         problems.append(Problem(Trouble.warning("target", moves)))
     return problems + [
         Problem(
@@ -430,7 +431,9 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
     problems = []
     for name, head in heads.items():
         if head.unnamed:
-            message = f"{name} was not changed: no Application that was read has it in git-branch"
+            message = (
+                f"{name} was not changed: no Application that this run read has it in git-branch"
+            )
             problems.append(Problem(Trouble.warning("target", message, hint)))
     return problems
 
@@ -745,7 +748,7 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
     event = Written(candidate.tag, candidate.digest, move.build)
     if event.version == closed.version:
         because = f"{declined.url}: a person closed the request for this build"
-        because += "; a newer build opens another request"
+        because += "; a newer build will open another request"
         return move.without_effect(Verdict("refuse", "superseded", because))
     by_build = not rules_of(sub.policy).ordered or event.tag == closed.tag
     pair = commits(event.build, closed.build) if by_build else None
@@ -769,7 +772,7 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
     (by_head,) = governed([before], config_in(head.files), terms.now, changed)
     if by_head.pull_request and not before.pull_request:
         message = f"the config on {name} requires a pull request"
-        hint = f"use {name} before the colon in git-branch, as the base of a pull request"
+        hint = f"use {name} before the colon in git-branch, as the pull request's base"
         raise TargetError(message, hint=hint, subject=PATH)
     # if the base requires more proofs for a file that only this branch has, the edit is refused
     governed_by_base = governed([before], config_in(base.files), terms.now, changed)

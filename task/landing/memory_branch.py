@@ -139,7 +139,7 @@ class MemoryBranch:
                 raise TargetError(
                     f"{path} on the memory branch cannot be read:"
                     f" {file.problem or 'it is not a regular file'}",
-                    hint="delete it there, and set its hold again",
+                    hint="delete it from the memory branch, and set its hold again",
                     subject=path,
                 )
         return Changeset(

@@ -404,7 +404,8 @@ def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) 
 
 def _undecided(undecided: Undecided, head: str) -> Problem:
     message = (
-        f"cannot decide {undecided.listed.version}, which is waiting on {head}: {undecided.error}"
+        f"cannot decide on {undecided.listed.version}, which is waiting on {head}:"
+        f" {undecided.error}"
     )
     return Problem(
         undecided.error.saying(message).as_warning(), application=undecided.listed.application

@@ -177,7 +177,8 @@ class WaitsOnHead:
             f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
         ]
         ends = [
-            f"the hold on {release.application} ({release.image or 'all images'}) ended another way"
+            f"the hold on {release.application} ({release.image or 'all images'}) has ended in"
+            " another way"
             for release in self.ended
         ]
         return builds + ends
@@ -602,7 +603,7 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         hold = waiting.situation.hold
         return move, "deferred", hold_text(hold) if hold else verdict.because
     if verdict.verdict == "error":  # a server did not respond, so the build stays
-        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; the build stays")
+        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; the build is kept")
         return (
             Move(waiting.situation.decision(waiting.image, unknown), waiting.build),
             "waits",

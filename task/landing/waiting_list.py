@@ -225,7 +225,10 @@ def list_of(files: Files, head: str) -> WaitingList:
 
 def _unreadable_list(head: str, why: str) -> TargetError:
     message = f"cannot read the list of builds waiting on {head}: {why}"
-    hint = "delete this file on the memory branch; each waiting image returns with its next build"
+    hint = (
+        "delete this file from the memory branch; each waiting image will return with its next"
+        " build"
+    )
     return TargetError(message, hint=hint, subject=list_path(head))
 
 

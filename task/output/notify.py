@@ -45,7 +45,7 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
     if parts.login:
         hint = f"set the token in {TOKEN}"
         raise UsageError(
-            "--cloudevent-url: the URL contains a login, which anyone can read",
+            "--cloudevent-url: the URL contains credentials, which anyone can read",
             hint=hint,
         )
     if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):

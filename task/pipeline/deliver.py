@@ -257,13 +257,13 @@ def prepare(
 
 def _strange_memory(memory: Files) -> list[Problem]:
     """Return a warning for each unknown file on the memory branch."""
-    hint = f"find out who can push there, and protect the branch: {DOCS}/security.md"
+    hint = f"find out who can push to that branch, and protect the branch: {DOCS}/security.md"
     return [
         Problem(
             Trouble.warning(
                 "target",
-                f"{printable(path)} on the memory branch was not written by a run: it will be left"
-                " out of the next commit there",
+                f"{printable(path)} on the memory branch was not written by a run: the next"
+                " commit to the branch will leave it out",
                 hint,
             )
         )
@@ -532,7 +532,10 @@ class DeliveryLander:
 
 def _overtaken_head(name: str) -> Problem:
     message = f"the builds waiting on {name} were not decided again: another run was faster"
-    hint = "the next run that writes there will do it; do not merge the branch before that"
+    hint = (
+        "the next run that writes to the branch will decide them; do not merge the branch before"
+        " then"
+    )
     return Problem(Trouble.warning("target", message, hint))
 
 

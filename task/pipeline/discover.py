@@ -190,8 +190,8 @@ def _told_of_namesakes(twice: Mapping[str, str]) -> tuple[Problem, ...]:
         return ()
     places = and_more([f"{key} ({origins})" for key, origins in twice.items()])
     hint = (
-        "use a unique name for each; if they are for two clusters, run once with each cluster's"
-        " manifests"
+        "use a unique name for each Application; if they are for two clusters, run once with each"
+        " cluster's manifests"
     )
     message = f"two Applications have the same name, and only the first one is used: {places}"
     return (Problem(Trouble.warning("source", message, hint)),)
@@ -256,7 +256,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     # if no manifest could be read, the broken files are the reason
     if not (found.read or found.templates or passed_over):
         problems = tuple(map(_as_error, problems))
-    narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
+    narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project, or --selector"
     problems += unknown_names(
         narrow.names,
         seen.everyone,

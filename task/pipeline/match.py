@@ -177,7 +177,7 @@ def asks_by_hand(
                 )
             )
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
-    hint = "use an alias from the image-list annotation, or the image name as it appears there"
+    hint = "use an alias or image name from the image-list annotation"
     for name in images:
         if name not in all_names:
             message = f"--alias {name}: not found in any of these Applications"
@@ -331,7 +331,7 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
             without_login(sub.repo) if sub.method == "git" else "in the cluster"
         )
     named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
-    what = "of this run"
+    what = "in this run"
     if job.images:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
     message = f"--only-repository excludes all Applications {what}: {named}"

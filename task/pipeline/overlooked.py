@@ -127,7 +127,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
     many = (
         f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     )
-    hint = "image-update lint shows each of them, and how to fix it"
+    hint = "image-update lint shows each annotation and how to fix it"
     return (Problem(Trouble.warning("annotation", f"{many} {what}: {named}", hint)),)
 
 
@@ -224,7 +224,7 @@ def unknown_names(
     outside: Sequence[Tracker] = (),
     *,
     strict: bool = False,
-    narrowing: str = "--namespace, --project or --selector",
+    narrowing: str = "--namespace, --project, or --selector",
 ) -> tuple[Problem, ...]:
     """Return an error for each unknown name, and a warning for each glob without a match (an error
     if `strict`).

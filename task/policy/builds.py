@@ -95,7 +95,7 @@ def superseded(
     version = event.version
     if _was_replaced(event, current, memory.replaced):
         return (
-            f"{version} was written earlier and has since been replaced, so a repeated run does not"
+            f"{version} was written earlier and has since been replaced, so a rerun does not"
             " restore it"
         )
     if newest is None:
@@ -110,8 +110,8 @@ def superseded(
         return f"a newer build was already written, {newest.version or 'unknown'}: {because}"
     if rolled_back and _was_replaced(event, current, (newest.version,)):
         return (
-            f"{version} was written earlier, and Git has since been rolled back: a repeated run"
-            " does not undo that"
+            f"{version} was written earlier and has since been rolled back; a rerun does not undo"
+            " the rollback"
         )
     return ""
 

@@ -49,7 +49,7 @@ def judge(
         return refusal
     # With `tagsortmode`, AIU writes only the tag in this case, which has no effect in the cluster.
     if "digest" in rules_of(policy).needs and not image.digest:
-        why = f"the {policy.strategy} strategy needs the digest, but the build did not provide it"
+        why = f"the {policy.strategy} strategy needs a digest, but the build did not provide one"
         return Verdict("error", "registry", why)
     if same(image, current):
         return Verdict("unchanged", "same", "Git already has it")
@@ -60,13 +60,13 @@ def judge(
         for tag in (current.tag, *current.also):
             comparable = tag and tag != image.tag and objection(tag, policy) is None
             if comparable and (why := rules_of(policy).older(image.tag, tag)):
-                where = "" if tag == current.tag else ", in another entry of the image"
+                where = "" if tag == current.tag else ", in another entry for the image"
                 return Verdict("refuse", "not-newer", f"{why}{where}")
     if policy.pin_digest and not image.digest:
         return Verdict(
             "error",
             "registry",
-            "pin-digest needs the digest, but the build did not provide it",
+            "pin-digest needs a digest, but the build did not provide one",
         )
     return Verdict("update", "admitted", _why_admitted(policy))
 

@@ -38,7 +38,7 @@ _COMMIT = re.compile(
 )
 _DESCENDING = re.compile(r"\s+desc\Z")
 _HINT = (
-    "use numeric, alphabetical, or regexp: and a pattern with named groups, such as"
+    "use numeric, alphabetical, or regexp: followed by a pattern with named groups, such as"
     " regexp:-(?P<build>[0-9]+)$"
 )
 _by_version = cmp_to_key(Version.compare)
@@ -190,7 +190,7 @@ _reversed = cmp_to_key(_backwards)
 
 Constraint = Literal["range", "tag", ""]
 UNFIT_HINT = (
-    "use regexp: and a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
+    "use regexp: followed by a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
 )
 
 
@@ -382,7 +382,7 @@ def _no_version(tag: str, policy: Policy) -> str:
     )
     return (
         f"{tag!r} is not a version, and the strategy is semver (the default)."
-        f" For such tags: update-strategy: newest-build, {other}"
+        f" For such tags, use update-strategy: newest-build, {other}"
     )
 
 
@@ -402,7 +402,11 @@ def _not_in(text: str, tag: str, version: Version) -> str:
 
 def _by_numbers(tag: str, current: str) -> str:
     """Return the advice for a tag that is older only because of its letters."""
-    return "; tag-order compares the numbers in them" if newer_by_numbers(tag, current) else ""
+    return (
+        "; use tag-order to compare the numbers in the tags"
+        if newer_by_numbers(tag, current)
+        else ""
+    )
 
 
 STRATEGIES: Mapping[Strategy, Rules] = {

@@ -121,8 +121,8 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
         return f"use regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
         return (
-            "globs are for ignore-tags; here, use"
-            f" {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
+            "globs are only for ignore-tags; instead, use"
+            f" {regexp_of_glob(pattern) or 'regexp: followed by a regular expression'}"
         )
     whole = unwrapped(keyword + colon + pattern)
     if whole == "*":

@@ -412,7 +412,7 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
         more = more or there.policy.pin_digest != sub.policy.pin_digest
         if more or not asked.issuperset(there.demands):
             message = (
-                f"{PATH} requires more for {shortened(path)!r} than for"
+                f"{PATH} has stricter rules for {shortened(path)!r} than for"
                 f" {shortened(sub.path) or '/'!r}"
             )
             hint = "set write-back-target to that file or folder, so that its rules apply"

@@ -83,7 +83,7 @@ _OURS = (
     "proof",
 )
 NOT_READ = "is not read: the config file is"
-_WAY_OUT = "nothing is written here until the repository's owners fix the file"
+_WAY_OUT = "nothing will be written to this branch until the repository's owners fix the file"
 
 
 def config_in(files: Files) -> RepositoryConfig:
@@ -336,7 +336,7 @@ def _whole_config(file: _Value) -> RepositoryConfig:
     if version is None:
         file.note(file.wrong("version is missing", "put `version: 1` on the first line"))
     elif (said := _try(version, _Value.text, "1")) != "1":
-        hint = "use `version: 1`; a later version of the file needs a later Image Update"
+        hint = "use `version: 1`; newer versions of the file need a newer Image Update"
         raise version.wrong(f"version {shortened(said, 50)!r} is not supported", hint)
     elif resolved(version.node).style:
         file.note(
@@ -499,7 +499,7 @@ def _path(value: _Value) -> str:
     if path.startswith("/") or ".." in parts or not path.strip("./") or not path.isprintable():
         raise value.wrong(
             f"{value.name} is not a path within the repository",
-            "use a path from the repository's root",
+            "use a path relative to the repository root",
         )
     return "/".join(part for part in parts if part not in ("", "."))
 

@@ -123,8 +123,8 @@ def check_branch_template(template: str) -> None:
 
 
 FIELDS = (
-    "fields are .Images (.Name, .Alias, .OldTag, .NewTag of each), .SHA256, .AppName, .AppNamespace"
-    " and .TargetKey"
+    "the fields are .Images (each with .Name, .Alias, .OldTag, and .NewTag), .SHA256, .AppName,"
+    " .AppNamespace, and .TargetKey"
 )
 
 

@@ -385,7 +385,7 @@ def test_a_reference_overridden_by_a_better_match_is_not_reported() -> None:
             {"updateStrategy": "digest"},
             {"updateStrategy": "latest"},
             {},
-            "in the image has no updateStrategy: here, the outer latest",
+            "in the image has no updateStrategy: Image Update applies the outer latest",
         ),
         ({"updateStrategy": "digest"}, None, None, ""),
         ({"updateStrategy": "semver"}, {}, {}, ""),

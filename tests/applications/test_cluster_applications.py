@@ -196,7 +196,7 @@ def test_the_argo_cd_namespace_is_read_if_listing_all_is_forbidden(reader: Kuber
     found = keys(source(reader, "reader", log=lambda level, line: lines.append((level, line))))
     assert found == ["argocd/web"]
     (told,) = (line for level, line in lines if level == "info" and "only those" in line)
-    assert told.endswith("only those in namespace 'argocd' are used")
+    assert told.endswith("using only those in namespace 'argocd'")
     assert len(told) < 120, "a run in one namespace begins with this line"
     assert any(level == "debug" and "a ClusterRole needs" in line for level, line in lines)
 

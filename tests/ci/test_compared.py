@@ -232,7 +232,9 @@ def test_an_event_without_a_pull_request_is_a_usage_error(tmp_path: Path, event:
     ],
 )
 def test_options_that_name_no_commit_are_usage_errors(given: CheckOptions) -> None:
-    with pytest.raises(UsageError, match=r"is not a valid name of a commit|--head is missing"):
+    with pytest.raises(
+        UsageError, match=r"is not a valid branch name or commit ID|--head is missing"
+    ):
         compared_of(given, {})
 
 

@@ -178,7 +178,7 @@ def test_an_unknown_event_among_others_is_an_error() -> None:
 
 def test_the_registry_option_completes_events_that_do_not_name_their_registry() -> None:
     nexus = json.dumps(RECORDED["nexus"]["cases"][0]["payload"])
-    with pytest.raises(Malformed, match="does not contain its registry") as raised:
+    with pytest.raises(Malformed, match="does not include the registry") as raised:
         events_in(nexus)
     assert "--images-registry" in raised.value.hint
     proxied = json.dumps(RECORDED["distribution"]["cases"][0]["payload"])

@@ -226,7 +226,7 @@ def test_short_options_match_kubectl(short: str, long: str) -> None:
     ("argv", "message"),
     [
         (["--nonsense"], "unknown option --nonsense; image-update --help shows all options"),
-        (["--log-level", "debug", "run"], "--log-level is in front of the command; put it after the command: image-update run"),
+        (["--log-level", "debug", "run"], "--log-level comes before the command; put it after the command: image-update run"),
         (["help", "rum"], "unknown command 'rum'; did you mean run? "),
         (["rum"], "unknown command 'rum'; did you mean run? the commands are run, scan, "),
         (["run", "--app", "x"], "unknown option --app; did you mean --application? "),
@@ -246,7 +246,7 @@ def test_short_options_match_kubectl(short: str, long: str) -> None:
         (["hold", "web", "--reason", " "], "--reason is empty; give a reason for the hold"),
         (["hold", ",", "--reason", "x"], "APP... is empty; list at least one Application"),
         (["wait", " ", "--revision", "abcdef1"], "APP... is empty; list at least one Application"),
-        (["wait", "web"], "--revision is missing; set the commit that Argo CD has to sync"),
+        (["wait", "web"], "--revision is missing; set the commit that Argo CD must sync"),
         (["report"], "FILE is missing; pass a run's JSON report, or - for stdin"),
         (["wait", "web", "--html", "x"], "wait has no --html; it is an option of status and report; image-update wait --help-all"),
         (["status", "--dry-run"], "status has no --dry-run: it never writes to Git; remove it"),

@@ -27,7 +27,7 @@ run --image https://ghcr.io/acme/web:1
     use ghcr.io/acme/web:1
 run --image ghcr.io/acme/web:1.5.0 --image-digest abc
     --image-digest: 'abc' is not a digest
-    use sha256: and 64 hexadecimal digits, or sha512: and 128
+    use sha256: followed by 64 hex digits, or sha512: followed by 128
 run ghcr.io/acme/web:1.5.0
     run does not accept the argument 'ghcr.io/acme/web:1.5.0'
     pass the image as --image ghcr.io/acme/web:1.5.0
@@ -42,7 +42,7 @@ run --image ghcr.io/acme/web:1.5.0
     set --applications (is your pipeline's variable set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' is a Git repository without a folder or file
-    append // and the path of the manifests: https://git.example.com/acme/deploy//apps?ref=main
+    append // and the path to the manifests: https://git.example.com/acme/deploy//apps?ref=main
 run --image ghcr.io/acme/web:1.5.0 --applications /no/such/folder
     --applications: '/no/such/folder' does not exist
     pass a file or folder of manifests that this step can see, or - for stdin
@@ -63,10 +63,10 @@ scan --image ghcr.io/acme/web:1.5.0
     remove it, or use run to write the image that was just built
 scan --require-match
     scan has no --require-match
-    it is an option of run, promote and plan; image-update scan --help-all shows the options of scan
+    it is an option of run, promote and plan; image-update scan --help-all lists the options for scan
 plan --reason x
     plan has no --reason
-    it is an option of rollback and hold; image-update plan --help-all shows the options of plan
+    it is an option of rollback and hold; image-update plan --help-all lists the options for plan
 run --imag x
     unknown option --imag
     did you mean --image? image-update run --help-all shows all options
@@ -102,7 +102,7 @@ hold web --applications /tmp --reason x --until yesterday
     use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m, 12h, 3d, or 2w
 wait web --applications argocd --revision main
     --revision: 'main' is not a commit ID
-    use the ID of the pushed commit, 40 hexadecimal digits
+    use the full ID of the pushed commit (40 hex digits)
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
     a Git username is set, but no password or token
     set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file

@@ -136,8 +136,8 @@ def test_a_failure_that_cannot_be_remembered_is_reported() -> None:
         scene.branch.commit({target("a"): text.replace("1.0.0", tag)})
     commits = len(scene.branch.commits)
     assert scene.failed("1.1.0").because == (
-        "nothing to undo: Git now has 1.2.0; the failure of 1.1.0 cannot be remembered:"
-        " a later rollback may go back to it"
+        "nothing to undo: Git now has 1.2.0; the failure of 1.1.0 cannot be remembered, so a"
+        " later rollback may return to it"
     )
     assert len(scene.branch.commits) == commits
 

@@ -549,5 +549,5 @@ def test_replacing_a_yaml_alias_with_its_value_is_a_warning() -> None:
     story = Story(hidden_app("kustomization", {}), Branch({"apps/a/kustomization.yaml": lines}))
     job = Job("run", (parse_image(f"{IMAGE}:{NEW}"),), SCOPE, Terms(), WORDING)
     told = [one.message for one in story.run(job).problems]
-    assert told == ["apps/a: line 4: newTag: *v is replaced with the version itself"]
+    assert told == ["apps/a: line 4: newTag: *v is replaced with the literal version"]
     assert f"newTag: {NEW}" in story.branch.files["apps/a/kustomization.yaml"]

@@ -41,7 +41,7 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
         (
             DOWN,
             ["created", "created"],
-            "the one that arrives last counts as newer: ghcr.io is down",
+            "the build that arrives last counts as newer: ghcr.io is down",
             "--sequence",
         ),
         (

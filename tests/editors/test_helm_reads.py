@@ -137,7 +137,7 @@ def test_helm_reads_the_values_that_we_read_and_wrote(tmp_path: Path) -> None:
         ("image: &i {pull: Always}\nworker: *i\n", "image.tag and worker.tag share"),
         ("".join(f"m{n}: &m{n} {{<<: *m{n - 1}}}\n" if n else "m0: &m0 {x: y}\n" for n in range(300))
          + "image: *m299\n", "merge keys refer to each other more than 50 times"),
-        ("b: &b {image: {name: x}}\n<<: *b\n", "merge key (<<): image here would hide its other keys"),
+        ("b: &b {image: {name: x}}\n<<: *b\n", "merge key (<<): adding image would hide its other keys"),
         ("v: &v v1\nimage: {tag: *v}\n" + "".join(f"k{n}: *v\n" for n in range(3000)), "is shared by too many aliases"),
     ],
 )  # fmt: skip

@@ -46,7 +46,7 @@ def test_a_merged_build_leaves_a_list_that_the_run_does_not_touch(known: bool) -
     assert on(scene, "other") == []
     assert sorted(scene.branch.proposals) == ([HEAD] if known else [HEAD, "other"])
     said = [problem.message for problem in report.problems]
-    stays = "other was not changed: no Application that was read has it in git-branch"
+    stays = "other was not changed: no Application that this run read has it in git-branch"
     assert (stays in said) is not known
 
 

@@ -46,7 +46,9 @@ def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     report = scene.by_hand("rollback", "web", back)
     assert told(report) == [("cron", "1.2.0", "waits"), ("web", "1.2.0", "waits")]
     (problem,) = report.problems
-    assert problem.message.startswith("bump was not changed: no Application that was read has it")
+    assert problem.message.startswith(
+        "bump was not changed: no Application that this run read has it"
+    )
     scene.story = indirect
     report = scene.event("web:1.3.0", "cron:1.3.0")
     assert sorted(verdicts(report)) == ["defer", "update"]
@@ -569,7 +571,7 @@ def test_a_waiting_build_stays_listed_if_its_place_in_the_file_is_gone(
     )
     assert "apps/b" in row.because
     (problem,) = report.problems
-    assert "cannot decide 1.1.0, which is waiting on bump" in problem.message
+    assert "cannot decide on 1.1.0, which is waiting on bump" in problem.message
     assert problem.application == "argocd/b"
     head = scene.branch.heads[HEAD].files
     assert "1.1.0" not in head.get(target("b"), "")
@@ -607,7 +609,7 @@ def test_releasing_an_unproved_build_keeps_the_hold_and_reports_why() -> None:
     (decision,) = report.decisions
     assert (decision.verdict, decision.rule) == ("refuse", "signature")
     assert decision.because.startswith("not released: 1.5.0@sha256:")
-    assert decision.because.endswith("; --discard ends the hold without it")
+    assert decision.because.endswith("; --discard ends the hold without writing it")
     assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
     signing(scene)
     scene.story.prove = lambda asked: dict.fromkeys(asked, Proof("signature", "cosign.pub"))
@@ -731,5 +733,5 @@ def test_a_replay_with_or_without_a_digest_does_not_undo_a_rollback(
     assert verdicts(scene.by_hand("rollback", "web", back, held=False)) == ["update"]
     (decision,) = scene.event(f"web:{replay}").decisions
     assert decision.verdict == "refuse", decision.because
-    assert "repeated run" in decision.because
+    assert "rerun does not" in decision.because
     assert verdicts(scene.event(f"web:1.6.0@sha256:{'c' * 64}")) == ["update"]

@@ -41,7 +41,7 @@ def test_an_event_during_a_freeze_is_deferred_and_the_reason_names_the_freeze() 
     assert (found.verdict, found.rule) == ("defer", "held")
     assert found.because == (
         "held by the freeze in .image-update/config, line 3, since 2026-11-20 18:00 UTC until 2026-11-23 08:00 UTC: "
-        "no deployments at weekends; 1.1.0 is waiting: the first run after the freeze writes it"
+        "no deployments at weekends; 1.1.0 is waiting: the first run after the freeze will write it"
     )
     assert one.value == "1.0.0"
 
@@ -93,7 +93,9 @@ def test_a_release_during_a_freeze_explains_that_it_does_not_end_the_freeze() ->
     assert one.event("b", 2) == ("defer", "held")
     waiting = one.release()
     assert waiting.because.startswith("still held by the freeze in .image-update/config, line ")
-    assert waiting.because.endswith("run after the freeze writes it; release cannot end a freeze")
+    assert waiting.because.endswith(
+        "run after the freeze will write it; release cannot end a freeze"
+    )
     one = frozen()
     found = one.release()
     assert found.verdict == "unchanged"

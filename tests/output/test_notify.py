@@ -136,7 +136,7 @@ def test_an_unreadable_ca_file_is_a_warning(tmp_path: Path) -> None:
         ("events", {}, "not an https or http URL"),
         ("https://", {}, "not an https or http URL"),
         ("https://x/a b", {}, "not an https or http URL"),
-        ("https://me:s3cret@x/", {}, "the URL contains a login"),
+        ("https://me:s3cret@x/", {}, "the URL contains credentials"),
         ("http://broker.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
         ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
     ],

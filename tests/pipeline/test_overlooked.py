@@ -209,7 +209,7 @@ HERE = (annotated("web"), annotated("shop", "team"))
         ("argocd/wep", "error", "did you mean argocd/web?"),
         ("argocd/shop", "error", "did you mean team/shop?"),
         ("nothing-like-it", "error", "use an Application that is in --applications"),
-        ("far", "error", "check --namespace, --project or --selector: an Application with that"),
+        ("far", "error", "check --namespace, --project, or --selector: an Application with that"),
         ("fra", "error", "did you mean far?"),
         ("x*", "warning", "use an Application that is in --applications"),
     ],

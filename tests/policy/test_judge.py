@@ -104,7 +104,7 @@ def test_a_newer_version_in_another_entry_prevents_the_update() -> None:
     reading = Reading(tag="2.0.0", sound=False, also=("1.0.0", "3.0.0", "latest"))
     assert (
         judge(image("2.5.0"), SEMVER, reading).because
-        == "3.0.0 is newer than 2.5.0, in another entry of the image"
+        == "3.0.0 is newer than 2.5.0, in another entry for the image"
     )
     assert judge(image("2.5.0"), SEMVER, reading, allow_downgrade=True).verdict == "update"
     assert judge(image("3.1.0"), SEMVER, reading).verdict == "update"

@@ -88,7 +88,7 @@ def test_allow_tags_values_are_parsed(value: str, pattern: str | None) -> None:
         ("/^v1/", "use regexp:^v1"),
         ("'main-*'", "use regexp:^main-.*$"),
         ("regex:/^v1/", "use regexp:^v1"),
-        ("glob:v*", "globs are for ignore-tags; here, use regexp:^v.*$"),
+        ("glob:v*", "globs are only for ignore-tags; instead, use regexp:^v.*$"),
     ],
 )
 def test_an_invalid_allow_tags_value_is_rejected_with_a_suggestion(value: str, hint: str) -> None:

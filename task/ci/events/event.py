@@ -57,7 +57,7 @@ class Events:
         return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
-UNTAGGED = PassedOver("it has no tag; an index or a tag follows")
+UNTAGGED = PassedOver("it has no tag; an event for the index or tag will follow")
 
 
 class Named(NamedTuple):
@@ -88,13 +88,14 @@ def pushed(
     host = place.host.partition("://")[2] or place.host
     host = registry or host.strip("/")
     if not host:
-        hint = "set the registry of its images: --images-registry HOST[:PORT][/PATH]"
-        raise Malformed("it does not contain its registry", hint)
+        hint = "set its images' registry: --images-registry HOST[:PORT][/PATH]"
+        raise Malformed("it does not include the registry", hint)
     repository = place.short if registry and place.short else place.repository
     image = parse_image(f"{host}/{repository}:{tag}")
     if digest and not is_digest(digest):
         raise Malformed(
-            "its digest is not valid", ("use sha256: and 64 hexadecimal digits, or sha512: and 128")
+            "its digest is not valid",
+            ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
         )
     return Event(replace(image, digest=digest), at=time_of(at))
 

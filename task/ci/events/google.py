@@ -41,11 +41,11 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     try:
         data = base64.b64decode(text(message, "data"), validate=True).decode()
     except ValueError:  # base64 also raises this for text that is not ASCII
-        raise Malformed("the data of its message is not base64", "send it unchanged") from None
+        raise Malformed("its message data is not valid base64", "send it unchanged") from None
     try:
         inner = parsed_json(data)
     except ValueError as problem:
-        message_text = f"the data of its message cannot be parsed as JSON: {problem}"
+        message_text = f"its message data cannot be parsed as JSON: {problem}"
         raise Malformed(message_text, "send it unchanged") from None
     if not (isinstance(inner, dict) and _is_notification(inner)):
         hint = "subscribe to the project's gcr topic"

@@ -47,10 +47,13 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
     digest = _text_of_line(document, "digest")
     if digest and not is_digest(digest):
         raise Malformed(
-            "its digest is not valid", ("use sha256: and 64 hexadecimal digits, or sha512: and 128")
+            "its digest is not valid",
+            ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
         )
     if digest and image.digest not in ("", digest):
-        raise Malformed("its image and its digest have different digests", "use only one of them")
+        raise Malformed(
+            "its image and digest fields have different digests", "use only one of them"
+        )
     image = replace(image, digest=digest or image.digest)
     if not image.tag and not image.digest:
         raise Malformed("its image has neither a tag nor a digest", "use name:tag")
@@ -66,7 +69,7 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
 def _build_of_line(document: Document) -> Build:
     commit = _text_of_line(document, "sourceCommit").lower()
     if commit and not COMMIT.fullmatch(commit):
-        raise Malformed("its sourceCommit is not a commit ID", "use 7 to 64 hexadecimal digits")
+        raise Malformed("its sourceCommit is not a commit ID", "use 7 to 64 hex digits")
     try:
         number = sequence_of(_number_text(document, "sequence"))
         created = created_of(_number_text(document, "created"))

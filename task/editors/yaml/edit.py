@@ -183,7 +183,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
     if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
         raise TargetError(
             f"line {tree.line(node)} does not have a single value",
-            hint="use `key: value` there",
+            hint="use `key: value` on that line",
         )
     if isinstance(data, bool):
         return Splice(
@@ -253,7 +253,7 @@ def alone(tree: Tree, node: Node) -> Node:
             here = tree.line(parent)
             lines = ", ".join(str(tree.line(other)) for other in others)
             name = parent.anchor
-            hint = "write the value out where it must differ, or move the anchor"
+            hint = "write out the value where it must differ, or move the anchor"
             message = (
                 f"line {here}: the value of the anchor &{name} is also used by *{name} on line"
                 f" {lines}"
@@ -575,7 +575,7 @@ def slot(tree: Tree, node: Node) -> int:
     if at is None or key is node:
         raise TargetError(
             f"line {tree.line(node)} has a key without a value",
-            hint="use `key: value` there",
+            hint="use `key: value` on that line",
         )
     return at
 

@@ -39,7 +39,7 @@ class Segment:
 
     @property
     def indices(self) -> tuple[int, ...] | None:
-        """The indices, or None if one of them is not a number from 0 upward."""
+        """The indices, or None if one of them is not a non-negative number."""
         texts = self.brackets[1:-1].split("][") if self.brackets else []
         return (
             tuple(map(int, texts))
@@ -102,7 +102,7 @@ def find_all(
 
 
 def _ambiguous(path: Sequence[Segment]) -> TargetError:
-    hint = "escape the dots of the key you mean: \\."
+    hint = "escape the dots in the intended key: \\."
     return TargetError(f"several keys with dots match {path_text(path)}", hint=hint)
 
 
@@ -373,7 +373,9 @@ def _step(
                 message = f"{first.text}: the list has {len(items.children)} items"
                 raise TargetError(
                     message,
-                    hint="use one of them, counted from 0, or add the item to the file first",
+                    hint=(
+                        "use an existing index (the first is 0), or add the item to the file first"
+                    ),
                 )
             plain = items.children[index]
         return resolved(plain), rest[1:]
@@ -399,8 +401,8 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     """
     for segment in rest:
         if segment.indices is None:
-            what = f"the index in {segment.text} is not a number from 0 upward"
-            raise TargetError(what, hint="use 0 or a higher number between the brackets")
+            what = f"the index in {segment.text} is not a non-negative number"
+            raise TargetError(what, hint="use 0 or a positive number between the brackets")
         if segment.indices:
             message = f"{segment.text}: there is no list {segment.name}"
             raise TargetError(message, hint="create the list in the file first")
@@ -409,7 +411,7 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     if merged is not None:
         inner = resolved(merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
-            message = f"{name} comes from a merge key (<<): {name} here would hide its other keys"
+            message = f"{name} comes from a merge key (<<): adding {name} would hide its other keys"
             raise TargetError(message, hint="write out the keys")
     return tuple(segment.name for segment in rest)
 

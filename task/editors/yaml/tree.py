@@ -309,6 +309,6 @@ def refuse_odd_breaks(tree: Tree) -> None:
             what = f"U+{ord(found[0]):04X}, which some parsers treat as the end of the line"
             raise TargetError(
                 f"line {line}: has {what}",
-                hint="remove it, or start a new line there",
+                hint="remove it, or replace it with a line break",
             )
         at = end

@@ -174,10 +174,10 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
 def _print_float(spec: Spec, verb: str, value: float) -> str | None:
     if verb not in "eEfFgG":
         if verb in "bxX":
-            raise FailedTemplate(f"printf: %{verb} of a float is not supported here")
+            raise FailedTemplate(f"printf: %{verb} of a float is not supported")
         return None
     if "#" in spec.flags:
-        raise FailedTemplate(f"printf: %#{verb} of a float is not supported here")
+        raise FailedTemplate(f"printf: %#{verb} of a float is not supported")
     if not isfinite(value):
         text = "NaN" if isnan(value) else f"{value:+}".replace("i", "I")
         return spec.pad(text, zeros=False)
@@ -363,7 +363,7 @@ def type_name(value: object) -> str:
     names |= {AnyMap: "map[string]interface {}", list: "[]interface {}"}
     name = names.get(type(value))
     if name is None:
-        raise FailedTemplate("printf: the type name of a list or struct is not supported here")
+        raise FailedTemplate("printf: the type name of a list or struct is not supported")
     return name
 
 
@@ -375,7 +375,7 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
     if spec is PLAIN and isinstance(value, str | int):  # the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())
     elif verb in {"p", "w"} or (spec.sharp_v and not isinstance(value, str | int | float | None)):
-        raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported here")
+        raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported")
     elif value is None:
         sink.add(spec.pad("<nil>") if verb in {"v", "T"} else f"%!{verb}(<nil>)")
     elif isinstance(value, Printable):
