@@ -244,9 +244,9 @@ class _Adapter(HTTPAdapter):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[threading.Event]:
-    """End this thread's request inside the block, after `seconds` or on a signal.
+    """Abort the request that this thread makes in the block after `seconds`, or on a signal.
 
-    Then the yielded event is set.
+    Yield an event that is set if the request was aborted.
     """
     waiting = _THREAD.waiting = _ConnectionInUse()
     ended = threading.Event()

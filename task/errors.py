@@ -235,7 +235,9 @@ class ForgeError(RepositoryError):
 
 
 class RolloutError(TaskError):
-    """The revision did not become Synced and Healthy in Argo CD. For the developer."""
+    """The revision did not become Synced and Healthy in Argo CD, or its pull request was closed or
+    not merged in time. For the developer.
+    """
 
     exit = Exit.ROLLOUT
     rule = "rollout"

@@ -131,7 +131,7 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """Return an error with a fix if files, memory, or threads ran out, else None."""
+    """Return an error with a hint if file descriptors, memory, or threads ran out, else None."""
     for _ in range(10):
         if error is None:
             return None

@@ -37,7 +37,7 @@ COMMIT, REQUEST, RESULTS = map(Group, ("Commit", "Pull requests", "Results and l
 GIT, ARGO, REGISTRY = map(Group, ("Git", "Argo CD and Kubernetes", "Registry"))
 GROUPS = (HELD, CHANGE, EVENT, FIND, RULES, COMMIT, REQUEST, RESULTS, GIT, ARGO, REGISTRY)
 
-# Commands whose `--help` shows an option that other commands accept, too.
+# Other commands accept these options too, but only these commands list them in `--help`.
 BUILDS = commands_that(lambda command: command.takes_images)
 NARROWED = (*BUILDS, "scan", "lint", "check")
 ROLLED_OUT = ("run", "scan", "promote", "release", "rollback")

@@ -49,7 +49,9 @@ _STATE = _State()
 
 
 def install() -> None:
-    """Install the handlers, in the main thread. Blocked signals are delivered in `hear`.
+    """Install the signal handlers. Must be called from the main thread.
+
+    Blocked signals are delivered when `hear` is called.
 
     A signal that the parent process ignores stays ignored, as `nohup` expects.
     """

@@ -32,8 +32,8 @@ _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re
 _LARGE = 1_000_000
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _MERGE = object()  # the key `<<`
-# A document without any of these cannot concern us and is not parsed, because parsing takes most
-# of the time.
+# Documents without any of these are irrelevant. They are not parsed, because parsing dominates the
+# run time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {

@@ -388,12 +388,11 @@ LONGEST_PATH = 4096  # bytes that file systems accept
 
 
 def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None:
-    """Raise `NotPermittedError` for changes that an Application is not allowed to make, including
-    by the repository's own config. An annotation can point to any file, and so can the list of
-    waiting builds, which others can edit.
+    """Raise `NotPermittedError` if the Application is not allowed to change one of these files,
+    whether by a built-in rule or by the repository's own config.
 
-    A folder of manifests may also contain files that annotations cannot write. Does not raise
-    anything if there are no changes.
+    An annotation can point to any file, and so can the list of waiting builds, which others can
+    edit. A manifest folder may contain protected files too, so every path is checked.
     """
     for path in paths:
         refuse_unwritable(path)

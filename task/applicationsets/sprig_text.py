@@ -242,7 +242,7 @@ def _decoded_text(decode: Callable[[bytes], bytes], value: Any) -> str:
 @lru_cache(maxsize=16)
 def _regex(pattern: str) -> Any:
     if len(pattern) > _LONGEST_PATTERN:
-        raise FailedTemplate(f"a pattern of more than {_LONGEST_PATTERN} characters")
+        raise FailedTemplate(f"the pattern is longer than {_LONGEST_PATTERN} characters")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY

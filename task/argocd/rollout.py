@@ -1,6 +1,6 @@
-"""Determines from an Argo CD Application whether a revision is rolled out.
+"""Determines whether a revision has been rolled out, based on its Argo CD Application.
 
-The Application changes in this order. A refresh compares it with the new revision (OutOfSync, with
+The Application goes through these steps. A refresh compares it with the new revision (OutOfSync, with
 the old revision's health). Auto-sync requests an operation, which runs and succeeds. A later
 comparison reports Synced, with the health of the applied revision (Progressing, then Healthy or
 Degraded). So Synced and Healthy are not enough: the comparison must be with the wanted revision,

@@ -295,7 +295,7 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
     references = []
     for build in document["builds"]:
         if not isinstance(build, Mapping) or not build.get("tag"):
-            raise Malformed("an entry in its builds has no tag", KNOWN)
+            raise Malformed("an entry in `builds` has no tag", KNOWN)
         references.append(_reference(_text_member(build["tag"], "tag")))
     return Built(tuple(references))
 

@@ -65,7 +65,7 @@ def _text(path: str) -> str:
         ) from None
     except UnicodeDecodeError:
         hint = "pass the output of the builder or registry as uncompressed UTF-8"
-        raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
+        raise UsageError(f"--images-from {path}: it is not a text file", hint=hint) from None
     except ValueError:  # a null byte
         hint = "use the file that the build wrote"
         raise UsageError(f"--images-from: {path!r} is not a path", hint=hint) from None

@@ -13,7 +13,7 @@ MEANINGS = {
     "3": "an annotation, target, or source is invalid",
     "4": "no access: credentials, permissions, a host key, a hook, or a protected branch",
     "5": "a condition that --require-update, --require-match, status --fail-on, or check reports",
-    "6": "with --wait: the rollout failed or timed out",
+    "6": "the rollout failed or timed out (wait, and --wait)",
     "75": "temporary failure: something was unreachable, or others kept pushing; run it again",
     "130, 143": "interrupted or terminated; no push is left half done",
 }

@@ -136,7 +136,7 @@ def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
 
 def _tell_nothing(change: ChangeToJudge, world: World) -> None:
     number = len(change.paths)
-    world.log("debug", f"no tracked version changes ({counted(number, 'changed file')})")
+    world.log("debug", f"no tracked version has changed ({counted(number, 'changed file')})")
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ def _makes_a_file(decision: Decision) -> Problem | None:
     if not file or _named(file, decision.subscription.application.sources):
         return None
     message = (
-        f"{file} does not exist, so it is created; no source of the Application lists it in"
+        f"{file} does not exist and will be created, but no source of the Application lists it in"
         " valueFiles"
     )
     hint = (
@@ -297,7 +297,7 @@ def _writes_the_other_spelling(decision: Decision) -> Problem | None:
 
 
 def taken_back(owner: str) -> tuple[str, str]:
-    """Return the message about a live Application whose owner reverts a patch, and the hint."""
+    """Return the message and the hint for a live Application whose owner reverts the patch."""
     message = f"{owner} reverts the patch, because it does not ignore this field of the Application"
     way = "have it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
     return message, f"set write-back-method: git, or {way}"

@@ -546,9 +546,9 @@ def _hidden_by_folders(
     given: _Given,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return the error about the last overlay or component that overrides an entry's image.
+    """Return an error for the last overlay or component that overrides an entry's image.
 
-    `folders` has the later folders, with their entries.
+    `folders` lists the folders that are applied later, with their entries.
     """
     error = None
     made = made_of(Replacement(name, "", _PROBE, ""), [probed])

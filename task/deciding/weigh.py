@@ -435,11 +435,11 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 
     The event is remembered if it is newer than the remembered event.
     """
-    waiting = situation.memory.deferred
-    if waiting and waiting.version != event.version:
-        why = why_older(event, waiting, decision.subscription.policy, situation.facts.ancestry)
+    deferred = situation.memory.deferred
+    if deferred and deferred.version != event.version:
+        why = why_older(event, deferred, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{hold_text(hold)}; {waiting.version} is already waiting, and {why}"
+            because = f"{hold_text(hold)}; {deferred.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     end = (
         f"image-update release {situation.subscription.application.key} ends the hold and writes it"

@@ -73,7 +73,7 @@ def states_of(tree: Tree) -> dict[str, State]:
     """
     if len(tree.roots) > 1:
         hint = "a state file has only one document: remove `---` and everything after it"
-        raise _line_error(tree, tree.roots[1], "a second YAML document", hint)
+        raise _line_error(tree, tree.roots[1], "unexpected second YAML document", hint)
     if tree.root.null:
         return {}
     for node in walk(tree.root):

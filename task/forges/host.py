@@ -381,7 +381,7 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
         return notes.on(replace(done, head_commit=ours or done.head_commit))
     done = _completed(host, done, said, whole, missing, notes)
     if done.head_commit != ours != "" and described(now.body) == done.head_commit:
-        # we have overwritten the text for a newer commit
+        # we just overwrote a newer commit's description: put it back
         host.write(host.read(found.number)[1], now.title, now.body)
     return done
 

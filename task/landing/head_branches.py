@@ -368,18 +368,22 @@ def read_heads(
 def _read_head(
     name: str, known: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
-    """Return a head branch, with the builds that are still waiting there."""
+    """Return a head branch, with the builds that are still waiting there.
+
+    It is ours if its commit has the tree and the parent in the list: signing a commit, or rewording
+    its message, does not make it somebody else's.
+    """
     branch = batch.repository.head(name)
     fresh = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
     made = branch is not None and known.has_made(branch.tree, branch.parent)
     named = not made or _may_be_ours(known, batch, base)
     ours = branch is None or fresh or (made and named)
     newest = request.newest if request else None
-    merged = _is_merged(known, branch, newest, batch.repository, base)
+    is_merged = _is_merged(known, branch, newest, batch.repository, base)
     listed = settled_list(
         known,
         absent=branch is None,
-        merged=merged,
+        merged=is_merged,
         request=KnownRequest(newest.number, newest.url, newest.state) if newest else None,
     )
     if branch and listed.has_made(branch.tree, branch.parent) and not listed.arrived:
@@ -387,7 +391,7 @@ def _read_head(
         if at_tip == listed.commit:
             listed = replace(listed, arrived=True, replaces=None)
     return HeadBranch(
-        known, listed, branch, request=request, ours=ours, unnamed=not named, merged=merged
+        known, listed, branch, request=request, ours=ours, unnamed=not named, merged=is_merged
     )
 
 
@@ -761,7 +765,7 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
     """Apply the configs of both branches to an ask. For each file that changes on the head branch,
     the stricter setting wins.
 
-    Raises `TargetError` if the config there is invalid or requires a request.
+    Raises `TargetError` if the head branch's config is invalid or requires a request.
     """
     before = ask.subscription
     name = head.known.head

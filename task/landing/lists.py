@@ -106,7 +106,9 @@ def _why_closed(
 ) -> str | None:
     """Return the reason for closing a head branch's request, or None to leave it as it is."""
     if head.instead:
-        return f"its base is now named {base.branch}"
+        if base.renamed_from:
+            return f"its base is now named {base.branch}"
+        return f"its builds are now proposed on {head.instead}"  # the config groups them anew
     if listed.proposes_anything or not head.ours:
         return None
     if head.listed.proposes_anything:

@@ -155,7 +155,7 @@ def _patch_until_deadline(
 def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
     image = undoable.decision.candidate.reference
     app = undoable.ask.subscription.application.key
-    undoable.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
+    undoable.contention.pause(f"{app}: someone else overwrote {image}; reevaluating")
     decision, watched = _patch_until_deadline(
         undoable.ask,
         undoable.number,

@@ -333,7 +333,7 @@ def commit_name(report: JSON, commit: JSON) -> str:
 
 
 def nothing_decided(report: JSON) -> str:
-    """Return the words for a run without decisions."""
+    """Return the summary of a run that made no decisions."""
     if report["command"] == "check" and report["status"] != "failed":
         return "no tracked version has changed"
     if report["status"] == "failed" or not report["images"]:

@@ -139,7 +139,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             try:
                 contention.pause(
                     f"{without_login(batch.asks[0].subscription.repo)}: {batch.base} has"
-                    f" moved; deciding again on its new tip (attempt {number})"
+                    f" moved; reevaluating at its new tip (attempt {number})"
                 )
             except ContendedError as error:
                 return done.plus(failed_asks(batch.asks, error, job.terms))
@@ -328,7 +328,9 @@ class DeliveryLander:
         self.memory.wanted = delivery.lists.without_commits(first)
 
     def remember_first(self) -> None:
-        """Write the memory branch if there is a commit for the base, or no commit at all."""
+        """Write the memory branch before the commits, unless each commit is for a head branch and the
+        server accepts both branches in one push.
+        """
         delivery = self.delivery
         heads = [
             prepared
@@ -345,7 +347,7 @@ class DeliveryLander:
             self.memory.wanted = with_lists_of(self.delivery.memory, self.memory.wanted)
         try:
             self._remember()
-        except Outpaced:
+        except Outpaced:  # the commits have landed, and the next run writes the rest
             if not self.memory.commits:
                 self.forgotten = True
 

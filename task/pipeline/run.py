@@ -66,7 +66,7 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     `plan` does the same, but predicts pushes instead of making them.
 
     A shield against signals is added to `shielded`. The caller closes it once the report is
-    published, so that signals cannot lose the report.
+    published, so that a signal cannot cause the report to be lost.
     """
     began = world.now()
     seen, problems = discover(job, world)

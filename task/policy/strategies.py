@@ -116,7 +116,7 @@ def parse_tag_order(text: str) -> TagOrder:
             f"the pattern has {found.groups} groups, but at most {MOST_GROUPS} are allowed", hint
         )
     if twice := named_twice(pattern):
-        hint = "give each group a different name: they are compared in order"
+        hint = "give each group a unique name; groups are compared from left to right"
         raise Malformed(f"the pattern has two groups named {twice!r}", hint)
     groups = tuple(
         sorted(

@@ -273,5 +273,5 @@ def text_of(
     try:
         return read_text(path, most)
     except (OSError, UnicodeDecodeError) as failed:
-        reason = getattr(failed, "strerror", None) or "it is not text"
+        reason = getattr(failed, "strerror", None) or "it is not a text file"
         raise error(f"{what} {path!r}: {reason}", hint=hint) from None

@@ -169,7 +169,7 @@ def _root_node(text: str) -> Node:
     if len(tree.roots) > 1:
         line = tree.line(tree.roots[1])
         raise TargetError(
-            f"line {line}: a second YAML document",
+            f"line {line}: unexpected second YAML document",
             hint="put everything in one document",
         )
     return tree.root

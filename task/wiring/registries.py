@@ -102,7 +102,7 @@ class WantedProofs:
             try:
                 read_text(given.trust_root)
             except (OSError, UnicodeDecodeError) as error:
-                why = error.strerror if isinstance(error, OSError) else "it is not text"
+                why = error.strerror if isinstance(error, OSError) else "it is not a text file"
                 message = f"--trust-root: cannot read {given.trust_root!r}: {why}"
                 raise UsageError(message, hint="use the file with the trusted root") from error
         self._given: tuple[Asked, ...] = ()

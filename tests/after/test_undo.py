@@ -80,7 +80,7 @@ def test_a_replay_of_a_rolled_back_build_changes_nothing(strategy: str, identifi
     assert scene.event("1.2.0", 8 if identified else None) == ("update", "admitted")
 
 
-def test_a_newer_build_that_landed_meanwhile_is_kept() -> None:
+def test_a_newer_build_that_landed_first_is_kept() -> None:
     scene = story("semver")
     failing(scene, lambda: scene.event("1.2.0"))
     report = waited(scene, "1.1.0")

@@ -254,7 +254,7 @@ def test_filters_are_applied_by_the_server(
     assert selectors == {narrow.selector}
 
 
-def test_an_application_deleted_meanwhile_is_skipped(api: KubernetesApi) -> None:
+def test_an_application_deleted_concurrently_is_skipped(api: KubernetesApi) -> None:
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", images="w=acme/web") for n in range(5)))
 
     def delete(asked: Any) -> None:

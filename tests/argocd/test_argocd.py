@@ -386,7 +386,7 @@ def test_filters_without_wildcards_are_sent_to_the_server(
     } == query
 
 
-def test_an_application_deleted_meanwhile_does_not_affect_others(server: ArgoCDServer) -> None:
+def test_an_application_deleted_concurrently_does_not_affect_others(server: ArgoCDServer) -> None:
     server.add(live_application("gone"))
 
     class Late(ArgoCDApi):
@@ -400,7 +400,7 @@ def test_an_application_deleted_meanwhile_does_not_affect_others(server: ArgoCDS
     assert not found[1].trouble
 
 
-def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> None:
+def test_a_server_that_goes_down_in_the_meantime_is_an_error(server: ArgoCDServer) -> None:
     class Late(ArgoCDApi):
         def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
             server.faults.append(Fault(503))
@@ -457,7 +457,7 @@ def test_a_live_application_is_patched_at_the_version_that_was_read(live: Applic
     assert live.read("argocd", "web")[0]["spec"]["project"] == "other"
 
 
-def test_patching_a_live_application_that_changed_meanwhile_is_a_lost_race(
+def test_patching_a_live_application_that_changed_concurrently_is_a_lost_race(
     live: ApplicationStore,
 ) -> None:
     _, version = live.read("argocd", "web")

@@ -86,7 +86,7 @@ def test_a_change_to_unrelated_files_passes_without_reading_any() -> None:
     judge = Judge()
     report = judge.report(CALM, tree(CALM, {"README.md": "y\n", "src/main.go": "z\n"}), unread)
     assert (report.exit, report.decisions) == (0, ())
-    assert judge.log == [("debug", "no tracked version changes (2 changed files)")]
+    assert judge.log == [("debug", "no tracked version has changed (2 changed files)")]
 
 
 def test_moving_a_file_together_with_its_application_is_not_a_change() -> None:

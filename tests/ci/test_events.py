@@ -149,7 +149,7 @@ def test_compressed_or_non_utf_8_events_are_usage_errors(
     path = tmp_path / "event"
     path.write_bytes(how(json.dumps(PUSHES[0][1]["payload"]).encode()))
     for form in ("auto", "registry"):
-        with pytest.raises(UsageError, match="it is not text") as raised:
+        with pytest.raises(UsageError, match="it is not a text file") as raised:
             read_images_from([str(path)], form)
         assert "UTF-8" in raised.value.hint
 

@@ -289,7 +289,7 @@ def test_files_in_every_yaml_style_can_be_updated(text: str) -> None:
         (IN + "    images:\n      a: {hold: {reason: &r x}}\n      b: {hold: {reason: *r}}\n", "line 4: the anchor &r",
          "write out the value"),
         ("? [a]\n: b\n", "line 1: a key in the file is a list", "plain word"),
-        ("files: {}\n---\nfiles: {}\n", "line 3: a second YAML document", "---"),
+        ("files: {}\n---\nfiles: {}\n", "line 3: unexpected second YAML document", "---"),
         ("hold: [\n", "not valid YAML: .*line", "delete it"),
         ("hold:\n\treason: x\n", "not valid YAML: .*line 2", "delete it"),
         ("a: \x00\n", "not valid YAML", "delete it"),

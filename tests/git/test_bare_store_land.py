@@ -266,7 +266,7 @@ def commit_on_main(repo: Path) -> str:
     return commit(repo, {"README.md": "aside\n"}, "aside")
 
 
-def test_a_branch_deleted_meanwhile_is_not_created_again(repo: Path) -> None:
+def test_a_concurrently_deleted_branch_is_not_recreated(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         git(repo, "update-ref", "-d", "refs/heads/main")
@@ -276,7 +276,7 @@ def test_a_branch_deleted_meanwhile_is_not_created_again(repo: Path) -> None:
 
 
 @pytest.mark.parametrize("shallow", [True, False])
-def test_a_branch_that_was_reset_meanwhile_is_not_changed(repo: Path, shallow: bool) -> None:
+def test_a_branch_that_was_reset_concurrently_is_not_changed(repo: Path, shallow: bool) -> None:
     """What was taken out of it must not come back below our commit. Some servers send all history."""
     before = tip(repo)
     commit(repo, {"README.md": "taken out again\n"})
@@ -414,7 +414,7 @@ def test_a_head_branch_that_already_has_the_wanted_tree_is_not_pushed(repo: Path
     assert tip(repo, "bot") == first.commit
 
 
-def test_a_head_branch_that_moved_meanwhile_is_not_overwritten(repo: Path) -> None:
+def test_a_head_branch_that_moved_concurrently_is_not_overwritten(repo: Path) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), head="bot"))
         base = tip(repo)

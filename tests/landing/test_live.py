@@ -205,8 +205,8 @@ def test_a_person_who_keeps_overwriting_the_patch_is_reported(argocd: ArgoCDServ
 
     assert patched(Undoing(), item(f"{WEB}:1.0.0"), f"{WEB}:1.1.0", lines).verdict == "update"
     assert images_of(argocd) == [f"{WEB}:1.1.0"]
-    assert [line for line in lines if "somebody else overwrote" in line] == [
-        f"argocd/web: somebody else overwrote {WEB}:1.1.0; deciding again"
+    assert [line for line in lines if "someone else overwrote" in line] == [
+        f"argocd/web: someone else overwrote {WEB}:1.1.0; reevaluating"
     ] * 3
 
 

@@ -105,7 +105,7 @@ def test_each_notation_of_the_next_page_is_followed(server: RegistryApi, link: s
         '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
     ],
 )
-def test_a_next_page_outside_of_the_list_is_refused(server: RegistryApi, link: str) -> None:
+def test_a_next_link_outside_the_tag_list_is_rejected(server: RegistryApi, link: str) -> None:
     server.faults["/tags/list"] = lambda _: (200, {"Link": link}, b'{"tags": ["1.0"]}')
     with pytest.raises(RegistryError):
         tags(server)

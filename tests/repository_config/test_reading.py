@@ -87,7 +87,7 @@ def test_yaml_aliases_are_resolved() -> None:
 MISTAKES = [
     ("", 1, "the file is empty"),
     ("# only a comment\n", 1, "the file is empty"),
-    ("version: 1\n---\nversion: 1\n", 3, "a second YAML document"),
+    ("version: 1\n---\nversion: 1\n", 3, "unexpected second YAML document"),
     ("version: 1\npullrequests: {enabled: true}\n", 2, "did you mean pullRequests?"),
     (
         "version: 1\npullRequests:\n  enable: true\n",

@@ -521,7 +521,7 @@ class BareRepository:
         return LandedCommit(commit, tree.split()[2], through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
-        """Reject paths for which fast-import would replace a link with a folder, or write
+        """Reject paths that would make fast-import replace a symlink with a directory, or write to
         `.git/config`.
         """
         subject = self._remote.subject(change.base)

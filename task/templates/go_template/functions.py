@@ -37,7 +37,7 @@ MOST_SLICES = 3
 
 @dataclass(frozen=True)
 class Builtin:
-    """A function and the number of its arguments."""
+    """A function and how many arguments it takes."""
 
     call: Callable[..., Any]
     least: int
