@@ -130,7 +130,7 @@ class Host:
     words: Mapping[str, tuple[str, str]] = field(
         default_factory=dict
     )  # a different default and help text
-    command: str = ""  # appended to the default of the parameter `command`
+    command: str = ""  # appended to the default of the `command` parameter
     array: str = ""  # syntax for array parameters, or "" if the host does not have arrays
 
 

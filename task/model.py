@@ -663,7 +663,7 @@ class Problem(Troubled):
     application: str = ""  # namespace/name; "" if it is not about an Application
     key: str = ""  # the annotation, without its prefix
     value: str = ""
-    # whether it is not a mistake, but advice about an unread source
+    # whether it is advice about an unread source rather than a mistake
     advice: bool = False
     field: tuple[
         str | int, ...
@@ -680,7 +680,7 @@ class Flaw(Troubled):
     key: str  # the annotation, without its prefix
     value: str
     trouble: Trouble
-    misspelt: bool = False  # whether the key is misspelled: it is similar to a known key
+    misspelled: bool = False  # whether the key is misspelled: it is similar to a known key
     strategy: Strategy | None = None  # the entry's strategy, if the annotation is valid
 
 
@@ -787,7 +787,7 @@ class Decision(Judged):
     unchecked: Trouble | None = None
     created: str = ""  # the values file to create
     # a key to add to the file, and an existing key that is almost the same
-    misspelt: tuple[str, str] | None = None
+    misspelled: tuple[str, str] | None = None
     shared: tuple[str, ...] = ()  # other keys in the file that also change, because of an anchor
     event: str = ""  # where the build is from: "registry event, harbor"; "" means the CI job
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown

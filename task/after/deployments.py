@@ -84,7 +84,7 @@ class ShownDeployments:
             )
         if shown := tuple({**self._begun, **self._ended}.values()):
             said = summary(shown, self._source.commit, self._run).description
-            self._world.log("info", f"deployments are shown at {self._source.repository}: {said}")
+            self._world.log("info", f"deployments are shown in {self._source.repository}: {said}")
         return tuple(self._problems)
 
     def _end(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:

@@ -30,7 +30,8 @@ def range_of(text: str) -> str:
     """Return the value as a version range, with spaces instead of commas, or "" if the value might
     mean something else.
 
-    `1.2.3` and `*` are valid ranges too, but people write them to mean a single tag and any tag.
+    `1.2.3` and `*` are valid ranges too, but people use the first to mean a single tag, and the
+    second to mean any tag.
     """
     word, colon, rest = text.partition(":")
     named = bool(colon) and word.strip().lower() == "semver"

@@ -86,7 +86,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
     misplaced = dict(_impossible_entries(app.annotations.get("image-list", "")))
-    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelt)  # see `_key`
+    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelled)  # see `_key`
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
     readings, asked = attempted(app, defaults)
     remarks = chain(
@@ -115,10 +115,10 @@ def _without_effect(app: Application) -> Iterator[Remark]:
     `write-back-method: argocd` ignores.
     """
     # `_key` reports it
-    misspelt = any(one.meant == "image-list" for _, one in doubts(app.annotations))
+    misspelled = any(one.meant == "image-list" for _, one in doubts(app.annotations))
     if (
         app.annotations
-        and not misspelt
+        and not misspelled
         and not split_image_list(app.annotations.get("image-list", ""))
     ):
         message = "there are annotations but no image-list, so nothing is ever updated"

@@ -210,8 +210,8 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
     by_key = dict(annotations)
     listed = read_image_list(by_key.get("image-list", ""))
     index = keys.index(by_key)
-    misspelt = _misspelt_flaws(by_key, index)
-    stopped = {flaw.text for flaw in misspelt}
+    misspelled = _misspelled_flaws(by_key, index)
+    stopped = {flaw.text for flaw in misspelled}
     flaws = [
         Flaw(
             text,
@@ -261,13 +261,13 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
         ),
         flaws=(
             *flaws,
-            *misspelt,
+            *misspelled,
             *(flaw for entry_reading in readings for flaw in entry_reading.flaws),
         ),
     )
 
 
-def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
+def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
     """Return the flaws for misspelled rules and places.
 
     Each misspelled key blocks every entry it would apply to.
@@ -292,7 +292,7 @@ def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
                         key,
                         value,
                         doubt.trouble,
-                        misspelt=True,
+                        misspelled=True,
                     )
                 )
     return flaws

@@ -1,7 +1,7 @@
 """Determines whether a revision has been rolled out, based on its Argo CD Application.
 
-The Application goes through these steps. A refresh compares it with the new revision (OutOfSync, with
-the old revision's health). Auto-sync requests an operation, which runs and succeeds. A later
+The Application goes through these steps. A refresh compares it with the new revision (OutOfSync,
+with the old revision's health). Auto-sync requests an operation, which runs and succeeds. A later
 comparison reports Synced, with the health of the applied revision (Progressing, then Healthy or
 Degraded). So Synced and Healthy are not enough: the comparison must be with the wanted revision,
 and later than the operation that applied it.

@@ -125,7 +125,7 @@ def _request_of_actions(known: Mapping[str, str]) -> _Request:
                 head=_member(request, head),
                 merge="" if base else known.get("GITHUB_SHA", ""),
             )
-    why = f"the event {name!r} has no pull request" if path else "GITHUB_EVENT_PATH is not set"
+    why = f"the {name!r} event has no pull request" if path else "GITHUB_EVENT_PATH is not set"
     raise UsageError(
         f"--base is missing: this job is not running for a pull request: {why}",
         hint=f"{GIVE}, or trigger the workflow on pull_request or merge_group",

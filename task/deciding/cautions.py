@@ -210,7 +210,7 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     kinds = (
         _is_unchecked,
         _is_overridden,
-        _is_misspelt,
+        _is_misspelled,
         _is_taken_back,
         _changes_more,
         _makes_a_file,
@@ -241,11 +241,11 @@ def _is_overridden(decision: Decision) -> Problem | None:
     return _caution(decision.subscription, message, hint)
 
 
-def _is_misspelt(decision: Decision) -> Problem | None:
-    if not decision.misspelt:
+def _is_misspelled(decision: Decision) -> Problem | None:
+    if not decision.misspelled:
         return None
     file = decision.current.file or decision.subscription.path
-    key, near = decision.misspelt
+    key, near = decision.misspelled
     message = f"{key} is not in {file}, so it is added; the file has {near}"
     hint = f"if the chart reads {near}, correct the annotation and remove {key} from the file"
     return _caution(decision.subscription, message, hint)

@@ -1,7 +1,7 @@
 """Pure code that turns asks into moves:
 it applies the rules to the files in Git and to the remembered state.
 
-If a push race is lost, everything is decided again on the new tip. So this code must not keep
+If a push race is lost, everything is reevaluated at the new tip. So this code must not keep
 state, log, or send requests.
 """
 

@@ -47,7 +47,7 @@ def text_of(files: Files, path: str) -> str | None:
     parent = path
     while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
-            what, hint = MODES.get(files[parent].mode, ("a file", "use a path below a folder"))
+            what, hint = MODES.get(files[parent].mode, ("a file", "use a path inside a folder"))
             raise TargetError(
                 f"{parent} is {what}, not a folder",
                 hint=hint,

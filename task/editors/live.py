@@ -86,7 +86,7 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
             f"the source's type is {source.kind or 'not known yet'}: the live Application has no"
             " image field",
             hint=(
-                "use write-back-method: git; for plain manifests, also set write-back-target: manifests"
+                "set write-back-method: git; for plain manifests, also write-back-target: manifests"
             ),
         )
     return found

@@ -221,7 +221,7 @@ def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
 def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
     """Yield the end positions of the element's values that a comment may follow."""
     parent = tree.parent(element)
-    # After flow style, the comment could belong to any element on the line.
+    # After a flow-style element, the comment could belong to anything on the line.
     if (
         element.kind == "alias"
         or element.style == "{"

@@ -162,7 +162,7 @@ class BitbucketCloud(Host):
         """Like `Host.proposed`."""
         state = _STATES.get(dig(said, "state"), "closed")
         body = dig(said, "description")
-        # twelve digits of the commit, and its full id
+        # Bitbucket returns only the first 12 digits of the commit; our description has the full ID
         head = dig(said, "source", "commit", "hash")
         ours = described(body)
         return Proposed(

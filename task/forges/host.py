@@ -478,9 +478,9 @@ class Notes:
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
-    """Return the names in order, without duplicates.
+    """Return the wanted names that are missing, in order and without duplicates.
 
-    Labels and people are case-insensitive.
+    Labels and usernames are compared case-insensitively.
     """
     there = {name.lower() for name in have}
     found = []

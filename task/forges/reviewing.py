@@ -89,14 +89,14 @@ def undoing(apps: Sequence[AppChanges]) -> str:
             if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
                 commands.append(f"image-update rollback {' '.join(words)}")
     commands = list(dict.fromkeys(commands))
-    revert = "reverting the merge restores the old version until a newer build arrives."
+    revert = "revert the merge: that restores the old version until a newer build arrives."
     if not commands:
-        return f"**To undo it after the merge**, {revert}"
+        return f"**To undo this after the merge**, {revert}"
     left = len(commands) - MOST_UNDONE
     more = [f"# and {left} more"] if left > 0 else []
     return "\n".join(
         [
-            "**To undo it after the merge**: this restores the old version and holds it.",
+            "**To undo this after the merge**, restore the old version and hold it:",
             "",
             "```sh",
             *commands[:MOST_UNDONE],

@@ -171,7 +171,7 @@ def _sound(text: str, where: str) -> Secret:
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
         raise UsageError(
-            f"{where} must contain exactly one line of letters and digits",
+            f"{where} must be a single line of printable ASCII characters",
             hint="set it to the token only",
         )
     return Secret(text)

@@ -455,7 +455,7 @@ class Git:
             )
 
     def failure(self, repo: str, said: str, subject: str) -> TaskError:
-        """Return the error that git's output about a repository means. It may depend on the
+        """Return the error that corresponds to git's output for a repository. It may depend on the
         configured credentials.
         """
         target = self._address(repo)

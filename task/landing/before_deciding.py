@@ -273,7 +273,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Ask the registries, and return the answers by question, with each question's `facts` cleared."""
+    """Ask the registries. Return the answers by question, with each question's `facts` cleared."""
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}
 

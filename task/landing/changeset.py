@@ -349,7 +349,7 @@ def _as_edited(
     created = next((path for path in new if path not in seen), "")
     return replace(
         decision,
-        misspelt=doubtful,
+        misspelled=doubtful,
         created=created,
         shared=helm_values.shared(seen, target),
     )

@@ -340,7 +340,7 @@ def read_heads(
     """Read the head branches that these moves affect, with their lists and requests.
 
     `moves` contains one move for each of `batch.asks`, in the same order. A move becomes an error
-    if it cannot have its request, or if its list cannot be read.
+    if no request can be opened for it, or if its list cannot be read.
     """
     requests, moves = requests_of(list(zip(batch.asks, moves, strict=True)), base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
@@ -398,7 +398,7 @@ def _read_head(
 def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
     """Return whether a list's branch can be ours: it has our prefix, or an Application uses its name.
 
-    Anyone who can push the memory branch could write any branch's tree into a list, to have that
+    Anyone who can push to the memory branch could write any branch's tree into a list, to have that
     branch replaced or deleted.
     """
     name = known.head

@@ -168,7 +168,7 @@ def _rollback_of(
 
 
 def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> Files:
-    """Remove the holds of rollbacks that a person has declined or merged from the memory.
+    """Remove from the memory the holds set by rollbacks that someone has declined or merged.
 
     `closed` contains the image keys for each state file.
     """

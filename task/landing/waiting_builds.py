@@ -319,7 +319,7 @@ def pairs_of(
 # What becomes of a waiting build if the command is for the same image. The outcomes of the ask
 # are: it writes a newer build than the waiting one, an older one, or the same; it has no effect;
 # a command other than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
-#   decided_again    the waiting build is decided again, with what is remembered after the command.
+#   decided_again    the waiting build is reevaluated, with what is remembered after the command.
 #                    Under a new hold, it is deferred and leaves the list
 #   written_by_ask   the ask writes the same build
 #   replaced_by_ask  the ask's build replaces the waiting one

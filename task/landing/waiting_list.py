@@ -5,9 +5,9 @@ It is the only record of these builds: the head branch, its commit, and its requ
 so people can read it. `waiting_builds.list_after` creates it, `memory_branch` writes it, and
 `head_branches` and `status` read it.
 
-Anyone who can push the memory branch can write it. So readers reject everything that does not match
-the format, and every entry is decided again before anything is written: `together` decides, and
-`write_back.refuse_files` checks the files.
+Anyone who can push to the memory branch can edit the file, so readers reject everything that does
+not match the format, and every entry is reevaluated before anything is written: `together` decides,
+and `write_back.refuse_files` checks the files.
 """
 
 from __future__ import annotations

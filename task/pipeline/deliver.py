@@ -1,6 +1,6 @@
 """Lands the updates of one branch: read, decide, edit, push, and repeat if the branch moved.
 
-If someone else pushed first, everything is decided again on the new tip. The run never merges
+If someone else pushed first, everything is reevaluated at the new tip. The run never merges
 or rebases, so there are no conflicts, and a build that is no longer the newest is not written.
 """
 
@@ -198,7 +198,7 @@ def prepare(
         snapshot = replace(snapshot, memory=remembered)
         facts = gather(snapshot, batch.asks)
         free = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
-        # Moves stay errors if they cannot have a request, or if their list cannot be read.
+        # Moves stay errors if no request can be opened for them, or if their list cannot be read.
         moves = [
             move if move.decision.verdict == "error" else again
             for move, again in zip(moves, free, strict=True)
@@ -328,8 +328,8 @@ class DeliveryLander:
         self.memory.wanted = delivery.lists.without_commits(first)
 
     def remember_first(self) -> None:
-        """Write the memory branch before the commits, unless each commit is for a head branch and the
-        server accepts both branches in one push.
+        """Write the memory branch before the commits, unless each commit is for a head branch and
+        the server accepts both branches in one push.
         """
         delivery = self.delivery
         heads = [
@@ -533,7 +533,7 @@ class DeliveryLander:
 
 
 def _overtaken_head(name: str) -> Problem:
-    message = f"the builds waiting on {name} were not decided again: another run was faster"
+    message = f"the builds waiting on {name} were not reevaluated: another run was faster"
     hint = (
         "the next run that writes to the branch will decide them; do not merge the branch before"
         " then"

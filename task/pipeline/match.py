@@ -221,7 +221,7 @@ def _judge_flaw(
         verdict = Verdict.of(flaw.trouble)
         return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
     # `overlooked` warns about misspelled keys, in one line for many Applications
-    return None, None if flaw.misspelt else warning
+    return None, None if flaw.misspelled else warning
 
 
 def _problem(app: Tracker, flaw: Flaw) -> Problem:

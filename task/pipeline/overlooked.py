@@ -77,7 +77,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         if flaws or _takes(subscribed, wanted):
             takes.add(app_key)
         # already reported as an error
-        told |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelt}
+        told |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelled}
     singly = []
     others = []
     for app in (*seen.found, *seen.skipped):

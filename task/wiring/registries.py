@@ -172,7 +172,7 @@ def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check
         from task.registry.keyless import Keyless, Sigstore
     except ImportError:
         hint = "install argocd-image-update[sigstore], or require signatures by a key"
-        raise UsageError("keyless signatures require the package sigstore", hint=hint) from None
+        raise UsageError("keyless signatures require the sigstore package", hint=hint) from None
     return partial(Keyless, Sigstore(log, trust_root))
 
 

@@ -132,7 +132,7 @@ def test_former_misplaced_orphaned_and_unknown_keys_are_distinguished(
 
 
 def test_former_keys_are_not_mistaken_for_misspelled_keys() -> None:
-    """They are looked up first; this is so that a misspelt one is not taken for another key either."""
+    """They are looked up first; this is so that a misspelled one is not taken for another key either."""
     for key in FORMER:
         found = doubt(key, LIST)
         assert found is not None

@@ -180,7 +180,7 @@ def test_a_misspelled_rule_stops_the_images_that_it_would_govern(
     listed = "web=acme/web, api=acme/api, acme/cron"
     subscribed = subscribe(parsed_application({"image-list": listed, **annotations}))
     assert [one.entry.alias for one in subscribed.subscriptions] == left
-    stopped = {flaw.entry.alias for flaw in subscribed.flaws if flaw.misspelt and flaw.entry}
+    stopped = {flaw.entry.alias for flaw in subscribed.flaws if flaw.misspelled and flaw.entry}
     assert stopped == {"web", "api", ""} - set(left)
 
 

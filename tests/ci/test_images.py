@@ -62,7 +62,7 @@ def test_a_reference_without_a_tag_gets_the_tag_of_the_option(tmp_path: Path) ->
     ("content", "part"),
     [
         (None, "No such file"),
-        (b"\xff\xfe\x00", "not text"),
+        (b"\xff\xfe\x00", "not a text file"),
         (b"x" * (LARGEST + 1), "larger"),
         (b"{}", "empty JSON"),
     ],

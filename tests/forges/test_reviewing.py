@@ -108,9 +108,9 @@ def change(alias: str = "web", old: str = "1.0.0", digest: str = "") -> Change:
 def test_the_rollback_command_is_shown() -> None:
     told = undoing([AppChanges("shop", "web", (change(),))])
     assert told == (
-        "**To undo it after the merge**: this restores the old version and holds it.\n\n"
+        "**To undo this after the merge**, restore the old version and hold it:\n\n"
         "```sh\nimage-update rollback shop/web --alias web --to 1.0.0\n```\n\n"
-        "Or reverting the merge restores the old version until a newer build arrives."
+        "Or revert the merge: that restores the old version until a newer build arrives."
     )
 
 
@@ -141,7 +141,7 @@ def test_the_number_of_rollback_commands_is_limited() -> None:
 def test_a_first_version_can_only_be_undone_by_a_revert() -> None:
     told = undoing([AppChanges("shop", "web", (change(old=""),))])
     assert "rollback" not in told
-    assert "reverting the merge" in told
+    assert "revert the merge" in told
 
 
 @given(st.sampled_from(ATTACKS) | st.text(max_size=30))

@@ -496,7 +496,7 @@ def test_a_waiting_update_changed_by_another_run_is_reported_as_not_decided_agai
     assert scene.waiting == {"web": "1.3.0", "cron": "1.2.0"}
     (problem,) = report.problems
     assert problem.message == (
-        "the builds waiting on bump were not decided again: another run was faster"
+        "the builds waiting on bump were not reevaluated: another run was faster"
     )
 
 

@@ -42,7 +42,7 @@ def test_registries_conf_is_read(tmp_path: Path, server: RegistryApi) -> None:
     ("content", "words"),
     [
         (None, "cannot read"),
-        (b"\xff", "not text"),
+        (b"\xff", "not a text file"),
         (b"registries: 1", "not a list"),
         (b"x: 1", "unknown key"),
     ],

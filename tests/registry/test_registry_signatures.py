@@ -237,7 +237,7 @@ def test_every_image_is_waited_for_once(
     ("content", "words"),
     [
         (None, "cannot read"),
-        (b"\xff\xfe", "not text"),
+        (b"\xff\xfe", "not a text file"),
         (b"", "not contain a public key"),
         (b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n", "private key"),
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),

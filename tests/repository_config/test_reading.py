@@ -306,7 +306,7 @@ freezes:
 
 
 def test_all_mistakes_are_reported_together() -> None:
-    """What only follows from a mistake is not reported: a misspelt key is not missing, too."""
+    """What only follows from a mistake is not reported: a misspelled key is not missing, too."""
     _, mistakes = check_config(SEVERAL)
     told = sorted(
         (int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes

@@ -39,7 +39,7 @@ _PLAIN = re.compile(
     r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])|"
     r" (?=[A-Za-z0-9_./+(]))*"
 )
-# Characters that some reader requires to be escaped in double quotes.
+# Characters that at least one YAML reader requires to be escaped in double quotes.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 STRING = "tag:yaml.org,2002:str"
 

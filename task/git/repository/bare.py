@@ -88,7 +88,7 @@ class Orphans:
     head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
     def renamed_to(self, base: str) -> str:
-        """Return the base's current name: only the default branch is known to be renamed."""
+        """Return the base's current name: only a rename of the default branch can be detected."""
         only = next(iter(self.gone), "") if len(self.gone) == 1 else ""
         return only if self.head == f"ref: refs/heads/{base}" else ""
 
