@@ -58,6 +58,19 @@ def test_the_new_pull_request_replaces_the_old_pull_request(
     assert (scene.server.open, scene.tips() != tips) == ([new], True)
 
 
+def test_an_old_pull_request_is_closed_if_the_config_groups_its_builds_differently(
+    scene: Scene,
+) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    (old,) = scene.server.open
+    grouped = "version: 1\npullRequests: {enabled: true, group: repository}\n"
+    commit(scene.repo, {".image-update/config": grouped})
+    scene.event(f"{WEB}:1.2.0")
+    (new,) = scene.server.open
+    assert (old.state, new.head != old.head) == ("closed", True)
+    assert f"`its builds are now proposed on {new.head}. http" in old.body
+
+
 def test_the_old_pull_request_is_closed_if_its_updates_have_been_merged(scene: Scene) -> None:
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
