@@ -91,17 +91,17 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
         broken = {flaw.entry.image.identity for flaw in item.flaws if flaw.entry}
         concerned = bool(taken) or not broken.isdisjoint(built)
         for flaw in item.flaws:
-            entry, problem = _judge_flaw(item.application, flaw, built)
-            if entry:
-                unusable.append(entry)
-            if not problem:
+            judged = _judge_flaw(item.application, flaw, built)
+            if judged is None:
                 continue
-            if concerned or problem.severity == "error":
-                problems.append(problem)
+            if isinstance(judged, Unusable):
+                unusable.append(judged)
+            elif concerned or judged.severity == "error":
+                problems.append(judged)
             elif flaw.severity == "warning":
-                noted_elsewhere.append(problem)
+                noted_elsewhere.append(judged)
             else:
-                wrong_elsewhere.append(problem)
+                wrong_elsewhere.append(judged)
     problems += _of_others(wrong_elsewhere, noted_elsewhere)
     return Matched(
         tuple(asks),
@@ -127,17 +127,15 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
         ]
         named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in item.flaws if flaw.entry}
         for flaw in item.flaws:
-            entry, problem = _judge_flaw(item.application, flaw, named)
-            unreadable = (
-                problem is not None
-                and flaw.entry is None
-                and flaw.severity == "error"
-                and flaw.text
-            )
-            unusable += [entry] if entry else []
-            if unreadable:
-                problem = _problem(item.application, flaw)
-            problems += [problem] if problem else []
+            judged = _judge_flaw(item.application, flaw, named)
+            if judged is None:
+                continue
+            if isinstance(judged, Unusable):
+                unusable.append(judged)
+            elif flaw.entry is None and flaw.severity == "error" and flaw.text:  # unreadable
+                problems.append(_problem(item.application, flaw))
+            else:
+                problems.append(judged)
     return Matched(
         tuple(asks),
         problems=tuple(problems),
@@ -204,24 +202,27 @@ def _judge_flaw(
     app: Tracker,
     flaw: Flaw,
     built: dict[str, list[Image]],
-) -> tuple[Unusable | None, Problem | None]:
-    """Return the error for an entry, or a problem, which is an error if the entry is unreadable and
-    otherwise a warning.
+) -> Unusable | Problem | None:
+    """Return the result of a flaw in the annotations for the built images, or None if `overlooked`
+    reports the flaw.
+
+    An error in an entry for one of the images makes the entry unusable. An error in an unreadable
+    entry that mentions one of the images stays an error. All other errors are only warnings.
     """
     problem = _problem(app, flaw)
     if flaw.severity != "error":
-        return None, problem
+        return problem
     warning = replace(problem, trouble=flaw.trouble.as_warning())
     if flaw.entry is None:
         names = (
             image.repository.rpartition("/")[2] for images in built.values() for image in images
         )
-        return None, problem if any(name in flaw.text for name in names) else warning
+        return problem if any(name in flaw.text for name in names) else warning
     if images := built.get(flaw.entry.image.identity):
         verdict = Verdict.of(flaw.trouble)
-        return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
+        return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy)
     # `overlooked` warns about misspelled keys, in one line for many Applications
-    return None, None if flaw.misspelled else warning
+    return None if flaw.misspelled else warning
 
 
 def _problem(app: Tracker, flaw: Flaw) -> Problem:

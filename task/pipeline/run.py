@@ -134,7 +134,7 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
             world.repository(asks[0].subscription.repo, asks[0].subscription)
         ) as repository:
             branches = by_branch(repository, asks)
-            done, left = _without_the_refused(repository, branches, job, world, look)
+            done, left = _leave_out_refused(repository, branches, job, world, look)
             for base, members in left.items():
                 batch = Batch(repository, base, tuple(members), look)
                 done = done.plus(deliver(batch, job, world))
@@ -143,7 +143,7 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
         return failed_asks(asks, error, job.terms, config_read=False)
 
 
-def _without_the_refused(
+def _leave_out_refused(
     repository: Repository,
     branches: Mapping[str, Sequence[Ask]],
     job: Job,
@@ -156,13 +156,7 @@ def _without_the_refused(
     Otherwise, the first branch would get its half of an update before the other one refuses.
     Return the decisions about the refused Applications, and the asks for all others.
     """
-    spread = _on_several_branches(branches)
-    planned: list[Decision] = []
-    for base, asks in branches.items():
-        members = tuple(ask for ask in asks if ask.subscription.application.key in spread)
-        if members:
-            batch = Batch(repository, base, members, look)
-            planned += deliver(batch, replace(job, dry=True), world).decisions
+    planned = _plan_of_spread(repository, branches, job, world, look)
     refused = {
         decision.subscription.application.key: decision.judged
         for decision in planned
@@ -178,6 +172,24 @@ def _without_the_refused(
         for base, asks in branches.items()
     }
     return Outcome(tuple(told)), {base: asks for base, asks in left.items() if asks}
+
+
+def _plan_of_spread(
+    repository: Repository,
+    branches: Mapping[str, Sequence[Ask]],
+    job: Job,
+    world: World,
+    look: Look,
+) -> list[Decision]:
+    """Return the decisions of a dry run for the Applications with targets on several branches."""
+    spread = _on_several_branches(branches)
+    planned: list[Decision] = []
+    for base, asks in branches.items():
+        members = tuple(ask for ask in asks if ask.subscription.application.key in spread)
+        if members:
+            batch = Batch(repository, base, members, look)
+            planned += deliver(batch, replace(job, dry=True), world).decisions
+    return planned
 
 
 def _on_several_branches(branches: Mapping[str, Sequence[Ask]]) -> set[str]:
