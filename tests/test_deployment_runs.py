@@ -108,7 +108,7 @@ def test_a_gitlab_environment_links_to_argo_cd(tmp_path: Path, argo_cd: ArgoCDSe
         (one,) = gitlab.deployments
         assert (one.environment, one.commit, one.states) == ("web", COMMIT, ["running"])
         assert list(gitlab.links.values()) == [f"http://{argo_cd.address}/applications/argocd/web"]
-        assert f"deployments are shown at {gitlab.url}/{PROJECT}: 1 queued" in result.stderr
+        assert f"deployments are shown in {gitlab.url}/{PROJECT}: 1 queued" in result.stderr
 
 
 def test_deployments_require_a_known_source_commit_and_repository(

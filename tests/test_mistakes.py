@@ -181,10 +181,10 @@ def test_an_untracked_image_is_reported_in_every_output_of_the_ci_host(tmp_path:
             ["api", "web"],
         ),
         (["plan", "--image", f"{WEB}:1.1.0,acme/typo:1"], "that track the images", ["api", "web"]),
-        (["scan", "--dry-run", "--registry-check", "auto"], "of this run", ["api", "web"]),
-        (["hold", "web", "--reason", "x"], "of this run", ["web"]),
+        (["scan", "--dry-run", "--registry-check", "auto"], "in this run", ["api", "web"]),
+        (["hold", "web", "--reason", "x"], "in this run", ["web"]),
         (["promote", "--from", "web", "--to", "api"], "that track the image", ["api"]),
-        (["status"], "of this run", ["api", "web"]),
+        (["status"], "in this run", ["api", "web"]),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

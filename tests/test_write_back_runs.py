@@ -241,7 +241,9 @@ def test_a_second_image_for_the_same_value_is_an_error_and_is_not_written(
     first, second = done.json["decisions"]
     written, refused = (first, second) if first["verdict"] == "update" else (second, first)
     assert (refused["verdict"], refused["rule"]) == ("error", "target")
-    assert refused["because"].startswith(f"{VALUES}: image.tag gets {written['candidate']} for ")
+    assert refused["because"].startswith(
+        f"{VALUES}: the same commit sets image.tag to {written['candidate']} for "
+    )
     assert written["image"] in refused["because"]
     if command == "run":
         assert show(repo, "main", VALUES) == f"image:\n  tag: {written['candidate']}\n"

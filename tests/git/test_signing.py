@@ -91,7 +91,7 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     unsigned, by_ssh = scene.run(), scene.run("--signing-key", ssh_key)
     by_another = scene.run("--signing-key", "signer@example.com", env=keyring)
     planned = image_update("plan", *arguments(scene.apps)[1:])
-    message = f"in project default, Argo CD only syncs commits signed by {wanted}; this one "
+    message = f"in project default, Argo CD only syncs commits signed by {wanted}; this commit "
     for result in (unsigned, by_ssh, planned):
         assert result.code == 4
         assert f"{message}has no OpenPGP signature" in result.stderr
