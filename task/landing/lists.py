@@ -108,7 +108,7 @@ def _why_closed(
     if head.instead:
         if base.renamed_from:
             return f"its base is now named {base.branch}"
-        return f"its builds are now proposed on {head.instead}"  # the config groups them anew
+        return f"its builds are now proposed on {head.instead}"  # regrouped by the config
     if listed.proposes_anything or not head.ours:
         return None
     if head.listed.proposes_anything:
