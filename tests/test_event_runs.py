@@ -334,6 +334,7 @@ def made(
     return one, events, check
 
 
+@pytest.mark.slow
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_the_order_and_grouping_of_events_do_not_affect_the_tree(
@@ -359,6 +360,7 @@ def test_the_order_and_grouping_of_events_do_not_affect_the_tree(
 OTHER = "ghcr.io/acme/other"
 
 
+@pytest.mark.slow
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_the_order_and_grouping_of_events_do_not_affect_the_head_branch(

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
+import pytest
 from support.judging import Judge, told, warnings
 from support.memory import URL
 from support.runs import KUSTOMIZATION, application
@@ -250,6 +251,7 @@ def _proofs(questions: Collection[Question]) -> Mapping[Question, Proof | Verdic
     }
 
 
+@pytest.mark.slow
 def test_a_change_that_passes_breaks_no_rule_without_a_warning() -> None:
     tried = seed = merged = 0
     while tried < CHANGES:

@@ -568,6 +568,7 @@ def test_a_manifest_broken_by_the_change_is_reported_and_checked_against_the_bas
     assert "did not find expected node content" in "\n".join(one.message for one in report.problems)
 
 
+@pytest.mark.slow
 def test_five_hundred_applications_are_checked_in_one_change() -> None:
     names = [f"app-{number}" for number in range(500)]
     base = tree(

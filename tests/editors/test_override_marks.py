@@ -168,6 +168,7 @@ def test_spec_entries_hidden_by_a_manual_list_are_reported(
         assert not any(one.hidden for one in strays(aim.kind, files, replace(aim, carry=carry)))
 
 
+@pytest.mark.slow
 def test_a_file_with_ten_thousand_marks_is_written_quickly() -> None:
     elements = [
         element("kustomize", f"acme/i{number}", "v1", FROM_SPEC) for number in range(10_000)
@@ -201,6 +202,7 @@ MARKS = st.sampled_from(["", "", FROM_SPEC, FROM_COMMON, "# note"])
 OTHERS = st.lists(st.tuples(NAMES, VALUES, st.booleans()), max_size=4, unique_by=lambda one: one[0])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(NAMES, VALUES, MARKS, st.booleans()), max_size=5), OTHERS, st.none() | OTHERS
 )

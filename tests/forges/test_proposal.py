@@ -242,6 +242,7 @@ def test_run_links_are_shown_without_logins(url: str, shown: str) -> None:
     assert f"Pipeline run: {shown}\n" in body(Content([changes_of()], run=url))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forge", FORGES)
 def test_a_body_is_never_too_long(forge: str) -> None:
     apps = [changes_of(name=f"application-{number}") for number in range(3000)]

@@ -11,6 +11,7 @@ from task.model import Place
 TREE = "040000"
 
 
+@pytest.mark.slow
 def test_a_tree_that_expands_to_ten_billion_files_is_refused() -> None:
     trees = {
         str(level): {name: TreeEntry(TREE, str(level + 1)) for name in "0123456789"}
@@ -28,6 +29,7 @@ def test_a_tree_that_expands_to_ten_billion_files_is_refused() -> None:
     assert caught.value.hint
 
 
+@pytest.mark.slow
 def test_deeply_nested_folders_are_read_only_to_a_limited_depth() -> None:
     """As many as a pack of some megabytes holds: their paths would have a billion letters."""
     trees = {str(level): {"a": TreeEntry(TREE, str(level + 1))} for level in range(100_000)}

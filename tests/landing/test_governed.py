@@ -147,6 +147,7 @@ steps = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
 @settings(max_examples=40)
 @given(taken=steps, last=st.sampled_from(["event", "scan", "release"]), which=st.integers(0, 9))

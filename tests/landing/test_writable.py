@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory import URL, Branch, Story
@@ -73,6 +74,7 @@ def forbidden(path: str) -> bool:
     return bool({word.lower() for word in FORBIDDEN} & set(path.lower().split("/")))
 
 
+@pytest.mark.slow
 @given(
     source=folder,
     kind=st.sampled_from(

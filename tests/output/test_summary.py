@@ -194,6 +194,7 @@ def test_no_text_in_a_diff_can_close_its_code_block(text: str) -> None:
     assert dangers(found) == []
 
 
+@pytest.mark.slow
 def test_a_diff_that_is_too_long_is_replaced_with_a_reference_to_the_log() -> None:
     found = shown(planned("+x\n" * 400_000), diffs=True)
     assert len(found) < LONGEST
@@ -231,6 +232,7 @@ def test_names_are_shown_as_code(text: str) -> None:
     assert dangers(found) == []
 
 
+@pytest.mark.slow
 @given(
     st.text(max_size=300),
     st.integers(0, 200),
