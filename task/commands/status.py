@@ -29,9 +29,9 @@ from task.deciding.target import all_live, earlier_reading, own_reading, resolve
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError, Trouble
-from task.landing.before_deciding import CONFIG, gatherer, govern, with_own_memory
+from task.landing.before_deciding import CONFIG, gatherer, govern, with_own_memory_branch
 from task.landing.contention import Contention
-from task.landing.head_branches import left_memory, lists_in
+from task.landing.head_branches import lists_in, memory_branch_warnings
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.landing.waiting_list import BuildKey, ListedRelease, key_of_entry
@@ -239,7 +239,7 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
     """
     waits: dict[BuildKey, OpenRequest] = {}
     ends: dict[ListedRelease, OpenRequest] = {}
-    for waiting_list in lists_in(snapshot.memory):
+    for waiting_list in lists_in(snapshot.memory_files):
         url, number = (
             (waiting_list.request.url, waiting_list.request.number)
             if waiting_list.request
@@ -428,13 +428,13 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     broken = None
     problems: list[Problem] = []
     try:
-        snapshot = with_own_memory(snapshot, batch.repository)
+        snapshot = with_own_memory_branch(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
     except TargetError as error:  # in the repository's config; the statuses are still shown
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     rows, wrong = _of_snapshot(batch, snapshot, job.terms)
-    problems += [*left_memory(snapshot), *wrong]
+    problems += [*memory_branch_warnings(snapshot), *wrong]
 
     if job.images:
         decisions = _would_decide(batch, snapshot, broken, job, world)

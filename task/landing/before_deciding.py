@@ -25,8 +25,8 @@ from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
 from task.git.names import PREFIX
-from task.landing.memory import only_holds
-from task.landing.ports import Batch, KeepsMemory, ReadsMore, World
+from task.landing.ports import Batch, HasMemoryBranches, ReadsMore, World
+from task.landing.states import only_holds
 from task.model import Answer, Files, Place, Question, Snapshot, Subscription
 from task.repository_config.config import (
     MISTAKEN,
@@ -76,22 +76,22 @@ def as_wanted(
 MOST_LEFT_OUT = 5  # files that the message lists
 
 
-def with_own_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
+def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
     """Return the snapshot with the trusted part of the memory branch that the config specifies.
 
     Raises `TargetError` if the config is invalid.
     """
     prefix = config_in(snapshot.files).wishes.branch_prefix or PREFIX
     if prefix != snapshot.prefix:
-        snapshot = repository.with_memory_under(snapshot, prefix)
-    return _with_signed_memory(snapshot, repository)
+        snapshot = repository.with_memory_branch_under(snapshot, prefix)
+    return _with_trusted_memory_files(snapshot, repository)
 
 
-def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
+def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
     """Return the snapshot with the trusted part of its memory branch.
 
-    If runs sign their commits, they sign the memory's commits too. If no known key has signed it,
-    only its holds count. Raises `TargetError` if the config is invalid.
+    If runs sign their commits, they also sign those on the memory branch. If no known key has
+    signed that branch, only its holds count. Raises `TargetError` if the config is invalid.
     """
     tip = snapshot.memory_tip or (snapshot.inherited[1] if snapshot.inherited else "")
     if not tip:
@@ -104,13 +104,14 @@ def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot
             keys = [text for _, text in with_keys(signers, snapshot.files).texts]
     if repository.signed(tip, keys):
         return snapshot
-    holds = only_holds(snapshot.memory)
-    lost = [path for path in sorted(snapshot.memory) if snapshot.memory[path] != holds.get(path)]
+    before = snapshot.memory_files
+    holds = only_holds(before)
+    lost = [path for path in sorted(before) if before[path] != holds.get(path)]
     more = f" and {len(lost) - MOST_LEFT_OUT} more" if len(lost) > MOST_LEFT_OUT else ""
     names = ", ".join(map(blanked, lost[:MOST_LEFT_OUT]))
     left_out = f"; left out: {names}{more}" if lost else ""
     unsigned = f"no known key has signed it, so only its holds count{left_out}"
-    return replace(snapshot, memory=holds, unsigned=unsigned)
+    return replace(snapshot, memory_files=holds, unsigned=unsigned)
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:

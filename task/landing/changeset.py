@@ -17,8 +17,8 @@ from task.editors.file_text import refuse_executable
 from task.errors import NotPermittedError, TargetError, TaskError
 from task.image import parse_image
 from task.landing.head_branches import HeadBranch
-from task.landing.memory import changed_states, new_holds
 from task.landing.releases import files_without, hold_of, release_reason, with_files
+from task.landing.states import changed_states, new_holds
 from task.landing.waiting_builds import Undecided, WaitsOnHead
 from task.landing.waiting_list import ListedBuild, ListedRelease, key_of_entry
 from task.model import (
@@ -530,7 +530,7 @@ def _subject_by_hand(
     ended: Collection[tuple[str, str]],
     done: Sequence[Move],
 ) -> tuple[str, str]:
-    """Return the subject of a commit that a person asked for or that only changes the memory, and
+    """Return the subject of a commit that a person asked for or that only changes state files, and
     the person's request ("" if there is none).
     """
     why = _common_reason(done)
@@ -582,8 +582,8 @@ def _common_reason(done: Sequence[Move]) -> str:
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
-    """Return each Application's changes. The changes are empty if only the Application's memory
-    changes.
+    """Return each Application's changes. The changes are empty if only the Application's state
+    file changes.
     """
     apps: dict[tuple[str, str], list[Change]] = {}
     for move in done:

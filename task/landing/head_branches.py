@@ -24,8 +24,8 @@ from task.errors import Exit, Malformed, TargetError, TaskError, Trouble
 from task.forges.host import Host
 from task.git.names import PREFIX, has_our_prefix, memory_branch, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
-from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
+from task.landing.states import without_rollbacks
 from task.landing.waiting_builds import (
     Decided,
     overtaken,
@@ -205,7 +205,7 @@ def _proposing_heads(
     }
     touched = touched_heads(decided, base, intent)
     keys = {key_of_entry(move.subscription) for move in proposing}
-    for known in lists_in(base.memory):
+    for known in lists_in(base.memory_files):
         if known.head in touched and (
             known.request or any(build.key in keys for build in known.builds)
         ):
@@ -279,19 +279,19 @@ def touched_heads(
     }
     by_hand = intent is not None and intent.verb != "release"
     keys = {key_of_entry(ask.subscription) for ask, _ in decided} if by_hand else set()
-    for known in lists_in(base.memory):
+    for known in lists_in(base.memory_files):
         if any(build.key in keys or withdrawn(build, decided) for build in known.builds):
             names.setdefault(known.head)
     return names
 
 
-def lists_in(memory: Files) -> list[WaitingList]:
+def lists_in(memory_files: Files) -> list[WaitingList]:
     """Return the lists on the memory branch.
 
     Unreadable lists are left out. Code that needs an unreadable list reports the error.
     """
     lists = []
-    for path, file in sorted(memory.items()):
+    for path, file in sorted(memory_files.items()):
         if is_list_path(path):
             with suppress(TaskError):
                 listed = read_list(file.text)
@@ -299,7 +299,7 @@ def lists_in(memory: Files) -> list[WaitingList]:
     return lists
 
 
-def left_memory(base: Snapshot) -> list[Problem]:
+def memory_branch_warnings(base: Snapshot) -> list[Problem]:
     """Return warnings: one for each memory branch of a deleted base that may be this base under its
     old name, and one if no known key has signed this base's memory branch.
     """
@@ -330,7 +330,7 @@ def left_memory(base: Snapshot) -> list[Problem]:
                 hint,
             )
         )
-        for name, gone in base.left
+        for name, gone in base.orphaned
     ]
 
 
@@ -348,7 +348,7 @@ def read_heads(
     broken: dict[str, TaskError] = {}
     for name in touched_heads(decided, base, job.intent):
         try:
-            known = list_of(base.memory, name)
+            known = list_of(base.memory_files, name)
         except TaskError as error:
             broken[name] = error
             continue
@@ -449,7 +449,7 @@ def _still_open(
     earlier run failed to close it or was killed.
     """
     unclosed: dict[str, HeadBranch] = {}
-    for known in lists_in(base.memory):
+    for known in lists_in(base.memory_files):
         closes = known.closing and not known.proposes_anything and known.head not in heads
         if closes and _may_be_ours(known, batch, base) and len(unclosed) < MOST_CLOSED:
             with suppress(TaskError):  # without a token for the Git host, leave this to another run
@@ -472,7 +472,7 @@ def _renamed(
         if ask.subscription.pull_request and not sub.head_template
     }
     inheriting: dict[str, HeadBranch] = {}
-    for known in lists_in(base.memory):
+    for known in lists_in(base.memory_files):
         new = {subs.get(build.key, "") for build in known.builds}
         name = new.pop() if len(new) == 1 else ""
         heir = inheriting.get(name) or heads.get(name)
@@ -508,7 +508,7 @@ def _overtaken(
         return asked.get(build.key) or looked_up.get(build.key)
 
     outdated: dict[str, HeadBranch] = {}
-    for known in lists_in(base.memory):
+    for known in lists_in(base.memory_files):
         if known.head in heads or len(outdated) == MOST_CLOSED:
             continue
         subs = [subscription(build) for build in known.builds]
@@ -524,9 +524,9 @@ def _overtaken(
     return outdated
 
 
-def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
+def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
     """Return the places to read on the base to find out whether it has the waiting builds."""
-    builds = [build for known in lists_in(memory) for build in known.builds]
+    builds = [build for known in lists_in(memory_files) for build in known.builds]
     base = Snapshot(repo, branch, "", {})
     wanted: dict[Place, None] = {}
     for build in builds[:MOST_PLACES]:
@@ -604,7 +604,7 @@ def on_theirs(
     """Decide asks on someone else's branch: by the values there, and by the holds and configs of
     all branches.
     """
-    view = _with_memory_of(head, base, [ask for ask, _ in decided])
+    view = _view_of_foreign_branch(head, base, [ask for ask, _ in decided])
     moves: dict[Identity, Move] = {}
     governed_asks: list[Decided] = []
     for ask, move in decided:
@@ -677,7 +677,7 @@ def settled_rollbacks(
         head, build = waited.get(entry, (None, None))
         path = state_path(sub)
         key = key_of(sub)
-        for file, state in own_states(base.memory, path).items():
+        for file, state in own_states(base.memory_files, path).items():
             memory = state.images.get(key, Memory())
             hold = memory.hold or state.hold
             if not (hold and memory.rollback):
@@ -688,7 +688,7 @@ def settled_rollbacks(
                 problems[_declined_rollback(head, sub, hold)] = None
             elif _is_on_base(base, sub, file, memory.rollback, head if proposed else None):
                 settled.setdefault(path, set()).add(key)
-    return without_rollbacks(base.memory, settled), list(problems)
+    return without_rollbacks(base.memory_files, settled), list(problems)
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
@@ -724,11 +724,11 @@ def _is_on_base(
     return False
 
 
-def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
+def declined_in(memory_files: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
     """Return all builds that people have declined, including those on head branches with an old
     name: the base or the group may have been renamed.
     """
-    lists = {known.head: known for known in lists_in(memory)}
+    lists = {known.head: known for known in lists_in(memory_files)}
     lists |= {name: head.listed for name, head in heads.items()}
     return [declined for known in lists.values() for declined in known.declined]
 
@@ -804,17 +804,17 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
     return replace(ask, subscription=sub)
 
 
-def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
-    """Return the files of someone else's branch, with the memory of the base and its
-    memory branch.
+def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
+    """Return the files of someone else's branch, with the states of the base and of its memory
+    branch.
     """
-    memory = dict(base.memory)
+    memory_files = dict(base.memory_files)
     for path in {state_path(ask.subscription) for ask in asks}:
         own = own_states(base.files, path)
-        more = own_states(base.memory, path)
+        more = own_states(base.memory_files, path)
         both = {
             file: merged(own.get(file, State()), more.get(file, State())) for file in (*own, *more)
         }
-        memory[path] = File(write_state("", both))
+        memory_files[path] = File(write_state("", both))
     name = head.known.head
-    return replace(base, branch=name, tip=head.tip, files=head.files, memory=memory)
+    return replace(base, branch=name, tip=head.tip, files=head.files, memory_files=memory_files)

@@ -116,7 +116,7 @@ def _why_closed(
     return head.listed.closing or None  # an earlier run could not close it
 
 
-def strange_in(memory: Files) -> list[str]:
+def strange_in(memory_files: Files) -> list[str]:
     """Return the paths on a memory branch that no run has written.
 
     They are left out of our signed commits. State files are never left out, even unreadable ones,
@@ -124,7 +124,7 @@ def strange_in(memory: Files) -> list[str]:
     """
     return [
         path
-        for path, file in sorted(memory.items())
+        for path, file in sorted(memory_files.items())
         if not is_state_path(path)
         and (not is_list_path(path) or file.problem or file.mode != REGULAR)
     ]

@@ -1,7 +1,7 @@
 """`write-back-method: argocd`: patch the live Application by the same rules, without writing to
 Git.
 
-Without Git, there is no memory, so builds are compared by their tags, or else by arrival.
+Without Git, nothing is remembered, so builds are compared by their tags, or else by arrival.
 Kubernetes applies a patch only to the version that was read. Argo CD's API checks a patch, renders
 the manifests, and only then writes the whole spec, which overwrites any change in between. (With
 Argo CD 3.6, one of two simultaneous runs lost its update in five of six tries.) So after writing an

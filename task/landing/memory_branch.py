@@ -11,8 +11,8 @@ from task.errors import NotAtomicError, Outpaced, TargetError, TaskError
 from task.git.names import BASE_TRAILER, memory_branch
 from task.landing.head_branches import HeadBranch
 from task.landing.lists import REGULAR, strange_in, with_list
-from task.landing.memory import GONE
 from task.landing.ports import Batch
+from task.landing.states import GONE
 from task.landing.waiting_list import (
     HeadCommit,
     ListedBuild,
@@ -25,17 +25,17 @@ from task.model import Changeset, Commit, Files, LandedCommit, Person, Snapshot
 from task.output.diff import unified_diff
 
 
-class MemoryBranch:
+class MemoryBranchWriter:
     """The branch's current files, and the wanted ones."""
 
     def __init__(self, base: Snapshot, author: Person, batch: Batch, job: Job) -> None:
-        self.wanted: Files = base.memory
+        self.wanted: Files = base.memory_files
         self.commits: list[Commit] = []  # commits made or predicted
         self._base = base
         self._author = author
         self._batch = batch
         self._job = job
-        self._there: Files = {} if base.inherited else base.memory
+        self._there: Files = {} if base.inherited else base.memory_files
         self._tip = base.memory_tip
         self._inherited = base.inherited
 
@@ -113,7 +113,7 @@ class MemoryBranch:
                 pass
             else:
                 self.wanted = together
-                self._arrived(together, landed_commit.memory, "")
+                self._arrived(together, landed_commit.memory_commit, "")
                 return landed_commit
         if not change.on_top:
             replaces = None
@@ -174,7 +174,7 @@ class MemoryBranch:
     def _arrived(self, files: Files, commit: str, tree: str) -> None:
         before = self._there
         if self._inherited:
-            before = self._there if files else self._base.memory
+            before = self._there if files else self._base.memory_files
             self._drop_inherited(*self._inherited)
         self._inherited = None
         self._there = files

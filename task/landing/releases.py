@@ -15,7 +15,7 @@ from task.deciding.job import Move, Remember
 from task.deciding.weigh import key_of
 from task.editors.state_file import write_state
 from task.errors import TargetError
-from task.landing.memory import GONE
+from task.landing.states import GONE
 from task.landing.waiting_list import ListedRelease
 from task.model import File, Hold, Memory, Place, Snapshot, State
 from task.policy.builds import hold_text, released

@@ -202,7 +202,7 @@ def _proved_asks(
     """Return the asks' moves with their proofs, or refusals if a person has declined them."""
     if job.intent:
         return verified(moves, checks)
-    declined = declined_in(base.memory, heads)
+    declined = declined_in(base.memory_files, heads)
 
     def wanted(move: Move) -> Move:
         return unless_declined(move, declined, world) if move.decision.head in heads else move

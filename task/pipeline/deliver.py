@@ -26,13 +26,13 @@ from task.landing.before_deciding import (
     govern,
     last_checks,
     with_more,
-    with_own_memory,
+    with_own_memory_branch,
 )
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.head_branches import (
     HeadBranch,
-    left_memory,
+    memory_branch_warnings,
     name_heads,
     places_of_lists,
     read_heads,
@@ -41,11 +41,11 @@ from task.landing.head_branches import (
     unnamed_heads,
 )
 from task.landing.lists import Lists, strange_in, with_lists_of
-from task.landing.memory import deferred_until_landed, memory_after
-from task.landing.memory_branch import MemoryBranch
+from task.landing.memory_branch import MemoryBranchWriter
 from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose, withdraw
+from task.landing.states import deferred_until_landed, memory_files_after
 from task.landing.together import decide_together
 from task.landing.waiting_builds import BuildFate, WaitsOnHead
 from task.landing.waiting_list import WaitingList
@@ -80,10 +80,10 @@ class Delivery:
     lists: Lists  # the head branches' lists after the run
     waited: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
-    memory: Files  # the states on the memory branch, after the run
+    memory_files: Files  # the state files on the memory branch, after the run
     author: Person
     # asks whose decision is stored only on the memory branch: a hold or a deferred build
-    needs_memory: frozenset[Identity]
+    only_remembered: frozenset[Identity]
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
@@ -109,9 +109,9 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
                 CONFIG,
                 of_lists,
             )
-            snapshot = with_own_memory(snapshot, batch.repository)
+            snapshot = with_own_memory_branch(snapshot, batch.repository)
             if snapshot.prefix != PREFIX:  # the waiting builds are only known now
-                more = of_lists(snapshot.memory)
+                more = of_lists(snapshot.memory_files)
                 snapshot = with_more(snapshot, more, batch.repository)
             governed, snapshot, worded = govern(batch, snapshot, job)
             delivery = prepare(governed, snapshot, gather, contention, worded, world)
@@ -192,10 +192,10 @@ def prepare(
     heads, moves = read_heads(batch, snapshot, moves, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     remembered, ended = settled_rollbacks(heads.values(), snapshot, decided)
-    memory_there = snapshot.memory
+    memory_there = snapshot.memory_files
     if remembered != memory_there:
         # Some rollbacks were declined or merged, so their holds no longer apply.
-        snapshot = replace(snapshot, memory=remembered)
+        snapshot = replace(snapshot, memory_files=remembered)
         facts = gather(snapshot, batch.asks)
         free = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
         # Moves stay errors if no request can be opened for them, or if their list cannot be read.
@@ -229,25 +229,25 @@ def prepare(
     waits = together.waits
     commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
     problems = [
-        *left_memory(snapshot),
+        *memory_branch_warnings(snapshot),
         *unnamed_heads(heads),
-        *_strange_memory(memory_there),
+        *_strange_files(memory_there),
         *ended,
         *(problem for wait in waits.values() for problem in wait.problems),
     ]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        # unchanged, because `MemoryBranch` compares the new files with it
-        base=replace(snapshot, memory=memory_there),
+        # unchanged, because `MemoryBranchWriter` compares the new files with it
+        base=replace(snapshot, memory_files=memory_there),
         heads=heads,
         commits=tuple(commits),
         settled=tuple(settled),
         lists=lists,
         waited=(*_merged_rows(heads, snapshot.branch), *_waiting_rows(waits)),
         problems=tuple(problems),
-        memory=memory_after(snapshot, moves),
+        memory_files=memory_files_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
-        needs_memory=frozenset(
+        only_remembered=frozenset(
             move.subscription.identity
             for move in moves
             if move.remember and move.decision.head != snapshot.branch
@@ -255,7 +255,7 @@ def prepare(
     )
 
 
-def _strange_memory(memory: Files) -> list[Problem]:
+def _strange_files(memory_files: Files) -> list[Problem]:
     """Return a warning for each unknown file on the memory branch."""
     hint = f"find out who can push to that branch, and protect the branch: {DOCS}/security.md"
     return [
@@ -267,7 +267,7 @@ def _strange_memory(memory: Files) -> list[Problem]:
                 hint,
             )
         )
-        for path in strange_in(memory)[:MOST_STRANGE]
+        for path in strange_in(memory_files)[:MOST_STRANGE]
     ]
 
 
@@ -323,9 +323,13 @@ class DeliveryLander:
         delivery = self.delivery
         to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
         # Builds for the base stay deferred until they have landed there.
-        first = deferred_until_landed(base.memory, delivery.memory) if to_base else delivery.memory
-        self.memory = MemoryBranch(base, delivery.author, self.batch, self.job)
-        self.memory.wanted = delivery.lists.without_commits(first)
+        first = (
+            deferred_until_landed(base.memory_files, delivery.memory_files)
+            if to_base
+            else delivery.memory_files
+        )
+        self.memory_branch = MemoryBranchWriter(base, delivery.author, self.batch, self.job)
+        self.memory_branch.wanted = delivery.lists.without_commits(first)
 
     def remember_first(self) -> None:
         """Write the memory branch before the commits, unless each commit is for a head branch and
@@ -344,18 +348,20 @@ class DeliveryLander:
         """Write the rest of the memory, and remove builds that have landed on the base."""
         failed_any = any(decision.verdict == "error" for decision in self.done.decisions)
         if not (self.outpaced or failed_any):
-            self.memory.wanted = with_lists_of(self.delivery.memory, self.memory.wanted)
+            self.memory_branch.wanted = with_lists_of(
+                self.delivery.memory_files, self.memory_branch.wanted
+            )
         try:
             self._remember()
         except Outpaced:  # the commits have landed, and the next run writes the rest
-            if not self.memory.commits:
+            if not self.memory_branch.commits:
                 self.forgotten = True
 
     @property
     def again(self) -> set[Identity]:
         """The asks that must be decided again, because someone else pushed first."""
         delivery = self.delivery
-        found = set(delivery.needs_memory if self.forgotten else ())
+        found = set(delivery.only_remembered if self.forgotten else ())
         decisions = chain(
             delivery.settled,
             *(prepared.decisions for prepared in delivery.commits),
@@ -376,7 +382,7 @@ class DeliveryLander:
         return [
             (
                 failed(decision, error)
-                if error and decision.subscription.identity in self.delivery.needs_memory
+                if error and decision.subscription.identity in self.delivery.only_remembered
                 else decision
             )
             for decision in self.delivery.settled
@@ -384,7 +390,7 @@ class DeliveryLander:
 
     def _remember(self) -> None:
         try:
-            self.memory.write()
+            self.memory_branch.write()
         except TaskError as error:
             self.broken = error
 
@@ -419,7 +425,7 @@ class DeliveryLander:
         listed = self.delivery.lists.of(change.head)
         if stands := as_it_stands(prepared, head, listed, job, self.world):
             if self.delivery.lists.news(listed):
-                self.memory.put(listed)
+                self.memory_branch.put(listed)
             return stands
         predicted = repository.predict(change)
         landed_commit = predicted
@@ -427,7 +433,9 @@ class DeliveryLander:
             if self.broken:
                 raise self.broken
             bound = self.delivery.lists.bound_to(change.head)
-            landed_commit = self.memory.land_with_list(change, listed, predicted, head, bound)
+            landed_commit = self.memory_branch.land_with_list(
+                change, listed, predicted, head, bound
+            )
         outcome = self._told(prepared, landed_commit, head)
         if head.request:
             outcome = propose(prepared, head.request, outcome, listed, job, self.world)
@@ -468,7 +476,7 @@ class DeliveryLander:
                     undeleted = not self._dropped(head)
                     listed = WaitingList(name, declined=head.listed.declined)
                     # Remember a remaining branch as ours: the next build uses it.
-                    self.memory.put(
+                    self.memory_branch.put(
                         replace(listed, commit=head.listed.commit) if undeleted else listed
                     )
                     closed = True
@@ -508,8 +516,8 @@ class DeliveryLander:
         """Return the result of landing, and what became of the waiting builds."""
         done = self.done
         pages = self._pages()
-        remembered = self.memory.commit
-        if remembered and (self.memory.remembers or not done.commits):
+        remembered = self.memory_branch.commit
+        if remembered and (self.memory_branch.remembers or not done.commits):
             done = done.plus(Outcome(commits=(remembered,)))
         rows = [
             replace(waited, pull_request=pages.get(waited.head, ""))

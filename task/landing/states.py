@@ -1,8 +1,8 @@
-"""Pure code for a run's memory: in the state files that a commit changes, and on the memory branch.
+"""Pure code for the state files that a run changes: in its commits, and on the memory branch.
 
-If changes do not go directly to the base, its memory branch contains holds and deferred builds, so
-that they apply immediately, before a merge. It also contains the lists of waiting builds
-(`waiting_list`). The record of a written build is part of the commit that writes it.
+A state file remembers holds, deferred builds, and written builds. If a commit goes to a head branch,
+the holds and deferred builds are on the memory branch instead, so that they apply immediately,
+before a merge. The record of a written build is always part of the commit that writes it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 
 
 def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
-    """Return the memory to keep on a head branch: everything except deferred builds."""
+    """Return what a head branch's commit remembers: everything except deferred builds."""
     both = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or both.images.get(key_of(sub), Memory())
     hold = memory.hold if remember.memory else None
@@ -72,11 +72,11 @@ def _state_after(state: State, sub: Subscription, new: Remember) -> State:
     )
 
 
-def memory_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
+def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
     """Return all files on the memory branch after these moves. Without files, the branch is
     deleted.
     """
-    files = dict(snapshot.memory)
+    files = dict(snapshot.memory_files)
     for move in moves:
         sub = move.subscription
         path = state_path(sub)
@@ -101,7 +101,8 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
-    """Return the memory after a run, but still with the builds that it no longer defers.
+    """Return the memory branch's files after a run, but still with the builds that it no longer
+    defers.
 
     They are removed once they have landed.
     """
@@ -142,7 +143,7 @@ def _beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str
     whole = apart(Memory(hold=base.hold), Memory(hold=hold)).hold
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
     beside = apart(base.images.get(key, Memory()), memory)
-    before = own_states(snapshot.memory, path).get(file, State())
+    before = own_states(snapshot.memory_files, path).get(file, State())
     beside = replace(
         beside, rollback=_rollback_of(beside.hold or whole, before, move, memory.rollback)
     )
@@ -155,8 +156,8 @@ def _rollback_of(
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback that a hold in the memory belongs to. Return None if a person has held
-    the image for a different reason.
+    """Return the rollback that a hold on the memory branch belongs to. Return None if a person has
+    held the image for a different reason.
     """
     if hold is None:
         return None
@@ -167,15 +168,15 @@ def _rollback_of(
     return None if new else known.rollback
 
 
-def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> Files:
-    """Remove from the memory the holds set by rollbacks that someone has declined or merged.
+def without_rollbacks(memory_files: Files, closed: Mapping[str, Collection[str]]) -> Files:
+    """Remove from the memory branch the holds of rollbacks that someone has declined or merged.
 
     `closed` contains the image keys for each state file.
     """
-    files = dict(memory)
+    files = dict(memory_files)
     for path, keys in closed.items():
         states = {}
-        for file, state in own_states(memory, path).items():
+        for file, state in own_states(memory_files, path).items():
             images = dict(state.images)
             for key in keys:
                 images[key] = replace(
@@ -184,8 +185,8 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
                     rollback=None,
                 )
             whole = any(
-                key in keys and memory_of_image.rollback and not memory_of_image.hold
-                for key, memory_of_image in state.images.items()
+                key in keys and memory.rollback and not memory.hold
+                for key, memory in state.images.items()
             )
             states[file] = replace(
                 state,
@@ -196,17 +197,17 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
     return files
 
 
-def only_holds(memory: Files) -> Files:
+def only_holds(memory_files: Files) -> Files:
     """Return the trusted part of a memory branch that no known key has signed.
 
     An unreadable state file is kept, because it may contain a hold.
     """
     files: dict[str, File] = {}
-    for path in filter(is_state_path, memory):
+    for path in filter(is_state_path, memory_files):
         try:
-            states = own_states(memory, path)
+            states = own_states(memory_files, path)
         except TaskError:
-            files[path] = memory[path]
+            files[path] = memory_files[path]
             continue
         held = {
             file: State(
