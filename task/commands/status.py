@@ -52,7 +52,7 @@ from task.model import (
 from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
-from task.pipeline.match import Matched, asks_for_all, asks_for_images, left_out
+from task.pipeline.match import Matched, asks_for_all, asks_for_images, warn_if_all_excluded
 from task.policy.builds import active, holding
 from task.policy.strategies import needs
 from task.templates.commit_message import trailer_of
@@ -363,7 +363,7 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
         Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
         for unusable in matched.unusable
     )
-    problems += left_out(matched, job)
+    problems += warn_if_all_excluded(matched, job)
     rows, unread_ones = rows_of(matched, job, world, look)
     problems += unread_ones
     if look.newest:
@@ -492,7 +492,7 @@ def _would_decide(
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
     of_commits = (decision for prepared in plan.commits for decision in prepared.decisions)
-    return (*plan.settled, *of_commits)
+    return (*plan.without_commit, *of_commits)
 
 
 def _with_builds(

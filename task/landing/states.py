@@ -1,8 +1,9 @@
 """Pure code for the state files that a run changes: in its commits, and on the memory branch.
 
-A state file remembers holds, deferred builds, and written builds. If a commit goes to a head branch,
-the holds and deferred builds are on the memory branch instead, so that they apply immediately,
-before a merge. The record of a written build is always part of the commit that writes it.
+A state file remembers holds, deferred builds, and written builds. If a commit goes to a head
+branch, the holds and deferred builds are on the memory branch instead, so that they apply
+immediately, before a merge. The record of a written build is always part of the commit that writes
+it.
 """
 
 from __future__ import annotations
@@ -27,31 +28,32 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
     On a head branch (`aside`), they contain the written builds. Deferred builds are remembered on
     the memory branch.
     """
-    apps: dict[str, list[Move]] = {}
+    by_path: dict[str, list[Move]] = {}
     for move in done:
         if move.remember or aside:
-            apps.setdefault(state_path(move.subscription), []).append(move)
+            by_path.setdefault(state_path(move.subscription), []).append(move)
     changed: dict[str, File] = {}
-    for path, members in apps.items():
-        states = own_states(snapshot.files, path)
-        old = snapshot.files.get(path)
-        new = dict(states)
-        for member in sorted(
-            members,
-            key=lambda move: move.remember is not None and move.remember.hold is not None,
-        ):
-            file = file_of(snapshot, member.subscription, new)
-            remember = member.remember or Remember()
+    for path, moves in by_path.items():
+        before = own_states(snapshot.files, path)
+        after = dict(before)
+        # a new hold comes last, so that no other move ends it
+        for move in sorted(moves, key=lambda move: bool(move.remember and move.remember.hold)):
+            file = file_of(snapshot, move.subscription, after)
+            remember = move.remember or Remember()
             if aside:
-                remember = _that_travels(remember, snapshot, member.subscription, file)
-            new[file] = _state_after(new.get(file, State()), member.subscription, remember)
-        if (new := {file: state for file, state in new.items() if state != State()}) != states:
-            text = write_state(old.text if old else "", new)
+                remember = _without_deferred(remember, snapshot, move.subscription, file)
+            after[file] = _state_after(after.get(file, State()), move.subscription, remember)
+        after = {file: state for file, state in after.items() if state != State()}
+        if after != before:
+            old = snapshot.files.get(path)
+            text = write_state(old.text if old else "", after)
             changed[path] = File(text, old.mode if old else "100644") if text else GONE
     return changed
 
 
-def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
+def _without_deferred(
+    remember: Remember, snapshot: Snapshot, sub: Subscription, file: str
+) -> Remember:
     """Return what a head branch's commit remembers: everything except deferred builds."""
     both = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or both.images.get(key_of(sub), Memory())
@@ -87,7 +89,7 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
             states = dict(own_states(files, path))
         except TaskError:  # the decision already has this error
             continue
-        states[file] = _beside_base(states.get(file, State()), snapshot, move, file)
+        states[file] = _state_beside_base(states.get(file, State()), snapshot, move, file)
         _store(files, path, states)
     return files
 
@@ -101,98 +103,94 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
-    """Return the memory branch's files after a run, but still with the builds that it no longer
-    defers.
+    """Return the memory branch's files after a run, but still with the builds that the run no
+    longer defers.
 
     They are removed once they have landed.
     """
     files = dict(after)
     for path in filter(is_state_path, before):
         states = dict(own_states(after, path))
-        for file, state in own_states(before, path).items():
-            new_state = states.get(file, State())
-            lost = {
-                key: replace(new_state.images.get(key, Memory()), deferred=memory.deferred)
-                for key, memory in state.images.items()
-                if memory.deferred and not new_state.images.get(key, Memory()).deferred
+        for file, state_before in own_states(before, path).items():
+            state = states.get(file, State())
+            still_deferred = {
+                key: replace(state.images.get(key, Memory()), deferred=memory.deferred)
+                for key, memory in state_before.images.items()
+                if memory.deferred and not state.images.get(key, Memory()).deferred
             }
-            if lost:
-                states[file] = replace(new_state, images={**new_state.images, **lost})
+            if still_deferred:
+                states[file] = replace(state, images={**state.images, **still_deferred})
                 _store(files, path, states)
     return files
 
 
 def _aside(move: Move) -> bool:
+    """Return whether a move's commit goes to a head branch."""
     return move.decision.head not in ("", move.decision.branch)
 
 
-def _beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
-    """Return an Application's state on the memory branch after a move.
+def _state_beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
+    """Return an Application's state on the memory branch after a move: everything to remember that
+    the base does not have.
 
-    `beside_before` is its current state there.
+    `beside_before` is that state after the earlier moves.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
     new = move.remember or Remember()
-    base = own_states(snapshot.files, path).get(file, State())
-    wanted = merged(base, beside_before)  # including earlier moves
-    if not _aside(move):  # from now on, the base itself has this record
-        images = {**base.images, key: new.memory} if new.memory else base.images
-        base = State(new.hold or base.hold, images)
-    hold = None if new.lifted else new.hold or wanted.hold
-    whole = apart(Memory(hold=base.hold), Memory(hold=hold)).hold
-    memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
-    beside = apart(base.images.get(key, Memory()), memory)
-    before = own_states(snapshot.memory_files, path).get(file, State())
-    beside = replace(
-        beside, rollback=_rollback_of(beside.hold or whole, before, move, memory.rollback)
-    )
-    return State(whole, {**beside_before.images, key: beside})
+    on_base = own_states(snapshot.files, path).get(file, State())
+    both = merged(on_base, beside_before)
+    hold = None if new.lifted else new.hold or both.hold
+    memory = new.memory if new.memory is not None else both.images.get(key, Memory())
+    if not _aside(move):  # the commit adds this to the base
+        memories = {**on_base.images, key: new.memory} if new.memory else on_base.images
+        on_base = State(new.hold or on_base.hold, memories)
+    hold_beside = apart(Memory(hold=on_base.hold), Memory(hold=hold)).hold
+    memory_beside = apart(on_base.images.get(key, Memory()), memory)
+    before_run = own_states(snapshot.memory_files, path).get(file, State())
+    rollback = _rollback_of(memory_beside.hold or hold_beside, before_run, move, memory.rollback)
+    memory_beside = replace(memory_beside, rollback=rollback)
+    return State(hold_beside, {**beside_before.images, key: memory_beside})
 
 
 def _rollback_of(
     hold: Hold | None,
-    before: State,
+    before_run: State,
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback that a hold on the memory branch belongs to. Return None if a person has
-    held the image for a different reason.
+    """Return the rollback that a hold on the memory branch belongs to, or None if a person has held
+    the image for a different reason.
+
+    `rollback` is the one that the move remembers.
     """
     if hold is None:
         return None
-    known = before.images.get(key_of(move.subscription), Memory())
-    new = hold != (known.hold or before.hold)
-    if move.rolled_back and not move.kept and (new or known.rollback):
+    memory = before_run.images.get(key_of(move.subscription), Memory())
+    is_new = hold != (memory.hold or before_run.hold)
+    if move.rolled_back and not move.kept and (is_new or memory.rollback):
         return rollback
-    return None if new else known.rollback
+    return None if is_new else memory.rollback
 
 
-def without_rollbacks(memory_files: Files, closed: Mapping[str, Collection[str]]) -> Files:
-    """Remove from the memory branch the holds of rollbacks that someone has declined or merged.
+def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str]]) -> Files:
+    """Remove from the memory branch the holds of rollbacks that a person has declined or merged.
 
-    `closed` contains the image keys for each state file.
+    `finished` has the image keys of these rollbacks, by state file.
     """
     files = dict(memory_files)
-    for path, keys in closed.items():
+    for path, keys in finished.items():
         states = {}
         for file, state in own_states(memory_files, path).items():
             images = dict(state.images)
             for key in keys:
-                images[key] = replace(
-                    images.get(key, Memory()),
-                    hold=None,
-                    rollback=None,
-                )
-            whole = any(
+                memory = images.get(key, Memory())
+                images[key] = replace(memory, hold=None, rollback=None)
+            held_all = any(
                 key in keys and memory.rollback and not memory.hold
                 for key, memory in state.images.items()
             )
-            states[file] = replace(
-                state,
-                hold=None if whole else state.hold,
-                images=images,
-            )
+            states[file] = State(None if held_all else state.hold, images)
         _store(files, path, states)
     return files
 
@@ -230,20 +228,20 @@ def new_holds(
         for move in done
         if (path := state_path(move.subscription)) in after
     }
-    found: list[tuple[tuple[str, str], str, str]] = []
+    new: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
-        old = read_state(before.get(path, GONE).text)
-        new = read_state(after[path].text)
-        for file, state in sorted(new.items()):
-            old_state = old.get(file, State())
+        old_states = read_state(before.get(path, GONE).text)
+        new_states = read_state(after[path].text)
+        for file, state in sorted(new_states.items()):
+            old_state = old_states.get(file, State())
             holds = [(app.name, state.hold, old_state.hold)]
             holds += [
                 (key, memory.hold, old_state.images.get(key, Memory()).hold)
                 for key, memory in sorted(state.images.items())
             ]
-            found += [
-                ((app.namespace, app.name), what, hold_text(new_hold))
-                for what, new_hold, old_hold in holds
-                if new_hold and new_hold != old_hold
+            new += [
+                ((app.namespace, app.name), what, hold_text(hold))
+                for what, hold, old_hold in holds
+                if hold and hold != old_hold
             ]
-    return found
+    return new

@@ -80,7 +80,7 @@ def test_landed_commits_are_reported_even_if_a_later_commit_fails(atomic: bool) 
     assert verdicts == {"a": "update", "b": "error"}
 
 
-def test_only_the_application_that_lost_the_race_is_decided_again() -> None:
+def test_only_the_application_that_lost_the_race_is_reevaluated() -> None:
     repository = Repository(["head-b"], {"apps/b/kustomization.yaml": says("1.2.0")})
     outcome = deliver(batch(repository), JOB, world())
     assert repository.landed == ["head-a"]

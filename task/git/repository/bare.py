@@ -382,8 +382,8 @@ class BareRepository:
         Raises `Outpaced` if the branch has moved since.
 
         Our own head branch is created, or replaced if it has not moved. Other branches are never
-        replaced. `memory_change` is pushed together with it: either both land or neither does. Raises
-        `NotAtomicError` if the server cannot do that.
+        replaced. `memory_change` is pushed together with it: either both land or neither does.
+        Raises `NotAtomicError` if the server cannot do that.
         """
         made, there = self._with_restarts(lambda: self._prepared(change))
         return self._send(change, made, there, memory_change) if made.pushed else made
