@@ -80,7 +80,7 @@ class Delivery:
     lists: Lists  # the head branches' lists after the run
     waiting_rows: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
-    memory_files: Files  # the state files on the memory branch, after the run
+    memory_files: Files  # on the memory branch after the run, but with the lists from before
     author: Person
     # asks whose decision is stored only on the memory branch: a hold or a deferred build
     only_remembered: frozenset[Identity]
@@ -119,7 +119,9 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
                 for decision in lander.without_commit
                 if decision.subscription.identity not in retried
             ]
-            done = done.plus(lander.outcome()).plus(_without_commit(without_commit, snapshot, job))
+            done = done.plus(lander.outcome()).plus(
+                _outcome_without_commit(without_commit, snapshot, job)
+            )
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in retried))
         if batch.asks:
             number = contention.attempts + 1
@@ -595,7 +597,7 @@ def _outcome_of(
     return Outcome(prepared.decisions, (commit,), landed)
 
 
-def _without_commit(decisions: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
+def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
     """Return the outcome of decisions that don't need a commit.
 
     Versions that the base already has count as landed, so `--wait` also covers their rollouts.
