@@ -275,14 +275,15 @@ class Snapshot:
     tip: str  # commit id
     files: Files
     message: str = ""  # that commit's message
-    memory: Files = field(default_factory=dict)  # on the memory branch: states and lists
+    memory_files: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
-    # the memory branch and tip that `memory` is from, if its base is gone and this base has none
+    # the memory branch and tip that `memory_files` is from, if its base is gone and this base has
+    # none
     inherited: tuple[str, str] | None = None
     renamed_from: str = ""  # that base
     # memory branches whose base is gone and that this base cannot take over, with the name of that
     # base
-    left: tuple[tuple[str, str], ...] = ()
+    orphaned: tuple[tuple[str, str], ...] = ()
     prefix: str = "image-update"  # of our own branches
     # the part of the memory branch that is ignored, in words, because no allowed key signed it
     unsigned: str = ""
@@ -360,7 +361,7 @@ class LandedCommit:
     tree: str
     pushed: bool = True  # False if the head branch already had exactly this
     through: Through = "git"
-    memory: str = ""  # the memory branch's commit that was pushed with it
+    memory_commit: str = ""  # the memory branch's commit that was pushed with it
 
 
 @dataclass(frozen=True)
@@ -546,7 +547,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """The memory of an Application in a write-back file.
+    """The hold and the images' memories of an Application in a write-back file.
 
     A state file has one for each such file.
     """

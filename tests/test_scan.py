@@ -543,7 +543,7 @@ def test_an_update_writes_the_same_files_as_image_updater(case: dict[str, Any]) 
         for path, file in one.changeset.files.items()
     }
     wanted = {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}
-    assert changed == wanted, (found, prepared.settled)
+    assert changed == wanted, (found, prepared.without_commit)
 
 
 def test_an_endless_tag_list_affects_only_its_own_application(

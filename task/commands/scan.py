@@ -21,7 +21,7 @@ from task.errors import TaskError
 from task.landing.before_deciding import CONFIG, as_wanted, with_more
 from task.landing.ports import Batch, World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
-from task.pipeline.match import Matched, asks_for_all, by_repository, left_out
+from task.pipeline.match import Matched, asks_for_all, by_repository, warn_if_all_excluded
 from task.pipeline.overlooked import Seen
 from task.policy.judge import (
     MOST_YOUNG,
@@ -71,7 +71,7 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     matched = asks_for_all(seen.subscribed)
     within = [ask for members in by_repository(matched, job) for ask in members]
     live = () if job.only else matched.live
-    problems = (*left_out(matched, job), *matched.problems)
+    problems = (*warn_if_all_excluded(matched, job), *matched.problems)
     matched = replace(matched, asks=(*within, *live), problems=problems)
     matched = _as_configs_want(matched, job, world)
     with_tags, _ = chosen(matched, job.terms, world.registry)

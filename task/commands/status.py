@@ -29,9 +29,9 @@ from task.deciding.target import all_live, earlier_reading, own_reading, resolve
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError, Trouble
-from task.landing.before_deciding import CONFIG, gatherer, govern, with_own_memory
+from task.landing.before_deciding import CONFIG, gatherer, govern, with_own_memory_branch
 from task.landing.contention import Contention
-from task.landing.head_branches import left_memory, lists_in
+from task.landing.head_branches import lists_in, memory_branch_warnings
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.landing.waiting_list import BuildKey, ListedRelease, key_of_entry
@@ -52,7 +52,7 @@ from task.model import (
 from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
-from task.pipeline.match import Matched, asks_for_all, asks_for_images, left_out
+from task.pipeline.match import Matched, asks_for_all, asks_for_images, warn_if_all_excluded
 from task.policy.builds import active, holding
 from task.policy.strategies import needs
 from task.templates.commit_message import trailer_of
@@ -239,7 +239,7 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
     """
     waits: dict[BuildKey, OpenRequest] = {}
     ends: dict[ListedRelease, OpenRequest] = {}
-    for waiting_list in lists_in(snapshot.memory):
+    for waiting_list in lists_in(snapshot.memory_files):
         url, number = (
             (waiting_list.request.url, waiting_list.request.number)
             if waiting_list.request
@@ -363,7 +363,7 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
         Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
         for unusable in matched.unusable
     )
-    problems += left_out(matched, job)
+    problems += warn_if_all_excluded(matched, job)
     rows, unread_ones = rows_of(matched, job, world, look)
     problems += unread_ones
     if look.newest:
@@ -428,13 +428,13 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     broken = None
     problems: list[Problem] = []
     try:
-        snapshot = with_own_memory(snapshot, batch.repository)
+        snapshot = with_own_memory_branch(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
     except TargetError as error:  # in the repository's config; the statuses are still shown
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     rows, wrong = _of_snapshot(batch, snapshot, job.terms)
-    problems += [*left_memory(snapshot), *wrong]
+    problems += [*memory_branch_warnings(snapshot), *wrong]
 
     if job.images:
         decisions = _would_decide(batch, snapshot, broken, job, world)
@@ -492,7 +492,7 @@ def _would_decide(
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
     of_commits = (decision for prepared in plan.commits for decision in prepared.decisions)
-    return (*plan.settled, *of_commits)
+    return (*plan.without_commit, *of_commits)
 
 
 def _with_builds(

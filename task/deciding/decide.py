@@ -125,7 +125,7 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     Raises `TargetError` if a state file is unreadable.
     """
     own = own_states(snapshot.files, state_path(sub))
-    more = own_states(snapshot.memory, state_path(sub)) if snapshot.memory else {}
+    more = own_states(snapshot.memory_files, state_path(sub)) if snapshot.memory_files else {}
     together = merged if sub.pull_request or sub.head_template else stricter_only
     return {**own, **{file: together(own.get(file, NOTHING), one) for file, one in more.items()}}
 

@@ -319,12 +319,12 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
     A hold applies unless this change ends it. A hold that this change adds does not apply yet.
     """
     sub = touched.pair.before or touched.pair.effective
-    base, own = _states_with_memory(sides.base, sub)
-    with_memory = replace(sides.merged, memory=sides.base.memory)
-    merged, changed = _states_with_memory(with_memory, touched.pair.effective)
+    base, own = _states_with_memory_branch(sides.base, sub)
+    with_holds = replace(sides.merged, memory_files=sides.base.memory_files)
+    merged, changed = _states_with_memory_branch(with_holds, touched.pair.effective)
     if touched.pair.after and touched.pair.before and not changed.images and not changed.hold:
-        merged, changed = _states_with_memory(
-            with_memory, touched.pair.before
+        merged, changed = _states_with_memory_branch(
+            with_holds, touched.pair.before
         )  # the state file was not moved with the target
     key = key_of(sub)
     memory = base.images.get(key, Memory())
@@ -338,7 +338,7 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
     return Memories(state, before, after, hold)
 
 
-def _states_with_memory(snapshot: Snapshot, sub: Subscription) -> tuple[State, State]:
+def _states_with_memory_branch(snapshot: Snapshot, sub: Subscription) -> tuple[State, State]:
     """Return the state including the memory branch, and the state in the file alone."""
     states = states_of(snapshot, sub)
     own = own_states(snapshot.files, state_path(sub))

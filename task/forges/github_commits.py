@@ -290,7 +290,7 @@ class CommittedByApi(BareRepository):
         change: Changeset,
         made: LandedCommit,
         there: str,
-        memory: Changeset | None = None,  # noqa: ARG002 - it is not atomic
+        memory_change: Changeset | None = None,  # noqa: ARG002 - it is not atomic
     ) -> LandedCommit:
         return replace(made, commit=self._sent(change, made, there))
 

@@ -25,8 +25,8 @@ from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
 from task.git.names import PREFIX
-from task.landing.memory import only_holds
-from task.landing.ports import Batch, KeepsMemory, ReadsMore, World
+from task.landing.ports import Batch, HasMemoryBranches, ReadsMore, World
+from task.landing.states import only_holds
 from task.model import Answer, Files, Place, Question, Snapshot, Subscription
 from task.repository_config.config import (
     MISTAKEN,
@@ -62,12 +62,12 @@ def as_wanted(
 
     subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
     limited = also_limited(governed(subs.values(), config, terms.now, changed), default, changed)
-    wanted = dict(zip(subs, limited, strict=True))
+    with_config = dict(zip(subs, limited, strict=True))
     return tuple(
         replace(
             ask,
-            subscription=wanted[id(ask.subscription)],
-            siblings=tuple(wanted[id(sub)] for sub in ask.siblings),
+            subscription=with_config[id(ask.subscription)],
+            siblings=tuple(with_config[id(sub)] for sub in ask.siblings),
         )
         for ask in asks
     )
@@ -76,22 +76,22 @@ def as_wanted(
 MOST_LEFT_OUT = 5  # files that the message lists
 
 
-def with_own_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
+def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
     """Return the snapshot with the trusted part of the memory branch that the config specifies.
 
     Raises `TargetError` if the config is invalid.
     """
     prefix = config_in(snapshot.files).wishes.branch_prefix or PREFIX
     if prefix != snapshot.prefix:
-        snapshot = repository.with_memory_under(snapshot, prefix)
-    return _with_signed_memory(snapshot, repository)
+        snapshot = repository.with_memory_branch_under(snapshot, prefix)
+    return _with_trusted_memory_files(snapshot, repository)
 
 
-def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
+def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
     """Return the snapshot with the trusted part of its memory branch.
 
-    If runs sign their commits, they sign the memory's commits too. If no known key has signed it,
-    only its holds count. Raises `TargetError` if the config is invalid.
+    If runs sign their commits, they also sign those on the memory branch. If no known key has
+    signed that branch, only its holds count. Raises `TargetError` if the config is invalid.
     """
     tip = snapshot.memory_tip or (snapshot.inherited[1] if snapshot.inherited else "")
     if not tip:
@@ -104,13 +104,14 @@ def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot
             keys = [text for _, text in with_keys(signers, snapshot.files).texts]
     if repository.signed(tip, keys):
         return snapshot
-    holds = only_holds(snapshot.memory)
-    lost = [path for path in sorted(snapshot.memory) if snapshot.memory[path] != holds.get(path)]
-    more = f" and {len(lost) - MOST_LEFT_OUT} more" if len(lost) > MOST_LEFT_OUT else ""
-    names = ", ".join(map(blanked, lost[:MOST_LEFT_OUT]))
-    left_out = f"; left out: {names}{more}" if lost else ""
-    unsigned = f"no known key has signed it, so only its holds count{left_out}"
-    return replace(snapshot, memory=holds, unsigned=unsigned)
+    before = snapshot.memory_files
+    holds = only_holds(before)
+    ignored = [path for path in sorted(before) if before[path] != holds.get(path)]
+    more = f" and {len(ignored) - MOST_LEFT_OUT} more" if len(ignored) > MOST_LEFT_OUT else ""
+    names = ", ".join(map(blanked, ignored[:MOST_LEFT_OUT]))
+    ignored_files = f"; left out: {names}{more}" if ignored else ""
+    unsigned = f"no known key has signed it, so only its holds count{ignored_files}"
+    return replace(snapshot, memory_files=holds, unsigned=unsigned)
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:
@@ -137,20 +138,21 @@ def govern_asks(
     governed_asks = asks
     if config != NO_CONFIG or default != NO_CONFIG:
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
-    named: list[str] = []
+    template_paths: list[str] = []
     if job.wording.template is None:
-        wished = [ask.subscription.wishes.template for ask in governed_asks]
-        named = [path for path in wished if path]
-    before_more = snapshot
-    snapshot = with_more(snapshot, _places_of_wishes(asks, governed_asks, named), repository)
+        paths = dict.fromkeys(ask.subscription.wishes.template for ask in governed_asks)
+        template_paths = [path for path in paths if path]
+    before = snapshot
+    more = _places_of_wishes(asks, governed_asks, template_paths)
+    snapshot = with_more(snapshot, more, repository)
     subs = [ask.subscription for ask in governed_asks]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
-    if for_some_paths(config) and snapshot is not before_more:  # more changes may be known
+    if for_some_paths(config) and snapshot is not before:  # more changes may be known
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
     lines = dict(config.templates)
     with of_config():
         templates = {
-            path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)
+            path: template_in(snapshot.files, path, lines[path]) for path in template_paths
         }
         governed_asks = tuple(
             replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files))

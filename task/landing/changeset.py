@@ -17,9 +17,9 @@ from task.editors.file_text import refuse_executable
 from task.errors import NotPermittedError, TargetError, TaskError
 from task.image import parse_image
 from task.landing.head_branches import HeadBranch
-from task.landing.memory import changed_states, new_holds
 from task.landing.releases import files_without, hold_of, release_reason, with_files
-from task.landing.waiting_builds import Undecided, WaitsOnHead
+from task.landing.states import changed_states, new_holds
+from task.landing.waiting_builds import NO_FATES, FatesOnHead, Undecided
 from task.landing.waiting_list import ListedBuild, ListedRelease, key_of_entry
 from task.model import (
     Changeset,
@@ -54,7 +54,7 @@ class PreparedCommit:
     warning: str = ""
     apps: tuple[AppChanges, ...] = ()  # everything that the commit changes
     # changes of earlier runs on a person's branch: they are merged too
-    standing: tuple[AppChanges, ...] = ()
+    earlier_changes: tuple[AppChanges, ...] = ()
     # changes that return to an older version because a person asked for it
     rollbacks: tuple[AppChanges, ...] = ()
     # for the title; also "rollback" or "hold" if such a change was already waiting
@@ -98,8 +98,10 @@ class Prepared:
     """The commits that a batch is going to write."""
 
     commits: tuple[PreparedCommit, ...] = ()
-    settled: tuple[Decision, ...] = ()  # decisions that don't need a commit
-    left: Mapping[str, tuple[Undecided, ...]] = field(default_factory=dict)  # not written, by head
+    without_commit: tuple[Decision, ...] = ()  # decisions that don't need a commit
+    unwritten: Mapping[str, tuple[Undecided, ...]] = field(
+        default_factory=dict
+    )  # not written, by head
 
 
 @dataclass(frozen=True)
@@ -119,68 +121,78 @@ def prepare_commits(
     terms: Terms,
     wording: Wording,
     heads: Mapping[str, HeadBranch] = MappingProxyType({}),
-    waits: Mapping[str, WaitsOnHead] = MappingProxyType({}),
+    head_fates: Mapping[str, FatesOnHead] = MappingProxyType({}),
 ) -> Prepared:
     """Return changesets for the branches that change, and the decisions without a changeset.
 
-    `heads` are the affected head branches, and `waits` contains what became of their builds. A move
-    becomes `unchanged` if its edit doesn't change anything, and `error` if its edit fails. If one
-    edit is not permitted, none of the Application's edits are made.
+    `heads` are the affected head branches, and `head_fates` contains what became of their builds. A
+    move becomes `unchanged` if its edit doesn't change anything, and `error` if its edit fails. If
+    one edit is not permitted, none of the Application's edits are made.
     """
-    branches = _by_branch(snapshot, moves, waits)
+    branches = _by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
-    left: dict[str, tuple[Undecided, ...]] = {}
-    settled = [
+    unwritten: dict[str, tuple[Undecided, ...]] = {}
+    without_commit = [
         move.decision
         for move in moves
         if not move.kept and move not in branches.get(move.decision.head, ())
     ]
     for name, members in branches.items():
-        under = _base_of_commit(snapshot, heads.get(name))
+        head = heads.get(name)
+        of_head = head_fates.get(name, NO_FATES)
+        under = _base_of_commit(snapshot, head)
         edited = _edit(under.files, members, terms, wording.config)
-        settled += [move.decision for move in (*edited.failed, *edited.same) if not move.kept]
-        left[name] = _left(edited, waits.get(name), heads.get(name))
-        aside = name != snapshot.branch
-        releases = waits[name].releases if name in waits else ()
-        released = files_without(under, releases)
+        without_commit += _decisions_of((*edited.failed, *edited.same))
+        unwritten[name] = _unwritten_builds(edited, of_head)
+        released = files_without(under, of_head.releases)
         after = with_files(under, released)
-        files = edited.files | released | changed_states(after, edited.done, aside=aside)
-        if files:
-            at = CommitPlace(under, name, heads.get(name), releases)
-            made = _prepare(at, files, edited.done, wording)
-            cautions = tuple(edited.cautions)
-            standing = _changes_that_stand(waits.get(name))
-            leaving = waits[name].leaves if name in waits else ()
-            commits.append(replace(made, cautions=cautions, standing=standing, leaving=leaving))
-        else:
-            settled += [move.decision for move in edited.done if not move.kept]
-    permitted = _without_refused_moves(moves, settled)
+        states = changed_states(after, edited.done, aside=name != snapshot.branch)
+        files = edited.files | released | states
+        if not files:
+            without_commit += _decisions_of(edited.done)
+            continue
+        at = CommitPlace(under, name, head, of_head.releases)
+        commits.append(
+            replace(
+                _prepare(at, files, edited.done, wording),
+                cautions=tuple(edited.cautions),
+                earlier_changes=_changes_on_foreign_branch(of_head),
+                leaving=of_head.leaving,
+            )
+        )
+    permitted = _without_refused_moves(moves, without_commit)
     if permitted != list(moves):
-        return prepare_commits(snapshot, permitted, terms, wording, heads, waits)
-    return Prepared(tuple(commits), tuple(settled), left)
+        return prepare_commits(snapshot, permitted, terms, wording, heads, head_fates)
+    return Prepared(tuple(commits), tuple(without_commit), unwritten)
+
+
+def _decisions_of(moves: Iterable[Move]) -> list[Decision]:
+    """Return the decisions for the report. Waiting builds have their own rows there."""
+    return [move.decision for move in moves if not move.kept]
 
 
 def _by_branch(
     snapshot: Snapshot,
     moves: Sequence[Move],
-    waits: Mapping[str, WaitsOnHead],
+    head_fates: Mapping[str, FatesOnHead],
 ) -> dict[str, list[Move]]:
     """Return each commit's moves. A move that is only remembered on the memory branch is not part
     of a head branch's commit, but the end of a hold on the base is.
 
     A head branch without changes stays as it is.
     """
-    releasing = {name for name, one in waits.items() if one.releases}
+    releasing = {name for name, of_head in head_fates.items() if of_head.releases}
     branches: dict[str, list[Move]] = {name: [] for name in releasing}
     for move in moves:
         head = move.decision.head
-        ends = move.released and head in releasing
-        if move.updates or ends or (move.changes and head == snapshot.branch):
+        ends_hold = move.released and head in releasing
+        if move.updates or ends_hold or (move.changes and head == snapshot.branch):
             branches.setdefault(head, []).append(move)
+    altered = {name for name, of_head in head_fates.items() if of_head.altered}
     return {
         name: members
         for name, members in branches.items()
-        if not all(move.kept for move in members) or (name in waits and waits[name].altered)
+        if name in altered or not all(move.kept for move in members)
     }
 
 
@@ -191,28 +203,21 @@ def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
     return replace(snapshot, tip=head.tip, files={**snapshot.files, **head.files})
 
 
-def _left(
-    edited: Edited,
-    waits: WaitsOnHead | None,
-    head: HeadBranch | None,
-) -> tuple[Undecided, ...]:
+def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, ...]:
     """Return the listed builds whose edit now fails. They stay in the list."""
-    if waits is None or head is None:
-        return ()
-    listed = {one.listed.key: one.listed for one in waits.fates}
-    undecided = []
+    listed = {fate.listed.key: fate.listed for fate in of_head.fates}
+    unwritten = []
     for move in edited.failed:
         build = listed.get(key_of_entry(move.subscription)) if move.kept else None
         if build:
             verdict = move.decision.judged
-            undecided.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
-    return tuple(undecided)
+            unwritten.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
+    return tuple(unwritten)
 
 
-def _changes_that_stand(waits: WaitsOnHead | None) -> tuple[AppChanges, ...]:
+def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
     """Return the changes of the listed builds that are still on a person's branch."""
-    fates = waits.fates if waits else ()
-    listed = [one.listed for one in fates if one.stands]
+    listed = [fate.listed for fate in of_head.fates if fate.on_foreign_branch]
     return tuple(merged_changes(map(_listed_change, listed)))
 
 
@@ -234,10 +239,13 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
     return AppChanges(namespace, name, (change,))
 
 
-def _without_refused_moves(moves: Sequence[Move], settled: Sequence[Decision]) -> list[Move]:
+def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decision]) -> list[Move]:
+    """Return the moves. If an edit was not permitted, the Application's other updates are refused
+    too.
+    """
     refused = {
         decision.subscription.application.key: decision.judged
-        for decision in settled
+        for decision in without_commit
         if decision.rule == NotPermittedError.rule
     }
     return [
@@ -258,7 +266,7 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
     A move fails if it would overwrite an earlier one, because a commit cannot have two versions in
     the same place.
     """
-    seen: dict[str, File] = dict(files)
+    so_far: dict[str, File] = dict(files)  # with the edits of the moves before
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
     edited = Edited({}, [], [], [], [])
     for move in members:
@@ -268,16 +276,8 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             continue
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
-            new, edits, same = _move_written(
-                move,
-                target,
-                files,
-                seen,
-                edited,
-                terms,
-                config,
-            )
-            _refuse_taken(edits, writers, {**seen, **new})
+            new, edits, same = _move_written(move, target, files, so_far, edited, terms, config)
+            _refuse_taken(edits, writers, {**so_far, **new})
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
@@ -285,16 +285,16 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
-        decision = _as_edited(decision, target, seen, new, edits)
+        decision = _as_edited(decision, target, so_far, new, edits)
         if decision.kind == "kustomization" and edits:
-            edited.cautions.extend(cut_loose(seen, decision.subscription, target))
-        seen.update(new)
+            edited.cautions.extend(cut_loose(so_far, decision.subscription, target))
+        so_far.update(new)
         edited.files.update(new)
         edited.done.append(replace(move, decision=decision))
         if not move.kept:  # a newer build may replace a waiting one
             writers |= {(edit.path, edit.key): (decision, target) for edit in edits}
             edited.cautions.extend(
-                file_cautions(seen, decision.subscription, target.kind, decision.candidate, terms)
+                file_cautions(so_far, decision.subscription, target.kind, decision.candidate, terms)
             )
     return edited
 
@@ -303,15 +303,19 @@ def _move_written(
     move: Move,
     target: Target,
     files: Files,
-    seen: Files,
+    so_far: Files,
     edited: Edited,
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
-    """Return the move's changes, and those that an earlier move in this commit has already made."""
+    """Return the files that the move changes with their edits, and the files that already have its
+    change because of an earlier move in this commit.
+
+    Raises `TaskError` if the edit fails or is not permitted.
+    """
     decision = move.decision
     editor = EDITORS[target.kind]
-    new, edits = editor.write(seen, target, decision.candidate)
+    new, edits = editor.write(so_far, target, decision.candidate)
     same: Files = {}
     if edited.files and not (edits or new):
         same = editor.write(files, target, decision.candidate)[0]
@@ -338,20 +342,19 @@ def _refuse_taken(
 def _as_edited(
     decision: Decision,
     target: Target,
-    seen: Files,
+    so_far: Files,
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
     """Add notes for people about the values file to the decision."""
     if decision.kind != "helmvalues":
         return decision
-    doubtful = _almost_the_same_key(seen, decision) if any(not edit.old for edit in edits) else None
-    created = next((path for path in new if path not in seen), "")
+    adds_key = any(not edit.old for edit in edits)
     return replace(
         decision,
-        misspelled=doubtful,
-        created=created,
-        shared=helm_values.shared(seen, target),
+        misspelled=_almost_the_same_key(so_far, decision) if adds_key else None,
+        created=next((path for path in new if path not in so_far), ""),
+        shared=helm_values.shared(so_far, target),
     )
 
 
@@ -501,24 +504,24 @@ def _worded(
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
     """
-    given = wording.command
-    if given == "hold" and at.name != at.under.branch:
-        given = "run"  # the hold is on the memory branch; these builds are still waiting
-    back = tuple(_named_apps([move for move in done if move.rolled_back]))
+    # on a head branch, the hold itself is on the memory branch, and these builds are still waiting
+    holds_aside = wording.command == "hold" and at.name != at.under.branch
+    given = "run" if holds_aside else wording.command
+    rollbacks = tuple(_named_apps([move for move in done if move.rolled_back]))
     holds = new_holds(at.under.files, files, done)
     ended = dict.fromkeys(release.app for release in at.releases)
-    command = _command_told(given, done, back, holds, ended)
+    command = _command_of_subject(given, done, rollbacks, holds, ended)
     named = _with_released(_named_apps(done), ended)
     changed = tuple(app for app in named if app.changes)
     if changed and command in _BRING_BUILDS:
         deferred = [move for move in done if move.decision.verdict == "defer"]
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
-        return CommitWords(message, command, "", changed, back)
-    line, asked = _subject_by_hand(command, given, named, holds, back, ended, done)
+        return CommitWords(message, command, "", changed, rollbacks)
+    line, asked = _subject_by_hand(command, given, named, holds, rollbacks, ended, done)
     sentences = tuple(_sentences(done, [*holds, *map(release_reason, at.releases)]))
     message = hold_message(line, wording.template, named, sentences, wording.trailers)
-    return CommitWords(message, command, asked, changed, back)
+    return CommitWords(message, command, asked, changed, rollbacks)
 
 
 def _subject_by_hand(
@@ -526,37 +529,37 @@ def _subject_by_hand(
     given: str,
     named: Sequence[AppChanges],
     holds: Sequence[tuple[tuple[str, str], str, str]],
-    back: Sequence[AppChanges],
+    rollbacks: Sequence[AppChanges],
     ended: Collection[tuple[str, str]],
     done: Sequence[Move],
 ) -> tuple[str, str]:
-    """Return the subject of a commit that a person asked for or that only changes the memory, and
+    """Return the subject of a commit that a person asked for or that only changes state files, and
     the person's request ("" if there is none).
     """
     why = _common_reason(done)
     if command in _BRING_BUILDS:
         build = done[0].decision.candidate.version if done else ""
         return subject(command, named, build, why), ""
-    meant = {_key(app) for app in back} | {app for app, _, _ in holds}
+    meant = {_key(app) for app in rollbacks} | {app for app, _, _ in holds}
     if given in _BRING_BUILDS:
         meant.update(ended)
     about = [app for app in named if _key(app) in meant] or named
-    alone = [replace(app, changes=()) for app in about]
-    changes = any(app.changes for app in about)
-    return subject(command, about, why=why), subject(command, alone, why="" if changes else why)
+    without_changes = [replace(app, changes=()) for app in about]
+    why_alone = "" if any(app.changes for app in about) else why
+    return subject(command, about, why=why), subject(command, without_changes, why=why_alone)
 
 
-def _command_told(
+def _command_of_subject(
     given: str,
     done: Sequence[Move],
-    back: Collection[AppChanges],
+    rollbacks: Collection[AppChanges],
     holds: Collection[object],
     ended: Collection[object],
 ) -> str:
     """Return the command to use in the subject. A person's request comes first."""
     if done and all(move.remember and move.remember.notes for move in done):
         return "failed"  # a version that failed, but was already replaced
-    if back:
+    if rollbacks:
         return "rollback"
     if given not in _BRING_BUILDS:
         return given
@@ -582,15 +585,18 @@ def _common_reason(done: Sequence[Move]) -> str:
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
-    """Return each Application's changes. The changes are empty if only the Application's memory
+    """Return each Application's changes. The changes are empty if only the Application's state file
     changes.
     """
     apps: dict[tuple[str, str], list[Change]] = {}
     for move in done:
         app = move.subscription.application
-        told = apps.setdefault((app.namespace, app.name), [])
-        told += [move.change] if move.updates else []
-    return [AppChanges(ns, app_name, tuple(changes)) for (ns, app_name), changes in apps.items()]
+        changes = apps.setdefault((app.namespace, app.name), [])
+        if move.updates:
+            changes.append(move.change)
+    return [
+        AppChanges(namespace, name, tuple(changes)) for (namespace, name), changes in apps.items()
+    ]
 
 
 def _sentences(

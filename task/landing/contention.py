@@ -38,9 +38,9 @@ class Contention:
         """Pause the deadline inside the block, for example while a signature is verified."""
         before = self._world.now()
         yield
-        waited = self._world.now() - before
-        self._end += waited
-        self._began += waited
+        paused = self._world.now() - before
+        self._end += paused
+        self._began += paused
 
     def pause(self, why: str = "") -> None:
         """Log the reason, then sleep before the next attempt.
@@ -61,13 +61,13 @@ class Contention:
         self._world.sleep(longest * self._world.jitter())
 
 
-def longest_pause(attempts: int, took: float, left: float) -> float:
-    """Return the longest pause in seconds after this many attempts,
-    if the shortest one took `took` seconds.
+def longest_pause(attempts: int, took: float, remaining: float) -> float:
+    """Return the longest pause in seconds after this many attempts. The shortest one took `took`
+    seconds, and `remaining` seconds are left before the deadline.
 
     The more races this run has lost, the more writers there are, each about as slow as this run.
     The pause leaves time for more attempts. Growth rates were simulated for 2 to 50 writers, on two
     cores and far from the server. If the pause grows by 50% each time, the last of 20 distant
     writers finishes 20% later. If it does not grow, 50 writers on two cores need 50% more attempts.
     """
-    return min(3 * took * 1.2 ** min(attempts, 12), LONGEST_PAUSE, left / 4)
+    return min(3 * took * 1.2 ** min(attempts, 12), LONGEST_PAUSE, remaining / 4)

@@ -1,4 +1,4 @@
-"""The head branches that a run is about to write: their names, current files, and requests."""
+"""The head branches that a run affects: their names, lists, current files, and requests."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from task.errors import Exit, Malformed, TargetError, TaskError, Trouble
 from task.forges.host import Host
 from task.git.names import PREFIX, has_our_prefix, memory_branch, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
-from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
+from task.landing.states import without_rollbacks
 from task.landing.waiting_builds import (
     Decided,
     overtaken,
     places_of,
-    settled_list,
     subscription_of,
+    updated_list,
     withdrawn,
 )
 from task.landing.waiting_list import (
@@ -78,40 +78,47 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Add the head branch to each move: its own, or that of its group's request.
+    """Add the name of its head branch to each move: the one in `git-branch`, or the request branch
+    of its group.
 
-    The `git-branch` annotation may build the name from the Application's updates. In that case,
-    only updates and a person's requests (`by_hand`) get a name.
+    `git-branch` may build the name from the Application's updates. In that case, only updates and a
+    person's requests (`by_hand`) get a name. If the name is invalid, the move becomes an error.
     """
+    changes = _changes_by_application(moves)
+    with_heads = []
+    for move in moves:
+        sub = move.subscription
+        of_app = changes.get(sub.application.key, [])
+        if not _gets_head(move, of_app, by_hand=by_hand):
+            with_heads.append(move)
+            continue
+        base = move.decision.branch
+        try:
+            head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
+            with_heads.append(replace(move, decision=replace(move.decision, head=head)))
+        except Malformed as error:
+            message = f"git-branch: {error.message}"
+            invalid = Verdict("error", "annotation", message, error.hint, Exit.CONFIGURATION)
+            with_heads.append(move.without_effect(invalid))
+    return with_heads
+
+
+def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
     changes: dict[str, list[Change]] = {}
     for move in moves:
         if move.changes:
             of_app = changes.setdefault(move.subscription.application.key, [])
             of_app += [change] if (change := move.change) not in of_app else []
-    with_heads = []
-    for move in moves:
-        sub = move.subscription
-        base = move.decision.branch
-        of_app = changes.get(sub.application.key, [])
-        anew = (
-            by_hand or of_app or move.decision.verdict == "defer" or "{{" not in sub.head_template
-        )
-        if not (sub.head_template or sub.pull_request) or not anew or not base:
-            with_heads.append(move)
-            continue
-        try:
-            head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
-            with_heads.append(replace(move, decision=replace(move.decision, head=head)))
-        except Malformed as error:
-            wrong = Verdict(
-                "error",
-                "annotation",
-                f"git-branch: {error.message}",
-                error.hint,
-                Exit.CONFIGURATION,
-            )
-            with_heads.append(move.without_effect(wrong))
-    return with_heads
+    return changes
+
+
+def _gets_head(move: Move, of_app: Sequence[Change], *, by_hand: bool) -> bool:
+    """Return whether a move's commit goes to a head branch whose name is known."""
+    sub = move.subscription
+    if not move.decision.branch or not (sub.head_template or sub.pull_request):
+        return False
+    has_update = by_hand or bool(of_app) or move.decision.verdict == "defer"
+    return has_update or "{{" not in sub.head_template
 
 
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
@@ -129,8 +136,8 @@ def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
 
 
 def request_head(sub: Subscription, base: str) -> str:
-    """Return the request branch for the subscription's group, which is its image unless the config
-    says otherwise.
+    """Return the name of the request branch for a subscription's group. The group is its image,
+    unless the config sets another one.
 
     The name is flat, because Git rejects a branch `a/b` next to `a`.
     """
@@ -159,13 +166,13 @@ class Request:
 def requests_of(
     decided: Sequence[Decided], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
-    """Return the requests for these moves, by head branch, and the moves. A move that cannot have a
-    request becomes an error.
+    """Return the request of each head branch, and the moves. A move becomes an error if no request
+    can be opened for it.
 
     `plan` does not query a forge. It only checks whether the repository's host is known.
     """
     requests: dict[str, Request] = {}
-    broken: dict[str, TaskError] = {}
+    unknown_hosts: dict[str, TaskError] = {}
     moves = [move for _, move in decided]
     repo = moves[0].subscription.repo if moves else ""
     for head in _proposing_heads(decided, base, job.intent):
@@ -175,7 +182,7 @@ def requests_of(
                 continue
             forge = world.forge(repo)
         except TaskError as error:
-            broken[head] = error
+            unknown_hosts[head] = error
             continue
         try:
             requests[head] = Request(forge, _newest_request(forge, base, head))
@@ -185,8 +192,8 @@ def requests_of(
             requests[head] = Request(forge, error=error)
     return requests, [
         (
-            move.failed(broken[move.decision.head])
-            if move.changes and move.decision.head in broken
+            move.failed(unknown_hosts[move.decision.head])
+            if move.changes and move.decision.head in unknown_hosts
             else move
         )
         for move in moves
@@ -205,11 +212,11 @@ def _proposing_heads(
     }
     touched = touched_heads(decided, base, intent)
     keys = {key_of_entry(move.subscription) for move in proposing}
-    for known in lists_in(base.memory):
-        if known.head in touched and (
-            known.request or any(build.key in keys for build in known.builds)
+    for stored_list in lists_in(base.memory_files):
+        if stored_list.head in touched and (
+            stored_list.request or any(build.key in keys for build in stored_list.builds)
         ):
-            heads.setdefault(known.head)
+            heads.setdefault(stored_list.head)
     return heads
 
 
@@ -228,10 +235,10 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
 
 @dataclass(frozen=True)
 class HeadBranch:
-    """A head branch that the run affects, before the run changes anything."""
+    """A head branch that the run affects, as it was before the run."""
 
-    known: WaitingList  # the list on the memory branch
-    listed: WaitingList  # the part of the list that is still waiting
+    stored_list: WaitingList  # as on the memory branch
+    waiting_list: WaitingList  # the same, but only with the builds that are still waiting
     branch: Head | None = None
     files: Files = field(default_factory=dict)  # the files of someone else's branch
     request: Request | None = None
@@ -242,14 +249,19 @@ class HeadBranch:
     instead: str = ""
 
     @property
+    def name(self) -> str:
+        """Its name."""
+        return self.stored_list.head
+
+    @property
     def newest_request(self) -> Proposed | None:
         """Its newest request."""
         return self.request.newest if self.request else None
 
     @property
     def merged_builds(self) -> tuple[ListedBuild, ...]:
-        """The builds that this run has found merged."""
-        return self.known.builds if self.merged else ()
+        """The builds that were merged since the last run."""
+        return self.stored_list.builds if self.merged else ()
 
     @property
     def tip(self) -> str:
@@ -258,10 +270,10 @@ class HeadBranch:
 
     @property
     def as_listed(self) -> bool:
-        """Whether the branch is at the commit in the list."""
-        made = self.listed.commit
+        """Whether its tip is the commit that the list records."""
+        recorded = self.waiting_list.commit
         at_tip = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
-        return made is not None and made == at_tip
+        return recorded is not None and recorded == at_tip
 
 
 def touched_heads(
@@ -279,59 +291,55 @@ def touched_heads(
     }
     by_hand = intent is not None and intent.verb != "release"
     keys = {key_of_entry(ask.subscription) for ask, _ in decided} if by_hand else set()
-    for known in lists_in(base.memory):
-        if any(build.key in keys or withdrawn(build, decided) for build in known.builds):
-            names.setdefault(known.head)
+    for stored_list in lists_in(base.memory_files):
+        if any(build.key in keys or withdrawn(build, decided) for build in stored_list.builds):
+            names.setdefault(stored_list.head)
     return names
 
 
-def lists_in(memory: Files) -> list[WaitingList]:
+def lists_in(memory_files: Files) -> list[WaitingList]:
     """Return the lists on the memory branch.
 
     Unreadable lists are left out. Code that needs an unreadable list reports the error.
     """
     lists = []
-    for path, file in sorted(memory.items()):
+    for path, file in sorted(memory_files.items()):
         if is_list_path(path):
             with suppress(TaskError):
-                listed = read_list(file.text)
-                lists += [listed] if list_path(listed.head) == path else []
+                stored_list = read_list(file.text)
+                lists += [stored_list] if list_path(stored_list.head) == path else []
     return lists
 
 
-def left_memory(base: Snapshot) -> list[Problem]:
-    """Return warnings: one for each memory branch of a deleted base that may be this base under its
-    old name, and one if no known key has signed this base's memory branch.
+def memory_branch_warnings(base: Snapshot) -> list[Problem]:
+    """Return warnings about the base's memory branch: if no known key has signed it, if its name
+    changes, and for each memory branch of a deleted base that may have been renamed to this base.
     """
+    own = memory_branch(base.repo, base.branch, base.prefix)
+    problems: list[Problem] = []
+    if base.unsigned:
+        hint = (
+            "find out who can push to that branch; to accept keys other than the run's own, set"
+            " memorySigners in"
+            " the config"
+        )
+        unsigned = f"{own}: {base.unsigned}"
+        problems.append(Problem(Trouble.warning("signature", unsigned, hint)))
+    if base.inherited and not base.renamed_from:
+        old = base.inherited[0]
+        moves = f"the memory moves from {old} to {own} because of branchPrefix in the config"
+        problems.append(Problem(Trouble.warning("target", moves)))
     hint = (
         "delete the memory branch; if its base was renamed, set the holds again first. The memory"
         " is kept only if the default branch is renamed"
     )
-    signed_by = (
-        "find out who can push to that branch; to accept keys other than the run's own, set"
-        " memorySigners in"
-        " the config"
-    )
-    problems: list[Problem] = []
-    if base.unsigned:
-        unsigned = f"{memory_branch(base.repo, base.branch, base.prefix)}: {base.unsigned}"
-        problems.append(Problem(Trouble.warning("signature", unsigned, signed_by)))
-    if base.inherited and not base.renamed_from:
-        old = base.inherited[0]
-        new = memory_branch(base.repo, base.branch, base.prefix)
-        moves = f"the memory moves from {old} to {new} because of branchPrefix in the config"
-        problems.append(Problem(Trouble.warning("target", moves)))
-    return problems + [
-        Problem(
-            Trouble.warning(
-                "target",
-                f"{name} has holds or waiting builds for {gone}, which no longer exists: they do"
-                f" not apply to {base.branch}",
-                hint,
-            )
+    for name, deleted_base in base.orphaned:
+        orphaned = (
+            f"{name} has holds or waiting builds for {deleted_base}, which no longer exists: they"
+            f" do not apply to {base.branch}"
         )
-        for name, gone in base.left
-    ]
+        problems.append(Problem(Trouble.warning("target", orphaned, hint)))
+    return problems
 
 
 def read_heads(
@@ -345,14 +353,14 @@ def read_heads(
     requests, moves = requests_of(list(zip(batch.asks, moves, strict=True)), base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     heads: dict[str, HeadBranch] = {}
-    broken: dict[str, TaskError] = {}
+    unreadable: dict[str, TaskError] = {}
     for name in touched_heads(decided, base, job.intent):
         try:
-            known = list_of(base.memory, name)
+            stored_list = list_of(base.memory_files, name)
         except TaskError as error:
-            broken[name] = error
+            unreadable[name] = error
             continue
-        head = _read_head(name, known, batch, base, requests.get(name))
+        head = _read_head(stored_list, batch, base, requests.get(name))
         if not head.ours:
             head = _foreign_branch_with_files(head, batch, moves)
         heads[name] = head
@@ -360,54 +368,61 @@ def read_heads(
     heads |= _renamed(heads, batch, base, job, world)
     heads |= _overtaken(heads, batch, base, job, world)
     return heads, [
-        move.failed(broken[move.decision.head]) if move.decision.head in broken else move
+        move.failed(unreadable[move.decision.head]) if move.decision.head in unreadable else move
         for move in moves
     ]
 
 
 def _read_head(
-    name: str, known: WaitingList, batch: Batch, base: Snapshot, request: Request | None
+    stored_list: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
-    """Return a head branch, with the builds that are still waiting there.
+    """Return a list's head branch, with the builds that are still waiting there.
 
-    It is ours if its commit has the tree and the parent in the list: signing a commit, or rewording
-    its message, does not make it somebody else's.
+    The branch is ours if its commit has the tree and the parent that the list records. So it stays
+    ours if somebody signs the commit or rewords its message.
     """
+    name = stored_list.head
     branch = batch.repository.head(name)
-    fresh = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
-    made = branch is not None and known.has_made(branch.tree, branch.parent)
-    named = not made or _may_be_ours(known, batch, base)
-    ours = branch is None or fresh or (made and named)
     newest = request.newest if request else None
-    is_merged = _is_merged(known, branch, newest, batch.repository, base)
-    listed = settled_list(
-        known,
+    has_our_commit = branch is not None and stored_list.is_our_commit(branch.tree, branch.parent)
+    unnamed = has_our_commit and not _may_be_ours(stored_list, batch, base)
+    empty = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
+    merged = _is_merged(stored_list, branch, newest, batch.repository, base)
+    waiting_list = updated_list(
+        stored_list,
         absent=branch is None,
-        merged=is_merged,
+        merged=merged,
         request=KnownRequest(newest.number, newest.url, newest.state) if newest else None,
     )
-    if branch and listed.has_made(branch.tree, branch.parent) and not listed.arrived:
-        at_tip = HeadCommit(branch.tree, branch.parent)
-        if at_tip == listed.commit:
-            listed = replace(listed, arrived=True, replaces=None)
-    return HeadBranch(
-        known, listed, branch, request=request, ours=ours, unnamed=not named, merged=is_merged
+    head = HeadBranch(
+        stored_list,
+        waiting_list,
+        branch,
+        request=request,
+        ours=branch is None or empty or (has_our_commit and not unnamed),
+        unnamed=unnamed,
+        merged=merged,
     )
+    if head.as_listed and not waiting_list.arrived:
+        arrived = replace(waiting_list, arrived=True, replaces=None)
+        return replace(head, waiting_list=arrived)
+    return head
 
 
-def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
-    """Return whether a list's branch can be ours: it has our prefix, or an Application uses its name.
+def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool:
+    """Return whether a list's branch can be ours: it has our prefix, or an Application uses its
+    name.
 
-    Anyone who can push to the memory branch could write any branch's tree into a list, to have that
-    branch replaced or deleted.
+    Otherwise, anyone who can push to the memory branch could have any branch replaced or deleted,
+    by recording its tree in a list.
     """
-    name = known.head
+    name = stored_list.head
     if name == base.branch:
         return False
     if has_our_prefix(name, base.prefix):
         return True
     subs = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
-    for app in {build.application for build in known.builds}:
+    for app in {build.application for build in stored_list.builds}:
         subs += batch.look(app, ask=False)
     return any(_may_be_named(name, sub.head_template) for sub in subs)
 
@@ -445,49 +460,54 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
 def _still_open(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches with no waiting builds, but whose request is still open because an
-    earlier run failed to close it or was killed.
+    """Return the head branches without waiting builds whose request is still open, because an
+    earlier run could not close it or was killed.
     """
     unclosed: dict[str, HeadBranch] = {}
-    for known in lists_in(base.memory):
-        closes = known.closing and not known.proposes_anything and known.head not in heads
-        if closes and _may_be_ours(known, batch, base) and len(unclosed) < MOST_CLOSED:
+    for stored_list in lists_in(base.memory_files):
+        name = stored_list.head
+        closes = stored_list.closing and not stored_list.proposes_anything and name not in heads
+        if closes and _may_be_ours(stored_list, batch, base) and len(unclosed) < MOST_CLOSED:
             with suppress(TaskError):  # without a token for the Git host, leave this to another run
-                unclosed[known.head] = _head_with_request(known, batch, base, job, world)
+                unclosed[name] = _head_with_request(stored_list, batch, base, job, world)
     return unclosed
 
 
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return the head branches that inherit builds from renamed branches, together with the old
-    branches.
+    """Return each head branch that takes over the builds of a branch with an old name, and that old
+    branch.
 
-    Names change if the base was renamed, or if the config groups images differently.
+    A name changes if the base was renamed, or if the config now groups the images differently.
     """
-    subs = {
+    new_names = {
         key_of_entry(sub): request_head(sub, base.branch)
         for ask in batch.asks
         for sub in (ask.subscription, *ask.siblings)
         if ask.subscription.pull_request and not sub.head_template
     }
-    inheriting: dict[str, HeadBranch] = {}
-    for known in lists_in(base.memory):
-        new = {subs.get(build.key, "") for build in known.builds}
-        name = new.pop() if len(new) == 1 else ""
-        heir = inheriting.get(name) or heads.get(name)
-        if heir is None or known.head in heads or not has_our_prefix(known.head, base.prefix):
+    renamed: dict[str, HeadBranch] = {}
+    for stored_list in lists_in(base.memory_files):
+        old_name = stored_list.head
+        names = {new_names.get(build.key, "") for build in stored_list.builds}
+        new_name = names.pop() if len(names) == 1 else ""  # else its builds are split up
+        heir = renamed.get(new_name) or heads.get(new_name)
+        if heir is None or old_name in heads or not has_our_prefix(old_name, base.prefix):
             continue
-        old = _head_with_request(known, batch, base, job, world)
+        old = _head_with_request(stored_list, batch, base, job, world)
         if not old.ours or not heir.ours:
             continue
-        inheriting[name] = replace(heir, listed=_with_list_of(heir.listed, old.listed))
-        inheriting[known.head] = replace(old, instead=name)
-    return inheriting
+        both = _with_entries_of(heir.waiting_list, old.waiting_list)
+        renamed[new_name] = replace(heir, waiting_list=both)
+        renamed[old_name] = replace(old, instead=new_name)
+    return renamed
 
 
-def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
-    """Add the entries of an old list to a list. If both have a build, the list's own build wins."""
+def _with_entries_of(heir: WaitingList, old: WaitingList) -> WaitingList:
+    """Add an old list's entries to the heir's list. If both have a build for the same entry, the
+    heir's build stays.
+    """
     own = {build.key for build in heir.builds}
     builds = (*heir.builds, *(build for build in old.builds if build.key not in own))
     releases = tuple(dict.fromkeys((*heir.releases, *old.releases)))
@@ -497,7 +517,9 @@ def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches without moves if the base has one of their builds, or a newer build."""
+    """Return the other head branches with a build that the base already has, or has a newer build
+    for.
+    """
     asked = {
         key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
     }
@@ -508,25 +530,30 @@ def _overtaken(
         return asked.get(build.key) or looked_up.get(build.key)
 
     outdated: dict[str, HeadBranch] = {}
-    for known in lists_in(base.memory):
-        if known.head in heads or len(outdated) == MOST_CLOSED:
+    for stored_list in lists_in(base.memory_files):
+        name = stored_list.head
+        if name in heads or len(outdated) == MOST_CLOSED:
             continue
-        subs = [subscription(build) for build in known.builds]
-        if any(map(partial(overtaken, base), known.builds, subs)):
-            proposed = known.request or has_our_prefix(known.head, base.prefix)
-            proposed = proposed or any(sub and sub.pull_request for sub in subs)
-            with suppress(TaskError):  # without a token for the Git host, leave this to another run
-                outdated[known.head] = (
-                    _head_with_request(known, batch, base, job, world)
-                    if proposed
-                    else _read_head(known.head, known, batch, base, None)
-                )
+        subs = [subscription(build) for build in stored_list.builds]
+        if not any(map(partial(overtaken, base), stored_list.builds, subs)):
+            continue
+        may_have_request = (
+            stored_list.request
+            or has_our_prefix(name, base.prefix)
+            or any(sub and sub.pull_request for sub in subs)
+        )
+        with suppress(TaskError):  # without a token for the Git host, leave this to another run
+            outdated[name] = (
+                _head_with_request(stored_list, batch, base, job, world)
+                if may_have_request
+                else _read_head(stored_list, batch, base, None)
+            )
     return outdated
 
 
-def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
+def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
     """Return the places to read on the base to find out whether it has the waiting builds."""
-    builds = [build for known in lists_in(memory) for build in known.builds]
+    builds = [build for stored_list in lists_in(memory_files) for build in stored_list.builds]
     base = Snapshot(repo, branch, "", {})
     wanted: dict[Place, None] = {}
     for build in builds[:MOST_PLACES]:
@@ -536,33 +563,33 @@ def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
 
 
 def _head_with_request(
-    known: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
+    stored_list: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
 ) -> HeadBranch:
-    """Return a head branch without moves, with its request."""
+    """Return a head branch that no move affects, with its request."""
     request = None
     if not job.dry:
         forge = world.forge(batch.asks[0].subscription.repo)
         try:
-            request = Request(forge, _newest_request(forge, base, known.head))
+            request = Request(forge, _newest_request(forge, base, stored_list.head))
         except TaskError as error:
             request = Request(forge, error=error)
-    return _read_head(known.head, known, batch, base, request)
+    return _read_head(stored_list, batch, base, request)
 
 
 def _is_merged(
-    known: WaitingList,
+    stored_list: WaitingList,
     branch: Head | None,
     newest: Proposed | None,
     repository: Repository,
     base: Snapshot,
 ) -> bool:
     """Return whether the listed builds were merged, even if the base has changed since."""
-    if not known.proposes_anything or (branch and branch.parent == base.tip):
+    if not stored_list.proposes_anything or (branch and branch.parent == base.tip):
         return False
     if (
         newest
         and newest.state == "merged"
-        and (known.request is None or known.request.state == "open")
+        and (stored_list.request is None or stored_list.request.state == "open")
     ):
         # Commits pushed after the merge are not part of it.
         return branch is None or newest.head_commit in ("", branch.tip)
@@ -572,28 +599,29 @@ def _is_merged(
 
 
 def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
-    """Return someone else's branch with its files, including the keys that its config uses."""
+    """Add the files of someone else's branch: those that its asks and its listed builds need, and
+    the keys that its config names.
+    """
     if head.branch is None:
         return head
-    name = head.branch.branch
-    wanted = dict.fromkeys(CONFIG)
+    repo = moves[0].subscription.repo
+    base = Snapshot(repo, moves[0].decision.branch, "", {})
+    needed = dict.fromkeys(CONFIG)
     for ask, move in zip(batch.asks, moves, strict=True):
-        if move.decision.head == name:
-            wanted |= dict.fromkeys(places(ask))
-    repo, base = moves[0].subscription.repo, moves[0].decision.branch
-    for build in head.listed.builds:
+        if move.decision.head == head.name:
+            needed |= dict.fromkeys(places(ask))
+    for build in head.waiting_list.builds:
         with suppress(TaskError):
-            wanted |= dict.fromkeys(places_of(subscription_of(build, Snapshot(repo, base, "", {}))))
-    at = Snapshot(moves[0].subscription.repo, name, head.branch.tip, {})
-    at = with_more(at, wanted, batch.repository)
+            needed |= dict.fromkeys(places_of(subscription_of(build, base)))
+    view = with_more(Snapshot(repo, head.name, head.tip, {}), needed, batch.repository)
     with suppress(TargetError):  # reported where the config is applied
-        config = config_in(at.files)
+        config = config_in(view.files)
         keys = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
-        at = with_more(at, map(Place, keys), batch.repository)
-    return replace(head, files=at.files)
+        view = with_more(view, map(Place, keys), batch.repository)
+    return replace(head, files=view.files)
 
 
-def on_theirs(
+def decided_on_foreign_branch(
     head: HeadBranch,
     base: Snapshot,
     decided: Sequence[Decided],
@@ -601,10 +629,11 @@ def on_theirs(
     facts: Facts,
     gather: Gather,
 ) -> dict[Identity, Move]:
-    """Decide asks on someone else's branch: by the values there, and by the holds and configs of
-    all branches.
+    """Return the asks' moves on someone else's branch, by ask.
+
+    Its files have the current versions. The holds and the config rules of all branches apply.
     """
-    view = _with_memory_of(head, base, [ask for ask, _ in decided])
+    view = _view_of_foreign_branch(head, base, [ask for ask, _ in decided])
     moves: dict[Identity, Move] = {}
     governed_asks: list[Decided] = []
     for ask, move in decided:
@@ -620,29 +649,34 @@ def on_theirs(
     return moves
 
 
-def _on_head(again: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
-    """Return the move with its commit's branches, and with the base's current version."""
-    current = before.decision.current
-    judged = again.decision.judged
+def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Move:
+    """Return the move that was decided on the view, with the branches of its commit, and with the
+    current version from the move that was decided on the base.
+    """
+    judged = on_view.decision.judged
     if judged.verdict == "unchanged":
         judged = replace(judged, because=f"{view.branch} already has it")
-    at = replace(
-        again.decision, branch=base.branch, head=view.branch, current=current, judged=judged
+    decision = replace(
+        on_view.decision,
+        branch=base.branch,
+        head=view.branch,
+        current=on_base.decision.current,
+        judged=judged,
     )
-    return replace(again, decision=at)
+    return replace(on_view, decision=decision)
 
 
 def decided_after(
     base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
-    """Decide asks on the base as it will be after the releases on their head branch."""
+    """Return the asks' moves on the base as it will be after the releases on their head branch."""
     facts = _with_facts_of(base, decided, facts, gather)
     moves = {}
-    for ask, move in decided:
-        if move.decision.verdict != "error":
-            again = decide_one(base, ask, terms, facts)
-            at = replace(again.decision, head=move.decision.head)
-            moves[ask.key] = replace(again, decision=at)
+    for ask, before in decided:
+        if before.decision.verdict != "error":
+            move = decide_one(base, ask, terms, facts)
+            decision = replace(move.decision, head=before.decision.head)
+            moves[ask.key] = replace(move, decision=decision)
     return moves
 
 
@@ -657,38 +691,41 @@ def _with_facts_of(
     )
 
 
-def settled_rollbacks(
+def without_finished_rollbacks(
     heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
 ) -> tuple[Files, list[Problem]]:
-    """Remove the holds of rollbacks that a person has declined or merged from the memory. Also
-    return a warning for each declined rollback.
+    """Return the memory branch's files without the holds of rollbacks that a person has declined or
+    merged, and a warning for each declined rollback.
 
     After a merge, the hold is on the base, where people can end it.
     """
-    settled: dict[str, set[str]] = {}
+    finished: dict[str, set[str]] = {}  # image keys, by state file
     problems: dict[Problem, None] = {}
     subs = {
         key_of_entry(sub): sub for ask, _ in decided for sub in (ask.subscription, *ask.siblings)
     }
-    waited = {
-        build.key: (head, build) for head in heads for build in head.known.builds if build.rollback
+    listed_rollbacks = {
+        build.key: (head, build)
+        for head in heads
+        for build in head.stored_list.builds
+        if build.rollback
     }
     for entry, sub in subs.items():
-        head, build = waited.get(entry, (None, None))
+        head, build = listed_rollbacks.get(entry, (None, None))
         path = state_path(sub)
         key = key_of(sub)
-        for file, state in own_states(base.memory, path).items():
+        for file, state in own_states(base.memory_files, path).items():
             memory = state.images.get(key, Memory())
             hold = memory.hold or state.hold
             if not (hold and memory.rollback):
                 continue
             proposed = _proposes(build, memory.rollback)
             if head and build and proposed and _is_declined(head, build):
-                settled.setdefault(path, set()).add(key)
+                finished.setdefault(path, set()).add(key)
                 problems[_declined_rollback(head, sub, hold)] = None
             elif _is_on_base(base, sub, file, memory.rollback, head if proposed else None):
-                settled.setdefault(path, set()).add(key)
-    return without_rollbacks(base.memory, settled), list(problems)
+                finished.setdefault(path, set()).add(key)
+    return without_rollbacks(base.memory_files, finished), list(problems)
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
@@ -704,14 +741,16 @@ def _declined_rollback(head: HeadBranch, sub: Subscription, hold: Hold) -> Probl
 
 
 def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
-    return build.declined_key in {declined.key for declined in head.listed.declined}
+    return build.declined_key in {declined.key for declined in head.waiting_list.declined}
 
 
 def _is_on_base(
     base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
 ) -> bool:
-    """Return whether a rollback was merged: the head branch was merged, or the base has the version,
-    and it either has a record of the rollback or the head branch is gone.
+    """Return whether a rollback was merged.
+
+    It was if its head branch was merged. It also was if the base has the version, and either the
+    base's state file has the rollback, or its head branch no longer exists.
     """
     if head is not None and head.merged:
         return True
@@ -719,18 +758,20 @@ def _is_on_base(
         if reading(base, sub, Terms()).version != rollback.version:
             return False
         state = own_states(base.files, state_path(sub)).get(file, State())
-        remembered = state.images.get(key_of(sub), Memory()).rollback
-        return remembered == rollback or (head is not None and head.branch is None)
+        on_base = state.images.get(key_of(sub), Memory()).rollback
+        return on_base == rollback or (head is not None and head.branch is None)
     return False
 
 
-def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
-    """Return all builds that people have declined, including those on head branches with an old
-    name: the base or the group may have been renamed.
+def declined_in(memory_files: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
+    """Return all builds that people have declined.
+
+    The lists of all head branches count, because a branch may have had a different name when its
+    request was closed.
     """
-    lists = {known.head: known for known in lists_in(memory)}
-    lists |= {name: head.listed for name, head in heads.items()}
-    return [declined for known in lists.values() for declined in known.declined]
+    lists = {stored_list.head: stored_list for stored_list in lists_in(memory_files)}
+    lists |= {name: head.waiting_list for name, head in heads.items()}
+    return [declined for waiting_list in lists.values() for declined in waiting_list.declined]
 
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
@@ -746,19 +787,24 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
 
 
 def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
+    """Return a move, or a refusal if its build is the declined one or an older one."""
     sub = move.subscription
     candidate = move.decision.candidate
     closed = declined.written
     event = Written(candidate.tag, candidate.digest, move.build)
     if event.version == closed.version:
-        because = f"{declined.url}: a person closed the request for this build"
-        because += "; a newer build will open another request"
+        because = (
+            f"{declined.url}: a person closed the request for this build;"
+            " a newer build will open another request"
+        )
         return move.without_effect(Verdict("refuse", "superseded", because))
     by_build = not rules_of(sub.policy).ordered or event.tag == closed.tag
     pair = commits(event.build, closed.build) if by_build else None
     why = why_older(event, closed, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    if not why:
+        return move
     because = f"{declined.url}: a person closed the request for {closed.version}: {why}"
-    return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
+    return move.without_effect(Verdict("refuse", "superseded", because))
 
 
 def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, terms: Terms) -> Ask:
@@ -768,7 +814,7 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
     Raises `TargetError` if the head branch's config is invalid or requires a request.
     """
     before = ask.subscription
-    name = head.known.head
+    name = head.name
 
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(view, sub, terms)
@@ -804,17 +850,19 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
     return replace(ask, subscription=sub)
 
 
-def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
-    """Return the files of someone else's branch, with the memory of the base and its
-    memory branch.
+def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
+    """Return the files of someone else's branch. The states of the base and of its memory branch
+    also count.
     """
-    memory = dict(base.memory)
+    memory_files = dict(base.memory_files)
     for path in {state_path(ask.subscription) for ask in asks}:
-        own = own_states(base.files, path)
-        more = own_states(base.memory, path)
+        on_base = own_states(base.files, path)
+        on_memory_branch = own_states(base.memory_files, path)
         both = {
-            file: merged(own.get(file, State()), more.get(file, State())) for file in (*own, *more)
+            file: merged(on_base.get(file, State()), on_memory_branch.get(file, State()))
+            for file in (*on_base, *on_memory_branch)
         }
-        memory[path] = File(write_state("", both))
-    name = head.known.head
-    return replace(base, branch=name, tip=head.tip, files=head.files, memory=memory)
+        memory_files[path] = File(write_state("", both))
+    return replace(
+        base, branch=head.name, tip=head.tip, files=head.files, memory_files=memory_files
+    )

@@ -1,7 +1,7 @@
 """`write-back-method: argocd`: patch the live Application by the same rules, without writing to
 Git.
 
-Without Git, there is no memory, so builds are compared by their tags, or else by arrival.
+Without Git, nothing is remembered, so builds are compared by their tags, or else by arrival.
 Kubernetes applies a patch only to the version that was read. Argo CD's API checks a patch, renders
 the manifests, and only then writes the whole spec, which overwrites any change in between. (With
 Argo CD 3.6, one of two simultaneous runs lost its update in five of six tries.) So after writing an
@@ -46,31 +46,37 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         watched += more
     while watched:
         world.sleep(LOOK)
-        still: list[_Undoable] = []
+        still_watched: list[_Undoable] = []
         for undoable in watched:
-            try:
-                _manifest, _version, said = said_live(undoable.ask.subscription, undoable.api)
-            except TaskError as error:  # the image was written, so the decision stays an update
-                image = undoable.decision.candidate.reference
-                app = undoable.ask.subscription.application.key
-                world.log(
-                    "warning", f"{app}: cannot tell whether {image} is still set: {error.message}"
-                )
+            live_image = _read_again(undoable, world)
+            if live_image is None:  # the image was written, so the decision stays an update
                 continue
-            if (said.tag, said.digest) == (
-                undoable.decision.candidate.tag,
-                undoable.decision.candidate.digest,
-            ):
-                still += [undoable] if world.now() < undoable.until else []
+            image = undoable.decision.candidate
+            if (live_image.tag, live_image.digest) == (image.tag, image.digest):
+                if world.now() < undoable.until:
+                    still_watched.append(undoable)
                 continue
             outcomes[undoable.number], more = _without_errors(
                 undoable.ask,
                 job,
                 partial(_patch_again, undoable, job, world),
             )
-            still += more
-        watched = still
+            still_watched += more
+        watched = still_watched
     return reduce(Outcome.plus, outcomes, Outcome())
+
+
+def _read_again(undoable: _Undoable, world: World) -> Reading | None:
+    """Return the live image. If it cannot be read, log a warning and return None."""
+    try:
+        _manifest, _version, live_image = said_live(undoable.ask.subscription, undoable.api)
+    except TaskError as error:
+        image = undoable.decision.candidate.reference
+        app = undoable.ask.subscription.application.key
+        message = f"{app}: cannot tell whether {image} is still set: {error.message}"
+        world.log("warning", message)
+        return None
+    return live_image
 
 
 @dataclass(frozen=True)
@@ -135,20 +141,9 @@ def _patch_until_deadline(
         contention.begin()
         with suppress(Outpaced):
             decision, until = _attempt(ask, job, api, world, contention)
-            return decision, (
-                [
-                    _Undoable(
-                        ask,
-                        number,
-                        api,
-                        decision,
-                        contention,
-                        until,
-                    )
-                ]
-                if until
-                else []
-            )
+            if not until:
+                return decision, []
+            return decision, [_Undoable(ask, number, api, decision, contention, until)]
         contention.pause()
 
 

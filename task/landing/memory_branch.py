@@ -11,8 +11,8 @@ from task.errors import NotAtomicError, Outpaced, TargetError, TaskError
 from task.git.names import BASE_TRAILER, memory_branch
 from task.landing.head_branches import HeadBranch
 from task.landing.lists import REGULAR, strange_in, with_list
-from task.landing.memory import GONE
 from task.landing.ports import Batch
+from task.landing.states import GONE
 from task.landing.waiting_list import (
     HeadCommit,
     ListedBuild,
@@ -25,17 +25,17 @@ from task.model import Changeset, Commit, Files, LandedCommit, Person, Snapshot
 from task.output.diff import unified_diff
 
 
-class MemoryBranch:
-    """The branch's current files, and the wanted ones."""
+class MemoryBranchWriter:
+    """Knows the branch's current files, and writes the wanted ones."""
 
     def __init__(self, base: Snapshot, author: Person, batch: Batch, job: Job) -> None:
-        self.wanted: Files = base.memory
+        self.wanted: Files = base.memory_files
         self.commits: list[Commit] = []  # commits made or predicted
         self._base = base
         self._author = author
         self._batch = batch
         self._job = job
-        self._there: Files = {} if base.inherited else base.memory
+        self._current: Files = {} if base.inherited else base.memory_files
         self._tip = base.memory_tip
         self._inherited = base.inherited
 
@@ -44,8 +44,8 @@ class MemoryBranch:
         """The run's commits as a single one, because a memory branch only has one commit."""
         if not self.commits:
             return None
-        files = {path for made in self.commits for path in made.files}
-        apps = {app for made in self.commits for app in made.applications}
+        files = {path for commit in self.commits for path in commit.files}
+        apps = {app for commit in self.commits for app in commit.applications}
         return replace(
             self.commits[-1],
             files=tuple(sorted(files)),
@@ -55,76 +55,76 @@ class MemoryBranch:
     @property
     def remembers(self) -> bool:
         """Whether anything but lists has changed. Lists change with their head branches."""
-        paths = (path for made in self.commits for path in made.files)
+        paths = (path for commit in self.commits for path in commit.files)
         return any(not is_list_path(path) for path in paths)
 
-    def put(self, listed: WaitingList) -> None:
+    def put(self, waiting_list: WaitingList) -> None:
         """Change a list in the wanted files."""
-        self.wanted = with_list(self.wanted, listed)
+        self.wanted = with_list(self.wanted, waiting_list)
 
     def write(self) -> None:
         """Write the wanted files. Raises `Outpaced` if the branch has moved."""
-        ends = self._inherited is not None and not self.wanted  # if so, there is no new branch
-        if self.wanted == self._there and not ends:
+        # the branch with the old name is deleted, and a new one is not needed
+        ends = self._inherited is not None and not self.wanted
+        if self.wanted == self._current and not ends:
             return
         landed_commit = LandedCommit("", "")
         if not self._job.dry and not ends:
             landed_commit = self._batch.repository.remember(self._change(self.wanted))
-        self._arrived(self.wanted, landed_commit.commit, landed_commit.tree)
+        self._record(self.wanted, landed_commit.commit, landed_commit.tree)
 
     def land_with_list(
         self,
         change: Changeset,
-        listed: WaitingList,
+        waiting_list: WaitingList,
         predicted: LandedCommit,
         head: HeadBranch,
-        bound: Sequence[WaitingList] = (),
+        moved: Sequence[WaitingList] = (),
     ) -> LandedCommit:
         """Land a commit on a head branch together with its list: both in one push, or the list
         first.
 
-        `bound` has the lists whose builds moved to this list.
+        `moved` has the lists whose builds moved to this list.
+
+        Raises `Outpaced` if one of the branches has moved.
+        """
+        for old_list in moved:
+            self.put(old_list)
+        if not change.on_top:
+            our_commit = HeadCommit(predicted.tree, change.tip)
+            waiting_list = replace(waiting_list, commit=our_commit, replaces=None, arrived=True)
+        if not predicted.pushed:  # the branch already has this commit
+            # the request's state alone is no reason to write the list
+            same_request = replace(waiting_list, request=head.stored_list.request)
+            self.put(same_request if head.as_listed else waiting_list)
+            return predicted
+        landed_commit = self._land_in_one_push(change, waiting_list)
+        if landed_commit:
+            return landed_commit
+        self.put(waiting_list if change.on_top else _before_push(waiting_list, head))
+        self.write()
+        return self._batch.repository.land(change)
+
+    def _land_in_one_push(
+        self, change: Changeset, waiting_list: WaitingList
+    ) -> LandedCommit | None:
+        """Push both branches together. Return None if that is not possible or not needed.
 
         Raises `Outpaced` if one of the branches has moved.
         """
         repository = self._batch.repository
-        for waiting_list in bound:
-            self.put(waiting_list)
-        if not change.on_top:
-            listed = replace(
-                listed,
-                commit=HeadCommit(predicted.tree, change.tip),
-                replaces=None,
-                arrived=True,
-            )
-        if not predicted.pushed and head.as_listed:
-            self.put(replace(listed, request=head.known.request))
-            return predicted
-        if not predicted.pushed:
-            self.put(listed)
-            return predicted
-        together = with_list(self.wanted, listed)
+        files = with_list(self.wanted, waiting_list)
         # If a person has deleted our branch, it may be created again exactly as listed.
-        news = together != self._there or not change.on_top
-        if repository.atomic and not change.push_options and news:
-            try:
-                landed_commit = repository.land(change, self._change(together))
-            except NotAtomicError:
-                pass
-            else:
-                self.wanted = together
-                self._arrived(together, landed_commit.memory, "")
-                return landed_commit
-        if not change.on_top:
-            replaces = None
-            if head.branch and head.ours:
-                replaces = HeadCommit(head.branch.tree, head.branch.parent)
-            first = replace(listed, replaces=replaces, arrived=False)
-            self.put(first)
-        else:
-            self.put(listed)
-        self.write()
-        return repository.land(change)
+        needed = files != self._current or not change.on_top
+        if not repository.atomic or change.push_options or not needed:
+            return None
+        try:
+            landed_commit = repository.land(change, self._change(files))
+        except NotAtomicError:
+            return None
+        self.wanted = files
+        self._record(files, landed_commit.memory_commit, "")
+        return landed_commit
 
     def _change(self, files: Files) -> Changeset:
         """Return the commit with these files.
@@ -171,13 +171,14 @@ class MemoryBranch:
                 raise
             # The next run only reads the new branch.
 
-    def _arrived(self, files: Files, commit: str, tree: str) -> None:
-        before = self._there
+    def _record(self, files: Files, commit: str, tree: str) -> None:
+        """Record that the branch now has these files, and delete the branch with the old name."""
+        before = self._current
         if self._inherited:
-            before = self._there if files else self._base.memory
+            before = self._current if files else self._base.memory_files
             self._drop_inherited(*self._inherited)
         self._inherited = None
-        self._there = files
+        self._current = files
         self._tip = commit
         paths = [path for path in (*before, *files) if files.get(path) != before.get(path)]
         apps = {
@@ -203,20 +204,28 @@ class MemoryBranch:
         )
 
 
+def _before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
+    """Return a list that is pushed before its head branch. Until that has arrived, the branch is
+    also ours at its current commit.
+    """
+    current = HeadCommit(head.branch.tree, head.branch.parent) if head.branch else None
+    return replace(waiting_list, replaces=current if head.ours else None, arrived=False)
+
+
 def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) -> set[str]:
     """Return the Applications whose builds or releases were added to a list or removed from it."""
-    found: set[str] = set()
+    apps: set[str] = set()
     for path in filter(is_list_path, paths):
         old, new = (_entries_of_list(files, path) for files in (before, after))
-        found |= {entry.application for entry in old ^ new}
-    return found
+        apps |= {entry.application for entry in old ^ new}
+    return apps
 
 
 def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
     if path not in files:
         return set()
-    listed = read_list(files[path].text)
-    return {*listed.builds, *listed.releases}
+    waiting_list = read_list(files[path].text)
+    return {*waiting_list.builds, *waiting_list.releases}
 
 
 def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:

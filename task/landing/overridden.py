@@ -17,16 +17,18 @@ from task.policy.builds import alike
 def with_overridden(
     snapshot: Snapshot,
     commits: Sequence[PreparedCommit],
-    settled: Sequence[Decision],
+    without_commit: Sequence[Decision],
     terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
     """If a commit writes a refused version anyway, record the entry that writes it in the
     refusal.
     """
-    written = [one for prepared in commits for one in prepared.decisions]
+    written = [decision for prepared in commits for decision in prepared.decisions]
     marked = _marker(snapshot, written, terms)
-    made = [replace(commit, decisions=tuple(map(marked, commit.decisions))) for commit in commits]
-    return made, list(map(marked, settled))
+    marked_commits = [
+        replace(prepared, decisions=tuple(map(marked, prepared.decisions))) for prepared in commits
+    ]
+    return marked_commits, list(map(marked, without_commit))
 
 
 def overridden(
@@ -37,7 +39,9 @@ def overridden(
 ) -> list[Decision]:
     """If another entry writes a refused version anyway, record that entry in the refusal."""
     marked = _marker(snapshot, writers, terms)
-    return [marked(one) if one.verdict == "refuse" else one for one in decisions]
+    return [
+        marked(decision) if decision.verdict == "refuse" else decision for decision in decisions
+    ]
 
 
 def _marker(
@@ -49,12 +53,12 @@ def _marker(
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
     )
-    known: dict[Identity, set[tuple[str, str]]] = {}
+    places_by_entry: dict[Identity, set[tuple[str, str]]] = {}
 
     def places(sub: Subscription) -> set[tuple[str, str]]:
-        if sub.identity not in known:
-            known[sub.identity] = edited_places(snapshot, sub, terms)
-        return known[sub.identity]
+        if sub.identity not in places_by_entry:
+            places_by_entry[sub.identity] = edited_places(snapshot, sub, terms)
+        return places_by_entry[sub.identity]
 
     def marked(decision: Decision) -> Decision:
         if decision.verdict not in ("refuse", "defer") or not decision.kind:

@@ -62,10 +62,10 @@ class Repository(Protocol):
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return these places, read at the commit of an earlier snapshot."""
 
-    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+    def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         """Return the snapshot with the memory branch that has this prefix.
 
-        If that branch does not exist yet, the snapshot's memory moves there.
+        If that branch does not exist yet, the snapshot's memory files move there.
         """
 
     def head(self, head: str) -> Head | None:
@@ -80,12 +80,12 @@ class Repository(Protocol):
     def merged(self, branch: str, commit: str) -> bool:
         """Return whether a commit is in a branch's recent history."""
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         """Commit and push. Raises `Outpaced` if the branch has moved.
 
-        With `memory`, also replace the memory branch in the same push. If that fails, neither
-        branch changes. Requires `atomic`. Raises `NotAtomicError` if the server doesn't support
-        this.
+        With `memory_change`, also replace the memory branch in the same push. If that fails,
+        neither branch changes. Requires `atomic`. Raises `NotAtomicError` if the server doesn't
+        support this.
         """
 
     def remember(self, change: Changeset) -> LandedCommit:
@@ -126,14 +126,14 @@ class Repository(Protocol):
         """Remove all temporary files."""
 
 
-class KeepsMemory(Protocol):
+class HasMemoryBranches(Protocol):
     """A store with a memory branch for each base."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Like `Repository.read_more`."""
 
-    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Like `Repository.with_memory_under`."""
+    def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """Like `Repository.with_memory_branch_under`."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
         """Like `Repository.signed`."""
@@ -183,8 +183,8 @@ class ChangeToJudge(Protocol):
         """Yield a side's Applications. Those in this repository are read from that side."""
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
-        """Return places on a side. The base also includes its memory, found by the repository's
-        URLs.
+        """Return places on a side. The base also includes the files on its memory branch, found by
+        the repository's URLs.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:

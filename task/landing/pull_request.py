@@ -33,10 +33,10 @@ from task.templates.change import AppChanges, merged_changes
 NOWHERE = "0" * 40  # Git's commit id for a branch that does not exist
 
 
-def as_it_stands(
+def already_proposed(
     prepared: PreparedCommit,
     head: HeadBranch,
-    listed: WaitingList,
+    waiting_list: WaitingList,
     job: Job,
     world: World,
 ) -> Outcome | None:
@@ -50,39 +50,37 @@ def as_it_stands(
     request = head.request
     if newest is None or request is None or newest.state != "open" or not head.as_listed:
         return None
-    described_here = head.tip.startswith(described(newest.body) or NOWHERE)
-    if not described_here or job.intent or versions(head.listed) != versions(listed):
+    describes_tip = head.tip.startswith(described(newest.body) or NOWHERE)
+    same_versions = versions(head.waiting_list) == versions(waiting_list)
+    if not describes_tip or job.intent or not same_versions:
         return None
     if request.forge.state(newest.number).conflicts:  # if so, write it again on the base's tip
         return None
-    at = head.tip
     decisions = prepared.with_updates_as(
         Verdict("unchanged", "same", f"{newest.url} already proposes this")
     )
-    landed = grouped_by_application(decisions, prepared.changeset.repo, at)
-    told = Outcome(
-        decisions,
-        (replace(prepared.reported(at), pull_request=newest.url, already_there=True),),
-        landed,
-    )
-    whole = _proposal(prepared, at, listed, job, world)
-    if wishes(lacking(whole, newest.body)):
-        whole = replace(whole, title=newest.title, body=split(newest.body)[1])
-        newest = _with_note_logged(request.forge.propose(whole, newest), world)
-    return _of_request(told, newest, at, whole.base)
+    commit = replace(prepared.reported(head.tip), pull_request=newest.url, already_there=True)
+    landed = grouped_by_application(decisions, prepared.changeset.repo, head.tip)
+    proposal = _proposal(prepared, head.tip, waiting_list, job, world)
+    if wishes(lacking(proposal, newest.body)):
+        same_text = replace(proposal, title=newest.title, body=split(newest.body)[1])
+        newest = _with_note_logged(request.forge.propose(same_text, newest), world)
+    return _of_request(Outcome(decisions, (commit,), landed), newest, head.tip, proposal.base)
 
 
-def versions(listed: WaitingList) -> set[object]:
+def versions(waiting_list: WaitingList) -> set[object]:
     """Return the builds and releases that a list proposes, without their metadata."""
-    builds = {(build.key, build.version, build.rollback is not None) for build in listed.builds}
-    return {*builds, *listed.releases}
+    builds = {
+        (build.key, build.version, build.rollback is not None) for build in waiting_list.builds
+    }
+    return {*builds, *waiting_list.releases}
 
 
 def propose(
     prepared: PreparedCommit,
     request: Request,
     outcome: Outcome,
-    listed: WaitingList,
+    waiting_list: WaitingList,
     job: Job,
     world: World,
 ) -> Outcome:
@@ -99,7 +97,7 @@ def propose(
         # If the branch already had this commit, another run pushed it, and may also have opened the
         # request.
         newest = request.newest if outcome.commits else request.forge.find(where.base, where.head)
-        wanted = _proposal(prepared, at, listed, job, world)
+        wanted = _proposal(prepared, at, waiting_list, job, world)
         proposed = _with_note_logged(request.forge.propose(wanted, newest), world)
     except TaskError as error:
         if not prepared.decisions:  # only builds that were already waiting are left
@@ -136,7 +134,8 @@ def _with_note_logged(request: Proposed, world: World) -> Proposed:
 def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Outcome:
     """Add the request to the outcome.
 
-    With --wait, the run waits for its merge, unless the forge merged it at once.
+    With --wait, the run follows the rollout after the merge. If the forge merged the request at
+    once, its merge commit has landed on the base.
     """
     if proposed.state != "merged":
         return replace(
@@ -151,7 +150,7 @@ def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Out
             replace(
                 landed,
                 commit=merged,
-                decisions=tuple(replace(two, head=base) for two in landed.decisions),
+                decisions=tuple(replace(decision, head=base) for decision in landed.decisions),
             )
             for landed in outcome.landed
         ),
@@ -175,7 +174,7 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
     return True
 
 
-def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
+def _ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
     """Return the builds before and after each displayed change.
 
     Rollbacks are left out: they go from a newer build to an older one, so there is no commit range.
@@ -186,7 +185,7 @@ def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange
         for change in app.changes
     }
     ranges = []
-    for build in listed.builds:
+    for build in waiting_list.builds:
         old = build.base.written
         key = (build.application, build.alias, build.tag, build.digest)
         if key not in shown or build.rollback or old is None:
@@ -199,7 +198,7 @@ def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange
 def _proposal(
     prepared: PreparedCommit,
     commit: str,
-    listed: WaitingList,
+    waiting_list: WaitingList,
     job: Job,
     world: World,
 ) -> Proposal:
@@ -207,7 +206,7 @@ def _proposal(
     wanted = job.requests
     wishes = prepared.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
-    apps = merged_changes(prepared.apps, prepared.standing)
+    apps = merged_changes(prepared.apps, prepared.earlier_changes)
     back = {(app.namespace, app.name) for app in prepared.rollbacks}
     forward = [app for app in apps if (app.namespace, app.name) not in back]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
@@ -223,7 +222,7 @@ def _proposal(
         besides=(
             ending(prepared.ending),
             leaving(prepared.leaving),
-            source_ranges(_ranges(listed, apps), world.range_page),
+            source_ranges(_ranges(waiting_list, apps), world.range_page),
             undoing(forward),
         ),
     )

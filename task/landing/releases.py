@@ -15,7 +15,7 @@ from task.deciding.job import Move, Remember
 from task.deciding.weigh import key_of
 from task.editors.state_file import write_state
 from task.errors import TargetError
-from task.landing.memory import GONE
+from task.landing.states import GONE
 from task.landing.waiting_list import ListedRelease
 from task.model import File, Hold, Memory, Place, Snapshot, State
 from task.policy.builds import hold_text, released
@@ -57,7 +57,7 @@ def _deferred_version(memory: Memory) -> str:
 
 
 def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str, File]:
-    """Return the base's state files that change without these holds."""
+    """Return the base's state files that change if these holds end."""
     changed: dict[str, File] = {}
     for release in releases:
         with suppress(TargetError):
@@ -104,18 +104,17 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
     The hold of a whole Application ends with each of its builds, or on one branch if there are no
     builds.
     """
-    found: dict[str, list[ListedRelease]] = {}
+    by_head: dict[str, list[ListedRelease]] = {}
     ended: set[tuple[str, ...]] = set()
     for move in sorted(moves, key=lambda move: not move.updates):
         head = move.decision.head
         if not move.released or head in ("", base.branch):
             continue
         sub = move.subscription
-        path = state_path(sub)
         file = file_of(base, sub, states_of(base, sub))
-        state = own_states(base.files, path).get(file, State())
+        state = own_states(base.files, state_path(sub)).get(file, State())
         memory = state.images.get(key_of(sub), Memory())
-        of_head = found.setdefault(head, [])
+        of_head = by_head.setdefault(head, [])
         of_image = ListedRelease(
             application=sub.application.key,
             folder=sub.home,
@@ -127,20 +126,15 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
         if memory.hold or (memory.deferred and not move.updates):
             of_head.append(of_image)
         if state.hold and move.remember and move.remember.lifted:
-            of_all = replace(
-                of_image,
-                image="",
-                hold=state.hold,
-                deferred="",
-            )
+            of_all = replace(of_image, image="", hold=state.hold, deferred="")
             if of_all not in of_head and (move.updates or of_all.key not in ended):
                 of_head.append(of_all)
                 ended.add(of_all.key)
-    return found
+    return by_head
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Return whether a person has set the same hold again since then."""
+    """Return whether one of these moves sets the hold again that the release ends."""
     for move in moves:
         sub = move.subscription
         if (sub.application.key, sub.home) != (release.application, release.folder):
@@ -154,7 +148,7 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
 
 
 def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
-    """Add to a release's reason when the hold on the base ends."""
+    """Add to the reason of a release when the hold on the base ends."""
     sub = move.subscription
     for release in releases:
         of_app = (release.application, release.folder) == (sub.application.key, sub.home)

@@ -20,8 +20,8 @@ from task.landing.before_deciding import Gather, with_all_keys, with_more
 from task.landing.head_branches import (
     HeadBranch,
     decided_after,
+    decided_on_foreign_branch,
     declined_in,
-    on_theirs,
     unless_declined,
 )
 from task.landing.ports import Batch, World
@@ -36,15 +36,15 @@ from task.landing.releases import (
 from task.landing.waiting_builds import (
     BuildFate,
     Decided,
+    FatesOnHead,
     Undecided,
     WaitingBuild,
-    WaitsOnHead,
     asks_of,
     decide_with_waiting,
     fate_alone,
+    fates_on_foreign_branch,
     pairs_of,
     places_of,
-    standing_on,
     subscription_of,
     taken_out,
     waiting_in,
@@ -66,7 +66,7 @@ class Together:
 
     base: Snapshot  # with all files that were needed
     moves: list[Move]  # of the asks, in order; then those that keep or defer waiting builds
-    waits: dict[str, WaitsOnHead]  # by head branch
+    head_fates: dict[str, FatesOnHead]  # by head branch
 
 
 @dataclass(frozen=True)
@@ -96,46 +96,27 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     checks: LastChecks,
 ) -> Together:
     """Verify the asks, then decide them together with the builds waiting on these head branches."""
-    listed = [one for head in heads.values() for one in head.listed.releases]
-    base = with_more(base, places_of_releases(listed), batch.repository)
-    by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
-    for name, head in heads.items():
-        asks_at_head = _asks_at(name, batch.asks, by_ask)
-        after = without(base, head.listed.releases)
-        if not head.ours:
-            by_ask |= on_theirs(head, after, asks_at_head, job.terms, facts, gather)
-        elif head.listed.releases:
-            by_ask |= decided_after(after, asks_at_head, job.terms, facts, gather)
-    by_ask = dict(
-        zip(
-            by_ask,
-            _proved_asks(
-                list(by_ask.values()),
-                base,
-                heads,
-                job,
-                world,
-                checks,
-            ),
-            strict=True,
-        )
-    )
+    releases = [release for head in heads.values() for release in head.waiting_list.releases]
+    base = with_more(base, places_of_releases(releases), batch.repository)
+    by_ask = _decided_on_heads(batch, base, heads, moves, facts, gather, job)
+    proved = _proved_asks(list(by_ask.values()), base, heads, job, world, checks)
+    by_ask = dict(zip(by_ask, proved, strict=True))
 
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
     kept_moves: list[Move] = []
-    waits: dict[str, WaitsOnHead] = {}
+    head_fates: dict[str, FatesOnHead] = {}
     heirs = {head.instead for head in heads.values()}
     for number, (name, head) in enumerate(heads.items()):
         asks_at_head = _asks_at(name, batch.asks, by_ask)
         if head.instead:
-            waits[name] = WaitsOnHead()
+            head_fates[name] = FatesOnHead()
             continue
         if not head.ours:
-            waits[name] = standing_on(
-                head.listed, head.files, scene.from_annotations, asks_at_head, scene.base
+            head_fates[name] = fates_on_foreign_branch(
+                head.waiting_list, head.files, scene.from_annotations, asks_at_head, scene.base
             )
             continue
-        decided_again, waits[name] = _on_ours(
+        asks_moves, of_head = _decided_on_our_branch(
             head,
             asks_at_head,
             by_ask,
@@ -143,47 +124,77 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
             scene,
             proves=number < MOST_PROVED,
         )
-        by_ask |= decided_again
+        by_ask |= asks_moves
         # a run was killed after it pushed the list, but before it pushed the head branch
-        late = not (head.listed.arrived or head.as_listed)
-        waits[name] = replace(waits[name], moved=late or name in heirs)
-        kept_moves += _kept_moves(name, waits[name])
-    waits = _with_releases(waits, heads, list(by_ask.values()), scene.base)
+        never_arrived = not (head.waiting_list.arrived or head.as_listed)
+        head_fates[name] = replace(of_head, rewrite=never_arrived or name in heirs)
+        kept_moves += _kept_moves(name, of_head)
+    head_fates = _with_releases(head_fates, heads, list(by_ask.values()), scene.base)
     if job.intent and job.intent.verb == "release":
         by_ask = {
-            key: with_end(move, waits[move.decision.head].releases, base.branch)
-            if move.decision.head in waits
+            key: with_end(move, head_fates[move.decision.head].releases, base.branch)
+            if move.decision.head in head_fates
             else move
             for key, move in by_ask.items()
         }
-    return Together(scene.base, [*by_ask.values(), *kept_moves], waits)
+    return Together(scene.base, [*by_ask.values(), *kept_moves], head_fates)
+
+
+def _decided_on_heads(
+    batch: Batch,
+    base: Snapshot,
+    heads: Mapping[str, HeadBranch],
+    moves: Sequence[Move],
+    facts: Facts,
+    gather: Gather,
+    job: Job,
+) -> dict[Identity, Move]:
+    """Return the asks' moves, by ask.
+
+    `moves` were decided on the base. They are replaced for a head branch that belongs to someone
+    else, or that ends holds on the base.
+    """
+    by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
+    for name, head in heads.items():
+        asks_at_head = _asks_at(name, batch.asks, by_ask)
+        after = without(base, head.waiting_list.releases)
+        if not head.ours:
+            by_ask |= decided_on_foreign_branch(head, after, asks_at_head, job.terms, facts, gather)
+        elif head.waiting_list.releases:
+            by_ask |= decided_after(after, asks_at_head, job.terms, facts, gather)
+    return by_ask
 
 
 def _with_releases(
-    waits: Mapping[str, WaitsOnHead],
+    head_fates: Mapping[str, FatesOnHead],
     heads: Mapping[str, HeadBranch],
     moves: Sequence[Move],
     base: Snapshot,
-) -> dict[str, WaitsOnHead]:
+) -> dict[str, FatesOnHead]:
     """Add the holds on the base that end with the waiting builds."""
     new = releases_of(base, moves)
-    with_releases: dict[str, WaitsOnHead] = {}
-    for name, waiting in waits.items():
-        before = () if heads[name].instead else heads[name].listed.releases
+    with_releases: dict[str, FatesOnHead] = {}
+    for name, of_head in head_fates.items():
+        before = () if heads[name].instead else heads[name].waiting_list.releases
         moves_at_head = [move for move in moves if move.decision.head == name]
         still_ending = [
-            one for one in before if counts(base, one) and not held_again(one, moves_at_head)
+            release
+            for release in before
+            if counts(base, release) and not held_again(release, moves_at_head)
         ]
         releases = tuple(dict.fromkeys((*still_ending, *new.get(name, ()))))
-        ended = tuple(one for one in before if one not in releases)
-        moved = waiting.moved or releases != before
-        with_releases[name] = replace(waiting, releases=releases, ended=ended, moved=moved)
+        with_releases[name] = replace(
+            of_head,
+            releases=releases,
+            obsolete=tuple(release for release in before if release not in releases),
+            rewrite=of_head.rewrite or releases != before,
+        )
     return with_releases
 
 
-def _kept_moves(head: str, waits: WaitsOnHead) -> list[Move]:
+def _kept_moves(head: str, of_head: FatesOnHead) -> list[Move]:
     """Return the moves that keep or defer a head branch's waiting builds."""
-    moves = [fate.move for fate in waits.fates if fate.move]
+    moves = [fate.move for fate in of_head.fates if fate.move]
     return [replace(move, decision=replace(move.decision, head=head), kept=True) for move in moves]
 
 
@@ -202,7 +213,7 @@ def _proved_asks(
     """Return the asks' moves with their proofs, or refusals if a person has declined them."""
     if job.intent:
         return verified(moves, checks)
-    declined = declined_in(base.memory, heads)
+    declined = declined_in(base.memory_files, heads)
 
     def wanted(move: Move) -> Move:
         return unless_declined(move, declined, world) if move.decision.head in heads else move
@@ -221,30 +232,34 @@ def _scene(
     world: World,
     checks: LastChecks,
 ) -> Scene:
-    """Find the subscriptions of all waiting builds. For builds of other Applications, also read the
-    files that their decisions need.
+    """Find the subscriptions of all waiting builds, and read the files that are needed to decide
+    builds of other Applications.
     """
-    every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
-    from_annotations = {key_of_entry(sub): sub for sub in every}
-    listed = {
+    asked = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
+    from_annotations = {key_of_entry(sub): sub for sub in asked}
+    of_others = {
         build.key: build
         for head in heads.values()
-        for build in head.listed.builds
+        for build in head.waiting_list.builds
         if build.key not in from_annotations and not head.instead
     }
-    if not listed:
+    if not of_others:
         return Scene(base, from_annotations, {}, facts, job, world, gather, checks)
-    more = _read_besides(listed, batch, base, world)
-    from_list = {key: subscription_of(one, base) for key, one in listed.items() if key not in more}
-    base, subs = _governed(base, [*more.values(), *from_list.values()], batch, job)
-    facts = replace(facts, elsewhere=holds_of_others(base, [*every, *subs], job.terms))
-    for sub in subs:
-        key = key_of_entry(sub)
-        (from_annotations if key in more else from_list)[key] = sub
+    looked_up = _looked_up(of_others, batch, base, world)
+    created = {
+        key: subscription_of(build, base)
+        for key, build in of_others.items()
+        if key not in looked_up
+    }
+    base, subs = _governed(base, [*looked_up.values(), *created.values()], batch, job)
+    facts = replace(facts, elsewhere=holds_of_others(base, [*asked, *subs], job.terms))
+    governed_subs = {key_of_entry(sub): sub for sub in subs}
+    from_annotations |= {key: governed_subs[key] for key in looked_up}
+    from_list = {key: governed_subs[key] for key in created}
     return Scene(base, from_annotations, from_list, facts, job, world, gather, checks)
 
 
-def _read_besides(
+def _looked_up(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
     """Return the subscriptions for builds of Applications outside the run, if they are written with
@@ -252,7 +267,7 @@ def _read_besides(
     """
     first = batch.asks[0].subscription
     repo = normal_url(first.repo)
-    apps = dict.fromkeys(one.application for one in listed.values())
+    apps = dict.fromkeys(build.application for build in listed.values())
     return {
         key: sub
         for sub in chain.from_iterable(map(batch.look, apps))
@@ -266,8 +281,8 @@ def _read_besides(
 def _governed(
     base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
 ) -> tuple[Snapshot, list[Subscription]]:
-    """Read the files on the base that are needed to decide these subscriptions, and apply its
-    config to them.
+    """Return these subscriptions with the base's config applied, and the base with the files that
+    are needed to decide them.
     """
     config = job.wording.config
     default = config_in(base.default)
@@ -283,7 +298,7 @@ def _governed(
         return base, [with_all_keys(sub, base.files) for sub in governed_subs]
 
 
-def _on_ours(
+def _decided_on_our_branch(
     head: HeadBranch,
     asks_at_head: Sequence[Decided],
     moves: Mapping[Identity, Move],
@@ -291,35 +306,46 @@ def _on_ours(
     scene: Scene,
     *,
     proves: bool,
-) -> tuple[dict[Identity, Move], WaitsOnHead]:
-    """Decide one of our head branches: first its waiting builds alone, then with the asks."""
+) -> tuple[dict[Identity, Move], FatesOnHead]:
+    """Decide one of our head branches: first its waiting builds alone, then with the asks.
+
+    Return the moves of the asks at this head branch, and what became of its builds.
+    """
     terms = scene.job.terms
-    scene = replace(scene, base=without(scene.base, head.listed.releases))
+    scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
     waiting, undecided = waiting_in(
-        head.listed, scene.base, scene.from_annotations, scene.from_list, terms, scene.facts
+        head.waiting_list, scene.base, scene.from_annotations, scene.from_list, terms, scene.facts
     )
     facts = _facts_between(waiting, asks_at_head, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
-    waiting, gone = _without_withdrawn(waiting, batch, moves, asks_at_head)
-    waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
+    still_promoted, withdrawn_fates = _without_withdrawn(waiting, batch, moves, asks_at_head)
+    passed, failed_fates, problems = _tried_alone(still_promoted, scene, head.name, proves=proves)
 
-    asked = {ask.key for ask, _ in asks_at_head}
-    elsewhere = (
-        {}
-        if scene.job.intent is None or scene.job.intent.verb == "release"
-        else {ask.key: ask for ask in batch.asks if ask.key not in asked}
+    elsewhere = _commands_elsewhere(batch, scene.job, asks_at_head)
+    staying = [build for build in passed if build.subscription.identity not in elsewhere]
+    asks_moves, fates = decide_with_waiting(scene.base, staying, asks_at_head, terms)
+    for build in passed:
+        if ask := elsewhere.get(build.subscription.identity):
+            fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
+    problems += [_undecided(entry, head.name) for entry in undecided]
+    return asks_moves, FatesOnHead(
+        (*fates, *withdrawn_fates, *failed_fates),
+        tuple(undecided),
+        tuple(dict.fromkeys(problems)),
     )
-    out = [build for build in waiting if build.subscription.identity in elsewhere]
-    decided_again, fates = decide_with_waiting(
-        scene.base, [build for build in waiting if build not in out], asks_at_head, terms
-    )
-    for build in out:
-        ask = elsewhere[build.subscription.identity]
-        fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
-    problems += [_undecided(entry, head.known.head) for entry in undecided]
-    return decided_again, WaitsOnHead(
-        (*fates, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
-    )
+
+
+def _commands_elsewhere(
+    batch: Batch, job: Job, asks_at_head: Sequence[Decided]
+) -> dict[Identity, Ask]:
+    """Return the asks of a person's command that are not for this head branch.
+
+    A hold or a rollback also applies to the builds waiting here. A release does not.
+    """
+    if job.intent is None or job.intent.verb == "release":
+        return {}
+    here = {ask.key for ask, _ in asks_at_head}
+    return {ask.key: ask for ask in batch.asks if ask.key not in here}
 
 
 def _without_withdrawn(
@@ -331,18 +357,18 @@ def _without_withdrawn(
     """Separate the waiting builds from promotions whose source no longer has the version."""
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
     written = {ask.key: move for ask, move in asks_at_head if move.updates}
-    left: list[WaitingBuild] = []
-    gone: list[BuildFate] = []
+    still_promoted: list[WaitingBuild] = []
+    fates: list[BuildFate] = []
     for build in waiting:
         because = withdrawn(build.listed, decided)
         if not because:
-            left.append(build)
+            still_promoted.append(build)
         elif move := written.get(build.subscription.identity):
             because = f"replaced by {move.decision.candidate.version}"
-            gone.append(BuildFate(build.listed, "superseded", because))
+            fates.append(BuildFate(build.listed, "superseded", because))
         else:
-            gone.append(BuildFate(build.listed, "dropped", because))
-    return left, gone
+            fates.append(BuildFate(build.listed, "dropped", because))
+    return still_promoted, fates
 
 
 def _facts_between(
@@ -359,40 +385,43 @@ def _facts_between(
     )
 
 
-def _tried(
+def _tried_alone(
     waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
 ) -> tuple[list[WaitingBuild], list[BuildFate], list[Problem]]:
-    """Return the builds that may stay, those that may not, and warnings about unchecked builds."""
-    decided = [(build, fate_alone(scene.base, build, head)) for build in waiting]
-    lost = [fate for _, fate in decided if fate.rule]
-    left = [(one, fate) for one, fate in decided if not fate.rule]
-    written = [fate.move for _, fate in left if fate.move and fate.move.updates]
-    proved = verified(written, replace(scene.checks, labels=False)) if proves else written
-    results = iter(proved)
+    """Decide and verify waiting builds without the asks.
+
+    Return the builds that may stay, the fates of the others, and warnings about unchecked builds.
+    """
+    alone = [(build, fate_alone(scene.base, build, head)) for build in waiting]
+    failed_fates = [fate for _, fate in alone if fate.rule]
+    permitted = [(build, fate) for build, fate in alone if not fate.rule]
+    to_write = [fate.move for _, fate in permitted if fate.move and fate.move.updates]
     passed: list[WaitingBuild] = []
     problems: list[Problem] = []
-    if written and not proves:
+    if to_write and not proves:
         message = (
             f"the builds waiting on {head} were not verified again: this run affects too"
             " many branches"
         )
         problems.append(Problem(Trouble.warning("signature", message)))
-    for build, fate in left:
+    checks = replace(scene.checks, labels=False)
+    verified_moves = iter(verified(to_write, checks) if proves else to_write)
+    for build, fate in permitted:
         if not (fate.move and fate.move.updates):
             passed.append(build)
             continue
-        move = next(results)
+        move = next(verified_moves)
         verdict = move.decision.judged
         if verdict.verdict == "refuse":
             because = f"{NO_LONGER_PROVED}: {verdict.because}"
-            lost.append(BuildFate(build.listed, "dropped", because))
+            failed_fates.append(BuildFate(build.listed, "dropped", because))
             continue
         if verdict.verdict == "error":
             problems.append(_unchecked_build(build, verdict.because, verdict.hint, head))
         elif fate.doubt:
             problems.append(_unchecked_build(build, fate.because, "", head))
         passed.append(replace(build, proof=move.decision.proof))
-    return passed, lost, problems
+    return passed, failed_fates, problems
 
 
 def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:

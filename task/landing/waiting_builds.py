@@ -1,11 +1,11 @@
 """Pure code for the builds that are waiting on head branches.
 
-Each run decides all of them again, on the current base. A build is added to the list, then decided
-again by each run (`_decide_alone`, or `_meet_ask` if the run is about the same image). In the end,
-it is written (merged), replaced (superseded), deferred by a hold, or dropped.
+Each run reevaluates all of them on the current base: `_decide_alone` decides a build, or
+`_meet_ask` if the run is about the same image. In the end, the build is merged, replaced by another
+one (superseded), deferred by a hold, or dropped.
 
 A head branch's list has at most one waiting build for each write-back file and alias. A build that
-passes again is written on top of the base's tip. If a person holds a build, it is remembered as
+passes is written again, on top of the base's tip. If a person holds a build, it is remembered as
 deferred instead.
 """
 
@@ -87,15 +87,14 @@ class WaitingBuild:
         return self.listed.build
 
     @property
-    def as_then(self) -> bool:
+    def base_unchanged(self) -> bool:
         """Whether the base is unchanged since this build was listed."""
         memory = self.situation.memory
-        then = self.listed.base
-        on_base = self.situation.in_git.version
-        return (on_base, memory.written, memory.replaced) == (
-            then.version,
-            then.written,
-            then.replaced,
+        when_listed = self.listed.base
+        return (
+            self.situation.in_git.version == when_listed.version
+            and memory.written == when_listed.written
+            and memory.replaced == when_listed.replaced
         )
 
 
@@ -109,7 +108,7 @@ class Undecided:
     error: TaskError
 
     @property
-    def left_out(self) -> ListedBuild:
+    def list_entry(self) -> ListedBuild:
         """Its entry in the list."""
         return replace(self.listed, left_out=str(self.error))
 
@@ -122,9 +121,9 @@ class BuildFate:
     fate: Fate
     because: str
     move: Move | None = None
-    rule: str = ""  # why it must not wait any longer, whatever else is decided
+    rule: str = ""  # the rule that removes it from the list, whatever the asks do
     doubt: bool = False  # whether a server did not respond
-    stands: bool = False  # on someone else's branch, which the run does not replace
+    on_foreign_branch: bool = False  # which the run does not replace
 
     def row(self, head: str) -> HeadBuildRow:
         """Return the build's row in the report."""
@@ -142,12 +141,12 @@ class BuildFate:
     @property
     def stays_listed(self) -> bool:
         """Whether the build stays in the list and in the commit."""
-        return self.stands or (self.move is not None and self.move.updates)
+        return self.on_foreign_branch or (self.move is not None and self.move.updates)
 
     @property
     def altered(self) -> bool:
         """Whether the head branch must be rewritten because of this build."""
-        if self.stands:
+        if self.on_foreign_branch:
             return False
         if self.move is None or not self.move.updates or self.listed.left_out:
             return True
@@ -155,36 +154,36 @@ class BuildFate:
 
 
 @dataclass(frozen=True)
-class WaitsOnHead:
+class FatesOnHead:
     """What became of the builds waiting on one head branch."""
 
     fates: tuple[BuildFate, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
     releases: tuple[ListedRelease, ...] = ()  # the holds that end with the waiting builds
-    ended: tuple[ListedRelease, ...] = ()  # releases that are no longer waiting
-    moved: bool = False  # whether an entry came from another head branch's list
+    obsolete: tuple[ListedRelease, ...] = ()  # releases whose hold has ended in another way
+    rewrite: bool = False  # whether the head branch must be written even if no build has changed
 
     @property
     def altered(self) -> bool:
-        """Whether an entry was added to the list, removed from it, or changed."""
-        return self.moved or any(fate.altered for fate in self.fates)
+        """Whether the head branch or its list must be written."""
+        return self.rewrite or any(fate.altered for fate in self.fates)
 
     @property
-    def gone(self) -> list[str]:
+    def closing_reasons(self) -> list[str]:
         """Why builds and releases are no longer waiting there."""
-        builds = [
+        of_builds = [
             f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
         ]
-        ends = [
+        of_releases = [
             f"the hold on {release.application} ({release.image or 'all images'}) has ended in"
             " another way"
-            for release in self.ended
+            for release in self.obsolete
         ]
-        return builds + ends
+        return of_builds + of_releases
 
     @property
-    def leaves(self) -> tuple[str, ...]:
+    def leaving(self) -> tuple[str, ...]:
         """The builds that leave the list in this run, and why, as strings."""
         return tuple(
             f"{fate.listed.application} ({fate.listed.alias or fate.listed.image})"
@@ -195,11 +194,14 @@ class WaitsOnHead:
 
     def rows(self, head: str) -> list[HeadBuildRow]:
         """Return the rows of the report."""
-        left = (
+        undecided_fates = (
             BuildFate(undecided.listed, "waits", str(undecided.error))
             for undecided in self.undecided
         )
-        return [fate.row(head) for fate in (*self.fates, *left)]
+        return [fate.row(head) for fate in (*self.fates, *undecided_fates)]
+
+
+NO_FATES = FatesOnHead()  # of the base, where nothing waits
 
 
 def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
@@ -278,18 +280,18 @@ def waiting_in(
     return waiting, undecided
 
 
-def _unknown_order(one: ListedBuild, situation: Situation, base: str) -> str:
+def _unknown_order(listed: ListedBuild, situation: Situation, base: str) -> str:
     """Return why a build of an Application that was not read cannot be decided, or "".
 
     Without the annotations, the run cannot tell which of two versions is newer.
     """
     on_base = situation.in_git.version
     if not on_base:
-        return f"{one.path} no longer has {one.image}"
-    then = one.base.version
-    if one.rollback or on_base in (then, one.version):
+        return f"{listed.path} no longer has {listed.image}"
+    when_listed = listed.base.version
+    if listed.rollback or on_base in (when_listed, listed.version):
         return ""
-    return f"{base} now has {on_base}, not {then or 'nothing'}"
+    return f"{base} now has {on_base}, not {when_listed or 'nothing'}"
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
@@ -305,47 +307,85 @@ def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
     """Return the source commit pairs whose order decides between waiting and other builds."""
-    events = {ask.key: move.build for ask, move in decided}
+    asked_builds = {ask.key: move.build for ask, move in decided}
     pairs: list[tuple[str, str, str]] = []
-    for entry in waiting:
-        memory = entry.situation.memory
-        both = [(entry.build, two.build) for two in (memory.written, memory.deferred) if two]
-        if event := events.get(entry.subscription.identity):
-            both.append((event, entry.build))
+    for waiting_build in waiting:
+        memory = waiting_build.situation.memory
+        remembered = [written.build for written in (memory.written, memory.deferred) if written]
+        both = [(waiting_build.build, build) for build in remembered]
+        if asked_build := asked_builds.get(waiting_build.subscription.identity):
+            both.append((asked_build, waiting_build.build))
         pairs += [pair for new, old in both if (pair := commits(new, old))]
     return pairs
 
 
-# What becomes of a waiting build if the command is for the same image. The outcomes of the ask
-# are: it writes a newer build than the waiting one, an older one, or the same; it has no effect;
-# a command other than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
-#   decided_again    the waiting build is reevaluated, with what is remembered after the command.
-#                    Under a new hold, it is deferred and leaves the list
+# What an event does with a build of the same image that is already there, if updates go to a head
+# branch (`run`). The rows are tested in tests/landing/test_waiting_builds.py.
+#
+#   already there                 event     head branch  deferred     event is   other build is
+#   nothing                       admitted  the event's               update
+#   a waiting build               newer     the event's               update     superseded
+#                                 same      unchanged                 unchanged  waits
+#                                 older     unchanged                 refuse     waits
+#                                 refused   unchanged                 refuse     waits
+#   a hold                        admitted               the event's  defer
+#   a hold, a deferred build      newer                  the event's  defer
+#                                 older                  unchanged    refuse
+#   a waiting build, then a hold  newer                  the event's  defer      superseded
+#                                 older                  the waiting  refuse     deferred
+#   a waiting build, a freeze     newer     unchanged    the event's  defer      waits
+#
+# `weigh` chooses between an event and a deferred build, and `TOGETHER` between an ask and a waiting
+# build.
+
+# What becomes of a waiting build if a command is for the same image. The outcomes of the ask are:
+#   newer, same, older   it writes a build that is newer than the waiting one, the same, or older
+#   deferred             an event is deferred, by a hold or a freeze
+#   done, no-hold        a command other than `run` takes effect; `no-hold` if it sets no hold
+#   nothing              it has no effect
+# The table is for a waiting build that would stay or be deferred without the ask. Any other build
+# leaves the list for its own reason (the base has it, or a rule refuses it), and the ask's move is
+# not changed.
+#   reevaluated      the waiting build is decided with what is remembered after the command. Under a
+#                    new hold, it is deferred and leaves the list
+#   newer_deferred   the same; if the waiting build is deferred, it is newer, and the ask is refused
 #   written_by_ask   the ask writes the same build
 #   replaced_by_ask  the ask's build replaces the waiting one
 #   beats_ask        the ask is refused, because a newer build is waiting
+#   ends_hold_only   the same, but the hold ends
 #   without_hold     a waiting rollback is written again, without its hold
-#   given_up         a person wants something else
-Meets = Literal[
-    "decided_again", "written_by_ask", "replaced_by_ask", "beats_ask", "without_hold", "given_up"
+#   given_up         a person wants another version, and the waiting one is dropped. If the person
+#                    wants the waiting version, the ask writes it
+# After a `release`, every waiting build is decided without the hold that ends. In all other cases,
+# it is decided with what was remembered before the command.
+Meeting = Literal[
+    "reevaluated",
+    "newer_deferred",
+    "written_by_ask",
+    "replaced_by_ask",
+    "beats_ask",
+    "ends_hold_only",
+    "without_hold",
+    "given_up",
 ]
-TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
+TOGETHER: Mapping[tuple[str, str], tuple[Meeting, Meeting]] = {
     # (command, outcome of the ask): (if a build is waiting, if a rollback is waiting)
-    ("run", "nothing"): ("decided_again", "decided_again"),
+    ("run", "nothing"): ("reevaluated", "reevaluated"),
+    ("run", "deferred"): ("newer_deferred", "reevaluated"),
     ("run", "newer"): ("replaced_by_ask", "replaced_by_ask"),
     ("run", "same"): ("written_by_ask", "written_by_ask"),
     ("run", "older"): ("beats_ask", "beats_ask"),
-    ("hold", "nothing"): ("decided_again", "decided_again"),
-    ("hold", "done"): ("decided_again", "decided_again"),
-    ("release", "nothing"): ("decided_again", "decided_again"),
-    ("release", "done"): ("decided_again", "without_hold"),
+    ("hold", "nothing"): ("reevaluated", "reevaluated"),
+    ("hold", "done"): ("reevaluated", "reevaluated"),
+    ("release", "nothing"): ("reevaluated", "reevaluated"),
+    ("release", "done"): ("reevaluated", "without_hold"),
     ("release", "newer"): ("replaced_by_ask", "replaced_by_ask"),
     ("release", "same"): ("written_by_ask", "written_by_ask"),
-    ("release", "older"): ("decided_again", "without_hold"),
-    ("rollback", "nothing"): ("decided_again", "decided_again"),
-    ("rollback", "done"): ("decided_again", "given_up"),  # its hold defers the build
+    ("release", "older"): ("ends_hold_only", "without_hold"),
+    ("rollback", "nothing"): ("reevaluated", "reevaluated"),
+    ("rollback", "done"): ("reevaluated", "given_up"),  # its hold defers the build
     ("rollback", "no-hold"): ("given_up", "given_up"),
-    ("undo", "nothing"): ("decided_again", "decided_again"),
+    ("undo", "nothing"): ("reevaluated", "reevaluated"),
     ("undo", "done"): ("beats_ask", "given_up"),
     ("undo", "no-hold"): ("beats_ask", "given_up"),
 }
@@ -373,12 +413,12 @@ def decide_with_waiting(
     for build in waiting:
         key = build.subscription.identity
         if key in asks:
-            met = _meet_ask(base, build, asks[key], moves[key], terms)
-            moves[key] = met.ask_move
-            fate = BuildFate(build.listed, met.fate, met.because, met.build_move)
+            result = _meet_ask(base, build, asks[key], moves[key], terms)
+            moves[key] = result.ask_move
+            fate = BuildFate(build.listed, result.fate, result.because, result.build_move)
         else:
-            own, outcome, because = _decide_alone(base, build)
-            fate = BuildFate(build.listed, outcome, because, own)
+            move, outcome, because = _decide_alone(base, build)
+            fate = BuildFate(build.listed, outcome, because, move)
         fates.append(replace(fate, move=fate.move and _with_proof(fate.move, build)))
     return moves, fates
 
@@ -412,25 +452,25 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
 def taken_out(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> BuildFate:
-    """Return what becomes of a build on another head branch after a person's command for the same
-    entry.
+    """Return what becomes of a waiting build after a person's command for the same entry, if the
+    command is for another branch.
     """
     if move.decision.verdict in ("error", "refuse"):
-        own, _, _ = _decide_alone(base, waiting)
-        return BuildFate(waiting.listed, "waits", move.decision.because, own)
-    met = _meet_ask(base, waiting, ask, move, terms)
-    if met.fate == "waits" and met.build_move is None:
+        build_move, _, _ = _decide_alone(base, waiting)
+        return BuildFate(waiting.listed, "waits", move.decision.because, build_move)
+    result = _meet_ask(base, waiting, ask, move, terms)
+    if result.fate == "waits" and result.build_move is None:
         return BuildFate(waiting.listed, "dropped", move.decision.because)
-    return BuildFate(waiting.listed, met.fate, met.because, met.build_move)
+    return BuildFate(waiting.listed, result.fate, result.because, result.build_move)
 
 
-def standing_on(
+def fates_on_foreign_branch(
     waiting_list: WaitingList,
     files: Files,
     subs: Mapping[BuildKey, Subscription],
     decided: Sequence[Decided],
     base: Snapshot,
-) -> WaitsOnHead:
+) -> FatesOnHead:
     """Return what became of the listed builds on a branch that a person has pushed to.
 
     The run does not replace that branch.
@@ -450,14 +490,12 @@ def standing_on(
             continue
         on_branch = _version_in(view, sub)
         if on_branch == listed.version:
-            fates.append(BuildFate(listed, "waits", f"it is on {waiting_list.head}", stands=True))
+            because = f"it is on {waiting_list.head}"
+            fates.append(BuildFate(listed, "waits", because, on_foreign_branch=True))
         else:
-            fates.append(
-                BuildFate(
-                    listed, "dropped", f"{waiting_list.head} now has {on_branch or 'nothing'}"
-                )
-            )
-    return WaitsOnHead(tuple(fates))
+            because = f"{waiting_list.head} now has {on_branch or 'nothing'}"
+            fates.append(BuildFate(listed, "dropped", because))
+    return FatesOnHead(tuple(fates))
 
 
 def _version_in(view: Snapshot, sub: Subscription) -> str:
@@ -472,11 +510,8 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
     try:
         kind = resolve(decision.subscription, base)
         target = target_of(decision.subscription, kind)
-        refuse_files(
-            decision.subscription,
-            EDITORS[kind].write(base.files, target, decision.candidate)[0],
-            head,
-        )
+        files, _ = EDITORS[kind].write(base.files, target, decision.candidate)
+        refuse_files(decision.subscription, files, head)
     except NotPermittedError as error:
         return str(error)
     except TaskError:  # the edit raises it again, as the decision's error
@@ -489,7 +524,7 @@ def _verb(ask: Ask) -> str:
 
 
 @dataclass(frozen=True)
-class _Met:
+class _MeetingResult:
     """The result when an ask meets a waiting build of the same image."""
 
     ask_move: Move
@@ -498,60 +533,57 @@ class _Met:
     because: str
 
 
-def _meet_ask(base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms) -> _Met:
-    """Decide a waiting build together with an ask for the same image."""
+def _meet_ask(
+    base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
+) -> _MeetingResult:
+    """Decide a waiting build together with an ask for the same image, as `TOGETHER` says."""
     outcome, older = _outcome(ask, move, waiting, terms)
-    meets = TOGETHER[_verb(ask), outcome][1 if waiting.listed.rollback else 0]
-    if meets in ("decided_again", "without_hold") or _verb(ask) == "release":
+    if_build, if_rollback = TOGETHER[_verb(ask), outcome]
+    meeting = if_rollback if waiting.listed.rollback else if_build
+    if _verb(ask) == "release" or meeting in ("reevaluated", "newer_deferred"):
         waiting = replace(waiting, situation=_situation_after(waiting.situation, ask, move))
-    own, fate, because = _decide_alone(base, waiting)
+    build_move, fate, because = _decide_alone(base, waiting)
+    if build_move is None or meeting == "written_by_ask":
+        return _MeetingResult(move, None, fate, because)
+
+    version = waiting.image.version
     new = move.decision
-    if (
-        own is None
-        or meets == "written_by_ask"
-        or (meets == "given_up" and new.candidate.version == waiting.image.version)
-    ):
-        return _Met(move, None, fate, because)
-    if meets == "replaced_by_ask":
-        return _Met(move, None, "superseded", f"replaced by {new.candidate.version}")
-    if meets == "given_up":
-        return _Met(move, None, "dropped", new.because)
-    if meets == "without_hold" and waiting.listed.rollback:
-        rewritten = _without_hold(move, own, waiting.listed.rollback.was)
-        return _Met(rewritten, None, fate, because)
-    why = (
-        f"{waiting.image.version} is already waiting on the head branch"
-        f"{f': {older}' if older else ''}"
-    )
-    if meets == "beats_ask":
-        refused = move.without_effect(Verdict("refuse", "superseded", why))
-        return _Met(refused, own, fate, because)
-    if outcome == "older":  # the hold still ends
+    same_version = new.candidate.version == version
+    if meeting == "given_up":
+        if same_version:
+            return _MeetingResult(move, None, fate, because)
+        return _MeetingResult(move, None, "dropped", new.because)
+    if meeting == "replaced_by_ask":
+        return _MeetingResult(move, None, "superseded", f"replaced by {new.candidate.version}")
+    if meeting == "without_hold":
+        return _MeetingResult(_without_hold(move, build_move, waiting.listed), None, fate, because)
+    why = f"{version} is already waiting on the head branch{f': {older}' if older else ''}"
+    if meeting == "beats_ask":
+        move = move.without_effect(Verdict("refuse", "superseded", why))
+    elif meeting == "ends_hold_only":
         verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
-        released_hold = Remember(
-            waiting.situation.memory, lifted=bool(move.remember and move.remember.lifted)
-        )
+        lifted = move.remember is not None and move.remember.lifted
+        released_hold = Remember(waiting.situation.memory, lifted=lifted)
         move = replace(move, decision=replace(new, judged=verdict), remember=released_hold)
-    elif (fate, new.verdict, ask.intent) == (
-        "deferred",
-        "defer",
-        None,
-    ) and new.candidate.version != waiting.image.version:
-        newer = f"{because}; the newer {waiting.image.version} is remembered"
+    elif meeting == "newer_deferred" and fate == "deferred" and not same_version:
+        newer = f"{because}; the newer {version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
-    return _Met(move, own, fate, because)
+    return _MeetingResult(move, build_move, fate, because)
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
     """Return an ask's outcome, as in `TOGETHER`, and why it is older than the waiting build."""
     verb = _verb(ask)
-    new = move.decision.candidate
+    verdict = move.decision.verdict
     if verb not in ("run", "release"):
-        if move.decision.verdict in ("error", "refuse") or (verb == "undo" and not move.updates):
+        if verdict in ("error", "refuse") or (verb == "undo" and not move.updates):
             return "nothing", ""
         return "done" if ask.intent and ask.intent.hold else "no-hold", ""
     if not move.updates:
-        return "done" if verb == "release" and move.remember else "nothing", ""
+        if verb == "release":
+            return "done" if move.remember else "nothing", ""
+        return "deferred" if verdict == "defer" else "nothing", ""
+    new = move.decision.candidate
     if new.version == waiting.image.version:
         return "same", ""
     if terms.allow_downgrade:
@@ -563,7 +595,10 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
-    """Return the situation with the memory that an ask leaves if it doesn't write a newer build."""
+    """Return the situation with what is remembered after a command.
+
+    A build that a release writes is not part of it: the waiting build is not compared with it here.
+    """
     remember = move.remember
     if remember is None:
         return situation
@@ -573,46 +608,45 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
 
 
-def _without_hold(move: Move, own: Move, was: str) -> Move:
-    """Return the move of a release that rewrites the waiting rollback (`own`) without its hold."""
-    verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {was}")
-    lifted = move.remember is not None and move.remember.lifted
-    remember = Remember(own.remember.memory if own.remember else None, lifted=lifted)
+def _without_hold(release: Move, rollback: Move, listed: ListedBuild) -> Move:
+    """Return the move of a release that rewrites a waiting rollback without its hold."""
+    was = listed.rollback.was if listed.rollback else ""
+    verdict = Verdict("update", "admitted", f"{release.decision.because}; rolled back from {was}")
+    lifted = release.remember is not None and release.remember.lifted
+    memory = rollback.remember.memory if rollback.remember else None
     return replace(
-        own,
-        decision=replace(own.decision, judged=verdict, head=move.decision.head),
-        remember=remember,
-        released=move.released,
+        rollback,
+        decision=replace(rollback.decision, judged=verdict, head=release.decision.head),
+        remember=Remember(memory, lifted=lifted),
+        released=release.released,
     )
 
 
 def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide a waiting build on the current base. Return the move that keeps or defers it, its
-    fate, and the reason.
+    """Decide a waiting build on the current base.
+
+    Return the move that keeps or defers it (None if it leaves the list), its fate, and the reason.
     """
-    on_base = waiting.situation.in_git.version
-    if on_base == waiting.image.version and waiting.situation.in_git.sound:
+    situation = waiting.situation
+    on_base = situation.in_git.version
+    if on_base == waiting.image.version and situation.in_git.sound:
         return None, "merged", f"{base.branch} now has {on_base}"
     if waiting.listed.rollback:
         return _decide_rollback_alone(base, waiting)
-    move = weigh(waiting.situation, _offer(waiting))
-    if waiting.as_then and move.decision.rule in ("not-newer", "superseded"):
+    move = weigh(situation, _offer(waiting))
+    if waiting.base_unchanged and move.decision.rule in ("not-newer", "superseded"):
         move = _as_allowed(waiting, move)
     verdict = move.decision.judged
+    because = verdict.because
     if verdict.verdict == "defer":
-        hold = waiting.situation.hold
-        return move, "deferred", hold_text(hold) if hold else verdict.because
+        return move, "deferred", hold_text(situation.hold) if situation.hold else because
     if verdict.verdict == "error":  # a server did not respond, so the build stays
-        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; the build is kept")
-        return (
-            Move(waiting.situation.decision(waiting.image, unknown), waiting.build),
-            "waits",
-            verdict.because,
-        )
+        unknown = Verdict("update", UNANSWERED, f"{because}; the build is kept")
+        return Move(situation.decision(waiting.image, unknown), waiting.build), "waits", because
     if verdict.verdict != "update":
-        return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
-    because = verdict.because if waiting.annotations_read else UNREAD
-    return _with_memory_after(waiting, move), "waits", because
+        return None, "superseded" if verdict.rule == "superseded" else "dropped", because
+    kept_move = _with_memory_after(waiting, move)
+    return kept_move, "waits", because if waiting.annotations_read else UNREAD
 
 
 def _offer(waiting: WaitingBuild) -> Offer:
@@ -620,36 +654,35 @@ def _offer(waiting: WaitingBuild) -> Offer:
     return Offer(waiting.image, waiting.build, pinned=pinned, origin=waiting.listed.event)
 
 
-def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
+def _as_allowed(waiting: WaitingBuild, refused: Move) -> Move:
     """Return the move of an older build that a person has allowed, as long as the base is
-    unchanged.
+    unchanged. If it is refused for another reason, return the refused move.
 
     The rules for age and order admit such a build only as a promotion, so it is weighed as one.
     """
-    allowed = replace(
-        waiting.situation, terms=replace(waiting.situation.terms, allow_downgrade=True)
-    )
+    terms = replace(waiting.situation.terms, allow_downgrade=True)
     offer = replace(_offer(waiting), pinned=False, promoted=Promoted("", since=lambda: LONG_AGO))
-    again = weigh(allowed, offer)
-    return again if again.decision.verdict in ("update", "defer") else move
+    move = weigh(replace(waiting.situation, terms=terms), offer)
+    return move if move.decision.verdict in ("update", "defer") else refused
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move with the base's memory after it. If a different build is deferred, it stays
-    deferred.
+    """Return the move that writes a waiting build again, with the image's memory after it.
+
+    The move has the listed digest and source. If a different build is deferred, it stays deferred.
     """
-    deferred = waiting.situation.memory.deferred
-    if deferred and alike(deferred, waiting.image):
-        deferred = None
+    image = waiting.image
+    before = waiting.situation.memory
     remember = move.remember or Remember()
-    memory = replace(remember.memory or waiting.situation.memory, deferred=deferred)
+    other_deferred = None if before.deferred and alike(before.deferred, image) else before.deferred
+    memory = replace(remember.memory or before, deferred=other_deferred)
     written = memory.written
-    if written and written.version == waiting.image.version and not written.digest:
-        written = replace(written, image_digest=waiting.listed.image_digest)
-        memory = replace(memory, written=written)
-    candidate = waiting.image if waiting.image.digest else move.decision.candidate
-    if not waiting.image.digest and not waiting.subscription.policy.pin_digest:
-        candidate = waiting.image
+    if written and written.version == image.version and not written.digest:
+        with_digest = replace(written, image_digest=waiting.listed.image_digest)
+        memory = replace(memory, written=with_digest)
+    # without a listed digest, `weigh` may have pinned the tag
+    pins = waiting.subscription.policy.pin_digest and not image.digest
+    candidate = move.decision.candidate if pins else image
     decision = replace(move.decision, candidate=candidate, source=waiting.listed.promoted_from)
     return replace(move, decision=decision, remember=replace(remember, memory=memory))
 
@@ -677,29 +710,29 @@ def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move 
 def list_after(
     waiting_list: WaitingList,
     done: Iterable[Move],
-    waits: WaitsOnHead,
-    left: Iterable[ListedBuild],
+    of_head: FatesOnHead,
+    unwritten: Iterable[ListedBuild],
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return the list after a run: the builds that its commit writes, and those that could not be
-    decided or written.
+    """Return the list after a run: the builds that its commit writes (`done`), and those that could
+    not be decided or written.
     """
     # A build that left the list is listed again, based on the current base.
-    lost = {one.listed.key for one in waits.fates if one.fate != "waits"}
-    old = {listed.key: listed for listed in waiting_list.builds if listed.key not in lost}
+    removed = {fate.listed.key for fate in of_head.fates if fate.fate != "waits"}
+    old = {listed.key: listed for listed in waiting_list.builds if listed.key not in removed}
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
             build = listed_of(move, old.get(key_of_entry(move.subscription)), base, now)
             new[build.key] = build
-    for listed in (*(undecided.left_out for undecided in waits.undecided), *left):
+    for listed in (*(undecided.list_entry for undecided in of_head.undecided), *unwritten):
         new.setdefault(listed.key, listed)
     builds = tuple(sorted(new.values(), key=lambda build: build.key))
-    again = {build.declined_key for build in builds}
-    declined = tuple(one for one in waiting_list.declined if one.key not in again)
+    listed_again = {build.declined_key for build in builds}
+    declined = tuple(build for build in waiting_list.declined if build.key not in listed_again)
     return replace(
-        waiting_list, builds=builds, releases=waits.releases, declined=declined, closing=""
+        waiting_list, builds=builds, releases=of_head.releases, declined=declined, closing=""
     )
 
 
@@ -755,7 +788,7 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
     return BaseThen()
 
 
-def settled_list(
+def updated_list(
     waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
     """Update a list for changes to its branch and request since the last run.
@@ -763,11 +796,14 @@ def settled_list(
     `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
     request.
     """
-    seen = waiting_list.request
-    news = request if request and (seen is None or seen != request) else None
-    same = bool(news and seen and news.number == seen.number and seen.state != "open")
-    if news and news.state == "closed" and not same and not waiting_list.closing:
-        waiting_list = declined_by(waiting_list, news.url)
+    before = waiting_list.request
+    newly_closed = (
+        request is not None
+        and request.state == "closed"
+        and (before is None or before.number != request.number or before.state == "open")
+    )
+    if request and newly_closed and not waiting_list.closing:
+        waiting_list = declined_by(waiting_list, request.url)
     elif merged or (absent and waiting_list.arrived):
         waiting_list = replace(waiting_list, builds=(), releases=())
-    return replace(waiting_list, request=request or seen)
+    return replace(waiting_list, request=request or before)

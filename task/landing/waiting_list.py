@@ -181,7 +181,7 @@ class WaitingList:
         """Whether the list has no information that a later run needs."""
         return not (self.proposes_anything or self.declined or self.closing or self.commit)
 
-    def has_made(self, tree: str, parent: str) -> bool:
+    def is_our_commit(self, tree: str, parent: str) -> bool:
         """Return whether a commit with this tree and parent is ours."""
         return bool(tree) and HeadCommit(tree, parent) in (self.commit, self.replaces)
 
@@ -215,12 +215,12 @@ def list_of(files: Files, head: str) -> WaitingList:
     if file.problem or file.mode != "100644":
         raise _unreadable_list(head, file.problem or "it is not a regular file")
     try:
-        listed = read_list(file.text)
+        waiting_list = read_list(file.text)
     except TargetError as error:
         raise _unreadable_list(head, error.message) from error
-    if listed.head != head:
-        raise _unreadable_list(head, f"it is the list for {listed.head[:100]!r}")
-    return listed
+    if waiting_list.head != head:
+        raise _unreadable_list(head, f"it is the list for {waiting_list.head[:100]!r}")
+    return waiting_list
 
 
 def _unreadable_list(head: str, why: str) -> TargetError:
@@ -245,18 +245,20 @@ def read_list(text: str) -> WaitingList:
         raise TargetError(error.message) from error
 
 
-def write_list(listed: WaitingList) -> str:
+def write_list(waiting_list: WaitingList) -> str:
     """Return a list as YAML."""
     data: dict[str, object] = {
         "version": VERSION,
-        "head": listed.head,
-        "commit": _commit_data(listed.commit),
-        "replaces": _commit_data(listed.replaces),
-        "arrived": "" if listed.arrived else "unknown",
-        "closing": listed.closing,
-        "request": vars(listed.request) if listed.request else {},
-        "builds": [_build_data(build) for build in listed.builds],
-        "releases": [vars(release) | {"hold": vars(release.hold)} for release in listed.releases],
+        "head": waiting_list.head,
+        "commit": _commit_data(waiting_list.commit),
+        "replaces": _commit_data(waiting_list.replaces),
+        "arrived": "" if waiting_list.arrived else "unknown",
+        "closing": waiting_list.closing,
+        "request": vars(waiting_list.request) if waiting_list.request else {},
+        "builds": [_build_data(build) for build in waiting_list.builds],
+        "releases": [
+            vars(release) | {"hold": vars(release.hold)} for release in waiting_list.releases
+        ],
         "declined": [
             {
                 "application": declined.application,
@@ -265,7 +267,7 @@ def write_list(listed: WaitingList) -> str:
                 "build": _build_words(declined.written),
                 "request": declined.url,
             }
-            for declined in listed.declined
+            for declined in waiting_list.declined
         ],
     }
     return ABOUT + "".join(f"{line}\n" for line in _block_lines(data))
@@ -433,7 +435,7 @@ def _whole(data: object) -> WaitingList:
     fields.needed("version", VERSION)
     head = fields.needed("head")
     request = fields.part("request")
-    listed = WaitingList(
+    waiting_list = WaitingList(
         head=head,
         builds=fields.each("builds", _listed_build),
         releases=fields.each("releases", _release),
@@ -445,11 +447,11 @@ def _whole(data: object) -> WaitingList:
         closing=fields.word("closing"),
     )
     fields.end()
-    if len({build.key for build in listed.builds}) != len(listed.builds):
+    if len({build.key for build in waiting_list.builds}) != len(waiting_list.builds):
         raise Malformed("two builds are for the same entry")
-    if len({release.key for release in listed.releases}) != len(listed.releases):
+    if len({release.key for release in waiting_list.releases}) != len(waiting_list.releases):
         raise Malformed("two releases are for the same hold")
-    return listed
+    return waiting_list
 
 
 def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
@@ -485,9 +487,9 @@ def _written_build(fields: _FieldsOf) -> Written:
     tag = fields.word("tag")
     digest = fields.word("digest")
     image_digest = fields.word("imageDigest")
-    found = Written(tag, digest, _identity_of_build(fields), image_digest)
+    written = Written(tag, digest, _identity_of_build(fields), image_digest)
     fields.end()
-    return found
+    return written
 
 
 def _declined(data: object) -> DeclinedBuild:

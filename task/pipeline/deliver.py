@@ -1,12 +1,12 @@
 """Lands the updates of one branch: read, decide, edit, push, and repeat if the branch moved.
 
-If someone else pushed first, everything is reevaluated at the new tip. The run never merges
-or rebases, so there are no conflicts, and a build that is no longer the newest is not written.
+If someone else pushed first, everything is reevaluated at the new tip. The run never merges or
+rebases, so there are no conflicts, and a build that is no longer the newest is not written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,28 +26,28 @@ from task.landing.before_deciding import (
     govern,
     last_checks,
     with_more,
-    with_own_memory,
+    with_own_memory_branch,
 )
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.head_branches import (
     HeadBranch,
-    left_memory,
+    memory_branch_warnings,
     name_heads,
     places_of_lists,
     read_heads,
     request_head,
-    settled_rollbacks,
     unnamed_heads,
+    without_finished_rollbacks,
 )
 from task.landing.lists import Lists, strange_in, with_lists_of
-from task.landing.memory import deferred_until_landed, memory_after
-from task.landing.memory_branch import MemoryBranch
+from task.landing.memory_branch import MemoryBranchWriter
 from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
-from task.landing.pull_request import as_it_stands, propose, withdraw
+from task.landing.pull_request import already_proposed, propose, withdraw
+from task.landing.states import deferred_until_landed, memory_files_after
 from task.landing.together import decide_together
-from task.landing.waiting_builds import BuildFate, WaitsOnHead
+from task.landing.waiting_builds import BuildFate, FatesOnHead
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
@@ -76,14 +76,14 @@ class Delivery:
     base: Snapshot
     heads: Mapping[str, HeadBranch]
     commits: tuple[PreparedCommit, ...]
-    settled: tuple[Decision, ...]
+    without_commit: tuple[Decision, ...]  # that don't need one
     lists: Lists  # the head branches' lists after the run
-    waited: tuple[HeadBuildRow, ...]
+    waiting_rows: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
-    memory: Files  # the states on the memory branch, after the run
+    memory_files: Files  # on the memory branch after the run, but with the lists from before
     author: Person
     # asks whose decision is stored only on the memory branch: a hold or a deferred build
-    needs_memory: frozenset[Identity]
+    only_remembered: frozenset[Identity]
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
@@ -94,25 +94,12 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     gather = gatherer(batch, job, world)
-    expected = branches_of_requests(batch)
-    repo = batch.asks[0].subscription.repo if batch.asks else ""
-    of_lists = partial(places_of_lists, repo=repo, branch=batch.base)
+    expected_heads = branches_of_requests(batch)
 
     while batch.asks:
         contention.begin()
         try:
-            wanted = (place for ask in batch.asks for place in places(ask))
-            snapshot = batch.repository.snapshot(
-                batch.base,
-                chain(CONFIG, wanted),
-                expected,
-                CONFIG,
-                of_lists,
-            )
-            snapshot = with_own_memory(snapshot, batch.repository)
-            if snapshot.prefix != PREFIX:  # the waiting builds are only known now
-                more = of_lists(snapshot.memory)
-                snapshot = with_more(snapshot, more, batch.repository)
+            snapshot = _read_snapshot(batch, expected_heads)
             governed, snapshot, worded = govern(batch, snapshot, job)
             delivery = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:
@@ -124,16 +111,18 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         try:
             lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
-            pass  # another run wrote the memory branch, so nothing landed: decide everything again
+            pass  # another run wrote the memory branch, so nothing landed: retry all asks
         else:
-            again = lander.again
-            settled = [
+            retried = lander.retried
+            without_commit = [
                 decision
-                for decision in lander.settled
-                if decision.subscription.identity not in again
+                for decision in lander.without_commit
+                if decision.subscription.identity not in retried
             ]
-            done = done.plus(lander.outcome()).plus(_without_commit(settled, snapshot, job))
-            batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
+            done = done.plus(lander.outcome()).plus(
+                _outcome_without_commit(without_commit, snapshot, job)
+            )
+            batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in retried))
         if batch.asks:
             number = contention.attempts + 1
             try:
@@ -146,18 +135,35 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     return done
 
 
+def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
+    """Return the base's files that the asks and the waiting builds need, with the files on its
+    memory branch. `heads` are fetched at the same time.
+    """
+    places_of_asks = (place for ask in batch.asks for place in places(ask))
+    of_lists = partial(places_of_lists, repo=batch.asks[0].subscription.repo, branch=batch.base)
+    snapshot = batch.repository.snapshot(
+        batch.base, chain(CONFIG, places_of_asks), heads, CONFIG, of_lists
+    )
+    snapshot = with_own_memory_branch(snapshot, batch.repository)
+    if snapshot.prefix == PREFIX:
+        return snapshot
+    # the config names another memory branch, so the waiting builds are only known now
+    return with_more(snapshot, of_lists(snapshot.memory_files), batch.repository)
+
+
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
     """With `--atomic`, return the outcome without writing if a decision is an error."""
-    broken = next((decision for decision in delivery.settled if decision.verdict == "error"), None)
-    if broken is None:
+    errors = (decision for decision in delivery.without_commit if decision.verdict == "error")
+    first_error = next(errors, None)
+    if first_error is None:
         return None
-    verdict = not_written(broken)
+    verdict = not_written(first_error)
     stopped = (
         replace(decision, judged=verdict)
         for prepared in delivery.commits
         for decision in prepared.decisions
     )
-    return Outcome((*delivery.settled, *stopped))
+    return Outcome((*delivery.without_commit, *stopped))
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
@@ -191,17 +197,19 @@ def prepare(
     moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
-    remembered, ended = settled_rollbacks(heads.values(), snapshot, decided)
-    memory_there = snapshot.memory
-    if remembered != memory_there:
+    memory_files = snapshot.memory_files
+    valid_memory_files, rollback_problems = without_finished_rollbacks(
+        heads.values(), snapshot, decided
+    )
+    if valid_memory_files != memory_files:
         # Some rollbacks were declined or merged, so their holds no longer apply.
-        snapshot = replace(snapshot, memory=remembered)
+        snapshot = replace(snapshot, memory_files=valid_memory_files)
         facts = gather(snapshot, batch.asks)
-        free = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
+        without_holds = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
         # Moves stay errors if no request can be opened for them, or if their list cannot be read.
         moves = [
-            move if move.decision.verdict == "error" else again
-            for move, again in zip(moves, free, strict=True)
+            before if before.decision.verdict == "error" else move
+            for before, move in zip(moves, without_holds, strict=True)
         ]
     with contention.clock_paused():
         together = decide_together(
@@ -216,38 +224,32 @@ def prepare(
             last_checks(job, world),
         )
     snapshot = together.base
+    head_fates = together.head_fates
     moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
-    prepared = prepare_commits(
-        snapshot,
-        moves,
-        job.terms,
-        job.wording,
-        heads,
-        together.waits,
+    prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, head_fates)
+    commits, without_commit = with_overridden(
+        snapshot, prepared.commits, prepared.without_commit, job.terms
     )
-    lists = Lists.after(heads, prepared, together.waits, snapshot, job.terms.now)
-    waits = together.waits
-    commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
     problems = [
-        *left_memory(snapshot),
+        *memory_branch_warnings(snapshot),
         *unnamed_heads(heads),
-        *_strange_memory(memory_there),
-        *ended,
-        *(problem for wait in waits.values() for problem in wait.problems),
+        *_strange_files(memory_files),
+        *rollback_problems,
+        *(problem for of_head in head_fates.values() for problem in of_head.problems),
+        *hindered(moves, lambda sub: world.hindrance(sub, job.terms.now)),
     ]
-    problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        # unchanged, because `MemoryBranch` compares the new files with it
-        base=replace(snapshot, memory=memory_there),
+        # unchanged, because `MemoryBranchWriter` compares the new files with it
+        base=replace(snapshot, memory_files=memory_files),
         heads=heads,
         commits=tuple(commits),
-        settled=tuple(settled),
-        lists=lists,
-        waited=(*_merged_rows(heads, snapshot.branch), *_waiting_rows(waits)),
+        without_commit=tuple(without_commit),
+        lists=Lists.after(heads, prepared, head_fates, snapshot, job.terms.now),
+        waiting_rows=(*_merged_rows(heads, snapshot.branch), *_waiting_rows(head_fates)),
         problems=tuple(problems),
-        memory=memory_after(snapshot, moves),
+        memory_files=memory_files_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
-        needs_memory=frozenset(
+        only_remembered=frozenset(
             move.subscription.identity
             for move in moves
             if move.remember and move.decision.head != snapshot.branch
@@ -255,7 +257,7 @@ def prepare(
     )
 
 
-def _strange_memory(memory: Files) -> list[Problem]:
+def _strange_files(memory_files: Files) -> list[Problem]:
     """Return a warning for each unknown file on the memory branch."""
     hint = f"find out who can push to that branch, and protect the branch: {DOCS}/security.md"
     return [
@@ -267,12 +269,12 @@ def _strange_memory(memory: Files) -> list[Problem]:
                 hint,
             )
         )
-        for path in strange_in(memory)[:MOST_STRANGE]
+        for path in strange_in(memory_files)[:MOST_STRANGE]
     ]
 
 
-def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[HeadBuildRow]:
-    return [row for name, one in waits.items() for row in one.rows(name)]
+def _waiting_rows(head_fates: Mapping[str, FatesOnHead]) -> list[HeadBuildRow]:
+    return [row for name, of_head in head_fates.items() for row in of_head.rows(name)]
 
 
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
@@ -305,7 +307,23 @@ def land_delivery(
 
 @dataclass
 class DeliveryLander:
-    """Lands the commits of one delivery one by one, and the memory that belongs to them."""
+    """Lands the commits of one delivery one by one, and writes the memory branch.
+
+    These are the ways to fail, and what follows from each:
+
+    - Someone else pushed to a branch first (`outpaced`): its asks are retried. Without asks, there
+      is a warning that the builds waiting there were not reevaluated.
+    - A commit or its request failed (`failed`): the commit's decisions are errors.
+    - The memory branch cannot be written (`memory_error`): the decisions that are stored only there
+      are errors, and so are the commits on head branches. No request is closed.
+    - Another run wrote the memory branch before this run's first commit: `remember_first` raises
+      `Outpaced`, and nothing has landed.
+    - Another run wrote the memory branch after the commits (`memory_outpaced`): the asks whose
+      decision is stored only there are retried.
+
+    If a branch is outpaced or failed, requests whose builds move to it stay open. If anything is
+    outpaced or failed, builds for the base stay deferred on the memory branch.
+    """
 
     delivery: Delivery
     batch: Batch
@@ -313,80 +331,83 @@ class DeliveryLander:
     job: Job
     world: World
     done: Outcome = field(default_factory=Outcome)
-    outpaced: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)  # branches whose commit or request failed
-    broken: TaskError | None = None  # why the memory branch cannot be written
-    forgotten: bool = False  # whether another run wrote it first, so that this one could not
+    outpaced: set[str] = field(default_factory=set)  # branches
+    failed: set[str] = field(default_factory=set)  # branches
+    memory_error: TaskError | None = None
+    memory_outpaced: bool = False
 
     def __post_init__(self) -> None:
         base = self.delivery.base
         delivery = self.delivery
         to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
-        # Builds for the base stay deferred until they have landed there.
-        first = deferred_until_landed(base.memory, delivery.memory) if to_base else delivery.memory
-        self.memory = MemoryBranch(base, delivery.author, self.batch, self.job)
-        self.memory.wanted = delivery.lists.without_commits(first)
+        before_commits = delivery.memory_files
+        if to_base:
+            before_commits = deferred_until_landed(base.memory_files, before_commits)
+        self.memory_branch = MemoryBranchWriter(base, delivery.author, self.batch, self.job)
+        self.memory_branch.wanted = delivery.lists.without_commits(before_commits)
 
     def remember_first(self) -> None:
         """Write the memory branch before the commits, unless each commit is for a head branch and
         the server accepts both branches in one push.
+
+        Raises `Outpaced` if another run has written it.
         """
-        delivery = self.delivery
-        heads = [
-            prepared
-            for prepared in delivery.commits
-            if prepared.changeset.head != delivery.base.branch
-        ]
-        if len(heads) < len(delivery.commits) or not heads or not self.batch.repository.atomic:
-            self._remember()
+        heads = [prepared.changeset.head for prepared in self.delivery.commits]
+        only_heads = bool(heads) and self.delivery.base.branch not in heads
+        if not (only_heads and self.batch.repository.atomic):
+            self._write_memory_branch()
 
     def remember_rest(self) -> None:
-        """Write the rest of the memory, and remove builds that have landed on the base."""
-        failed_any = any(decision.verdict == "error" for decision in self.done.decisions)
-        if not (self.outpaced or failed_any):
-            self.memory.wanted = with_lists_of(self.delivery.memory, self.memory.wanted)
+        """Write the lists that have changed since, and remove builds that have landed on the base
+        from the memory branch.
+        """
+        any_error = any(decision.verdict == "error" for decision in self.done.decisions)
+        if not (self.outpaced or any_error):
+            self.memory_branch.wanted = with_lists_of(
+                self.delivery.memory_files, self.memory_branch.wanted
+            )
         try:
-            self._remember()
+            self._write_memory_branch()
         except Outpaced:  # the commits have landed, and the next run writes the rest
-            if not self.memory.commits:
-                self.forgotten = True
+            if not self.memory_branch.commits:  # so the holds of this run are not there either
+                self.memory_outpaced = True
 
     @property
-    def again(self) -> set[Identity]:
-        """The asks that must be decided again, because someone else pushed first."""
+    def retried(self) -> set[Identity]:
+        """The asks to retry, because someone else pushed first."""
         delivery = self.delivery
-        found = set(delivery.needs_memory if self.forgotten else ())
+        only_remembered = set(delivery.only_remembered if self.memory_outpaced else ())
         decisions = chain(
-            delivery.settled,
+            delivery.without_commit,
             *(prepared.decisions for prepared in delivery.commits),
         )
-        return found | {
+        return only_remembered | {
             decision.subscription.identity
             for decision in decisions
             if decision.head in self.outpaced
         }
 
     @property
-    def settled(self) -> list[Decision]:
+    def without_commit(self) -> list[Decision]:
         """The decisions that didn't need a commit.
 
         If the memory branch could not be written, those stored only there are errors.
         """
-        error = self.broken
+        error = self.memory_error
         return [
             (
                 failed(decision, error)
-                if error and decision.subscription.identity in self.delivery.needs_memory
+                if error and decision.subscription.identity in self.delivery.only_remembered
                 else decision
             )
-            for decision in self.delivery.settled
+            for decision in self.delivery.without_commit
         ]
 
-    def _remember(self) -> None:
+    def _write_memory_branch(self) -> None:
         try:
-            self.memory.write()
+            self.memory_branch.write()
         except TaskError as error:
-            self.broken = error
+            self.memory_error = error
 
     def commit(self, prepared: PreparedCommit) -> None:
         """Land one commit with its list and its request, or predict it for `plan`.
@@ -398,63 +419,66 @@ class DeliveryLander:
         name = prepared.changeset.head
         head = self.delivery.heads.get(name)
         try:
-            outcome = self._land_commit(prepared, head)
+            outcome = self._land_on_head(prepared, head) if head else self._land_on_base(prepared)
         except Outpaced:
             self.outpaced.add(name)
             return
         except TaskError as error:
             outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-        if any(item.verdict == "error" for item in outcome.decisions):
+        if any(decision.verdict == "error" for decision in outcome.decisions):
             self.failed.add(name)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
-    def _land_commit(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
+    def _land_on_base(self, prepared: PreparedCommit) -> Outcome:
         repository = self.batch.repository
+        land = repository.predict if self.job.dry else repository.land
+        landed_commit = land(prepared.changeset)
+        return self._outcome_of(prepared, landed_commit, self.delivery.base.files)
+
+    def _land_on_head(self, prepared: PreparedCommit, head: HeadBranch) -> Outcome:
         job = self.job
         change = prepared.changeset
-        if head is None:
-            landed_commit = (repository.predict if job.dry else repository.land)(change)
-            return self._told(prepared, landed_commit, None)
-        self._log_kept(head)
-        listed = self.delivery.lists.of(change.head)
-        if stands := as_it_stands(prepared, head, listed, job, self.world):
-            if self.delivery.lists.news(listed):
-                self.memory.put(listed)
-            return stands
-        predicted = repository.predict(change)
-        landed_commit = predicted
+        lists = self.delivery.lists
+        self._log_foreign_commit(head)
+        waiting_list = lists.of(change.head)
+        proposed = already_proposed(prepared, head, waiting_list, job, self.world)
+        if proposed:
+            if lists.news(waiting_list):
+                self.memory_branch.put(waiting_list)
+            return proposed
+        landed_commit = self.batch.repository.predict(change)
         if not job.dry:
-            if self.broken:
-                raise self.broken
-            bound = self.delivery.lists.bound_to(change.head)
-            landed_commit = self.memory.land_with_list(change, listed, predicted, head, bound)
-        outcome = self._told(prepared, landed_commit, head)
+            if self.memory_error:
+                raise self.memory_error
+            moved = lists.moved_to(change.head)
+            landed_commit = self.memory_branch.land_with_list(
+                change, waiting_list, landed_commit, head, moved
+            )
+        under = self.delivery.base.files if head.ours else head.files
+        outcome = self._outcome_of(prepared, landed_commit, under)
         if head.request:
-            outcome = propose(prepared, head.request, outcome, listed, job, self.world)
+            return propose(prepared, head.request, outcome, waiting_list, job, self.world)
         return outcome
 
-    def _log_kept(self, head: HeadBranch) -> None:
+    def _log_foreign_commit(self, head: HeadBranch) -> None:
         if head.ours or head.branch is None:
             return
-        said = printable(head.branch.message.partition("\n")[0])
+        subject = printable(head.branch.message.partition("\n")[0])
         by = printable(head.branch.by) or "somebody"
-        self.world.log("info", f"{head.branch.branch} keeps commit {head.tip[:12]} by {by}: {said}")
+        self.world.log("info", f"{head.name} keeps commit {head.tip[:12]} by {by}: {subject}")
 
-    def _told(
-        self,
-        prepared: PreparedCommit,
-        landed_commit: LandedCommit,
-        head: HeadBranch | None,
+    def _outcome_of(
+        self, prepared: PreparedCommit, landed_commit: LandedCommit, under: Files
     ) -> Outcome:
-        under = head.files if head and not head.ours else self.delivery.base.files
+        """Return a commit's outcome, for `plan` with the difference to the files `under` it."""
         diff = unified_diff(under, prepared.changeset.files) if self.job.dry else None
         return _outcome_of(prepared, landed_commit, self.attempt, diff)
 
     def close(self) -> None:
         """Close the requests of head branches with no waiting builds, and delete the branches."""
-        if self.job.dry or self.broken:
+        if self.job.dry or self.memory_error:
             return
-        closed = False
+        any_closed = False
         for name, reason in self.delivery.lists.closing.items():
             head = self.delivery.heads[name]
             because = reason
@@ -465,22 +489,25 @@ class DeliveryLander:
                 because = f"{reason}. {page} proposes the waiting builds"
             try:
                 if withdraw(because, head.request, self.world):
-                    undeleted = not self._dropped(head)
-                    listed = WaitingList(name, declined=head.listed.declined)
-                    # Remember a remaining branch as ours: the next build uses it.
-                    self.memory.put(
-                        replace(listed, commit=head.listed.commit) if undeleted else listed
-                    )
-                    closed = True
+                    self.memory_branch.put(self._list_after_closing(head))
+                    any_closed = True
             except Outpaced:  # another run now proposes something there
                 self.outpaced.add(name)
             except TaskError as error:
                 self.world.log("warning", f"{name} was not deleted: {error.message}")
-        if closed and not self.outpaced:
+        if any_closed and not self.outpaced:
             with suppress(Outpaced):  # the next run will do it
-                self._remember()
+                self._write_memory_branch()
 
-    def _dropped(self, head: HeadBranch) -> bool:
+    def _list_after_closing(self, head: HeadBranch) -> WaitingList:
+        """Delete a head branch, and return its list without builds."""
+        waiting_list = WaitingList(head.name, declined=head.waiting_list.declined)
+        if self._deleted(head):
+            return waiting_list
+        # Remember the remaining branch as ours: the next build uses it.
+        return replace(waiting_list, commit=head.waiting_list.commit)
+
+    def _deleted(self, head: HeadBranch) -> bool:
         """Delete a head branch, and return whether it is gone.
 
         GitLab and Gitea don't allow deleting a protected branch with git.
@@ -488,9 +515,9 @@ class DeliveryLander:
         if head.branch is None:
             return True
         try:
-            self.batch.repository.drop(head.branch.branch, head.tip)
+            self.batch.repository.drop(head.name, head.tip)
         except RepositoryError as error:
-            self.world.log("warning", f"{head.branch.branch} was not deleted: {error.message}")
+            self.world.log("warning", f"{head.name} was not deleted: {error.message}")
             return False
         return True
 
@@ -508,28 +535,28 @@ class DeliveryLander:
         """Return the result of landing, and what became of the waiting builds."""
         done = self.done
         pages = self._pages()
-        remembered = self.memory.commit
-        if remembered and (self.memory.remembers or not done.commits):
-            done = done.plus(Outcome(commits=(remembered,)))
+        memory_commit = self.memory_branch.commit
+        if memory_commit and (self.memory_branch.remembers or not done.commits):
+            done = done.plus(Outcome(commits=(memory_commit,)))
         rows = [
-            replace(waited, pull_request=pages.get(waited.head, ""))
-            for waited in self.delivery.waited
-            if waited.head not in self.outpaced
+            replace(row, pull_request=pages.get(row.head, ""))
+            for row in self.delivery.waiting_rows
+            if row.head not in self.outpaced
         ]
-        problems = [*self.delivery.problems, *map(_overtaken_head, sorted(self._left))]
-        return done.plus(Outcome(waiting=tuple(rows), cautions=tuple(problems)))
+        not_retried = map(_overtaken_head, sorted(self._outpaced_without_asks()))
+        problems = (*self.delivery.problems, *not_retried)
+        return done.plus(Outcome(waiting=tuple(rows), cautions=problems))
 
-    @property
-    def _left(self) -> set[str]:
-        """The head branches where another run pushed first, and that will not be decided again."""
+    def _outpaced_without_asks(self) -> set[str]:
+        """Return the head branches where another run pushed first, and that no ask retries."""
         asked = {ask.key for ask in self.batch.asks}
-        prepared = self.delivery.commits
-        retried = {
-            commit.changeset.head
-            for commit in prepared
-            if any(decision.subscription.identity in asked for decision in commit.decisions)
+        commits = self.delivery.commits
+        with_asks = {
+            prepared.changeset.head
+            for prepared in commits
+            if any(decision.subscription.identity in asked for decision in prepared.decisions)
         }
-        return {commit.changeset.head for commit in prepared} & self.outpaced - retried
+        return {prepared.changeset.head for prepared in commits} & self.outpaced - with_asks
 
 
 def _overtaken_head(name: str) -> Problem:
@@ -570,15 +597,14 @@ def _outcome_of(
     return Outcome(prepared.decisions, (commit,), landed)
 
 
-def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
+def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
     """Return the outcome of decisions that don't need a commit.
 
-    Versions that the base already has count as landed, so with `--wait`, the run also waits for
-    their rollouts.
+    Versions that the base already has count as landed, so `--wait` also covers their rollouts.
     """
     on_base = [
         decision
-        for decision in settled
+        for decision in decisions
         if decision.verdict == "unchanged" and decision.head == decision.branch
     ]
     cautions = tuple(
@@ -595,7 +621,7 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
     )
     earlier = () if job.dry else _of_earlier_run(on_base, snapshot)
     return Outcome(
-        tuple(settled),
+        tuple(decisions),
         (),
         landed_applications(on_base, snapshot.repo, snapshot.tip),
         cautions,

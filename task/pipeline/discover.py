@@ -74,7 +74,7 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
         helm_releases=tuple(
             release for release in releases if considered(release.application, scope.narrow)
         ),
-        problems=(*sorter.problems, *_told_of_namesakes(sorter.namesakes), *wrong_updaters),
+        problems=(*sorter.problems, *_namesake_warning(sorter.namesakes), *wrong_updaters),
         outside=tuple(app for app in annotated if not considered(app, scope.narrow)),
         generated_by=tuple(sorter.generated_by),
         templates=tuple(app for app in sorter.templates if considered(app, scope.narrow)),
@@ -163,14 +163,14 @@ def _with_updaters(
 
 
 def subscriptions_of(
-    found: Discovered,
+    discovery: Discovered,
     scope: Scope,
     images: Collection[Image],
 ) -> tuple[Subscribed, ...]:
     """Return the subscriptions for these images, and the mistakes in all annotations."""
     wanted = {image.identity for image in images} if images else None
     subscribed = []
-    for app in found.applications:
+    for app in discovery.applications:
         if not app.annotations.get("image-list"):
             continue
         of_app = subscribe(app, scope.defaults, wanted)
@@ -178,10 +178,10 @@ def subscriptions_of(
             # all entries, because updates of its other images may be waiting on the head branch
             of_app = subscribe(app, scope.defaults)
         subscribed.append(of_app)
-    return (*subscribed, *found.helm_releases)
+    return (*subscribed, *discovery.helm_releases)
 
 
-def _told_of_namesakes(twice: Mapping[str, str]) -> tuple[Problem, ...]:
+def _namesake_warning(twice: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning if several Applications have the same name, for example in two clusters.
 
     Only the first manifest is used.
@@ -246,15 +246,15 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     """Return the Applications to consider, with their subscriptions, and the problems with them."""
     narrow = job.scope.narrow
     parse_selector(narrow.selector)  # reject an invalid pattern before querying a server
-    found = discovered(world.applications(), job.scope, world.locate)
+    discovery = discovered(world.applications(), job.scope, world.locate)
     passed_over = world.passed_over()
-    seen = _seen_of(found, passed_over, job)
-    _log_found(found, seen, job, world)
+    seen = _seen_of(discovery, passed_over, job)
+    _log_discovery(discovery, seen, job, world)
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
-    problems = found.problems
+    problems = discovery.problems
     # if no manifest could be read, the broken files are the reason
-    if not (found.read or found.templates or passed_over):
+    if not (discovery.read or discovery.templates or passed_over):
         problems = tuple(map(_as_error, problems))
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project, or --selector"
     problems += unknown_names(
@@ -277,7 +277,7 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     subscribed = {
         item.application.key: item.subscriptions for item in seen.subscribed if item.subscriptions
     }
-    whole = {app.key: app for app in (*seen.outside, *seen.found) if app.sources}
+    whole = {app.key: app for app in (*seen.outside, *seen.annotated) if app.sources}
     asked: dict[str, Application | None] = {}
 
     def look(key: str, *, ask: bool = True) -> Sequence[Subscription]:
@@ -292,23 +292,25 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     return look
 
 
-def _seen_of(found: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
+def _seen_of(discovery: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
     # the metadata does not contain the project
     by_metadata = replace(job.scope.narrow, projects=())
     skipped = [(app, considered(app, by_metadata)) for app in passed_over]
     return Seen(
-        subscribed=subscriptions_of(found, job.scope, job.images),
-        found=found.applications,
+        subscribed=subscriptions_of(discovery, job.scope, job.images),
+        annotated=discovery.applications,
         skipped=tuple(app for app, within in skipped if within),
-        outside=(*found.outside, *(app for app, within in skipped if not within)),
+        outside=(*discovery.outside, *(app for app, within in skipped if not within)),
     )
 
 
-def _log_found(found: Discovered, seen: Seen, job: Job, world: World) -> None:
-    if made := found.generated_by:
+def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) -> None:
+    generated_by = discovery.generated_by
+    if generated_by:
         world.log(
             "info",
-            f"rendered ApplicationSets: {len(set(made))}; generated Applications: {len(made)}",
+            f"rendered ApplicationSets: {len(set(generated_by))}; generated Applications:"
+            f" {len(generated_by)}",
         )
     if not (seen.everyone or job.scope.narrow.names or job.images):
         nobody = "no Application with Image Updater's annotations was found"
@@ -328,12 +330,12 @@ def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
     # projects.
     whole = not (job.scope.narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
-    left = untracked(counted, job.images)
+    untracked_images = untracked(counted, job.images)
     if job.events and not job.require_match:  # a registry sends events for all images
-        _log_untracked(len(left), job, world)
-        left = ()
+        _log_untracked(len(untracked_images), job, world)
+        untracked_images = ()
     return (
-        *untracked_problems(counted, left, whole=whole, required=job.require_match),
+        *untracked_problems(counted, untracked_images, whole=whole, required=job.require_match),
         *unread_keys(counted, job.images),
     )
 

@@ -78,7 +78,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     noted_elsewhere: list[Problem] = []
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
-        taken = [
+        of_app = [
             Ask(
                 neighbours.noted(sub),
                 tuple(built[identity]),
@@ -87,9 +87,9 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
             for sub in item.subscriptions
             if (identity := sub.entry.image.identity) in built
         ]
-        asks += taken
+        asks += of_app
         broken = {flaw.entry.image.identity for flaw in item.flaws if flaw.entry}
-        concerned = bool(taken) or not broken.isdisjoint(built)
+        concerned = bool(of_app) or not broken.isdisjoint(built)
         for flaw in item.flaws:
             judged = _judge_flaw(item.application, flaw, built)
             if judged is None:
@@ -319,7 +319,7 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
     return [tuple(asks) for asks in groups.values()]
 
 
-def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
+def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
     """Return a warning if `--only-repository` excludes all Applications, with their repositories.
 
     Excluding only some is not a mistake, because the pipeline runs once for each repository.

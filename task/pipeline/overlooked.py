@@ -26,7 +26,7 @@ class Seen:
     """The Applications that were read."""
 
     subscribed: Sequence[Subscribed]  # Applications with entries, and HelmReleases
-    found: Sequence[Application]  # all Applications with annotations that were read
+    annotated: Sequence[Application]  # all Applications with annotations that were read
     skipped: Sequence[Application]  # only the metadata was read, because they don't use the images
     outside: Sequence[Application] = ()  # excluded by the narrowing options
 
@@ -45,12 +45,12 @@ class Seen:
             for subscribed in self.subscribed
             if "image-list" not in subscribed.application.annotations
         )
-        return (*self.found, *releases, *self.skipped)
+        return (*self.annotated, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
         """Return all tracked images, by identity."""
         texts = dict.fromkeys(
-            app.annotations.get("image-list", "") for app in (*self.found, *self.skipped)
+            app.annotations.get("image-list", "") for app in (*self.annotated, *self.skipped)
         )
         entries = [
             listed
@@ -69,20 +69,23 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     it does not have an `image-list`.
     """
     wanted = {image.identity for image in images} if images else None
-    takes = set()
-    told = set()
+    concerned = set()
+    already_reported = set()  # as errors
     for subscribed in seen.subscribed:
         app_key = subscribed.application.key
         flaws = _flaws_of(subscribed, wanted)
         if flaws or _takes(subscribed, wanted):
-            takes.add(app_key)
-        # already reported as an error
-        told |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelled}
+            concerned.add(app_key)
+        already_reported |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelled}
     singly = []
     others = []
-    for app in (*seen.found, *seen.skipped):
-        unread = {key: why for key, why in doubts(app.annotations) if (app.key, key) not in told}
-        if app.key in takes or not app.annotations.get("image-list"):
+    for app in (*seen.annotated, *seen.skipped):
+        unread = {
+            key: why
+            for key, why in doubts(app.annotations)
+            if (app.key, key) not in already_reported
+        }
+        if app.key in concerned or not app.annotations.get("image-list"):
             singly += [_doubt(app, key, why) for key, why in unread.items()]
         elif unread:
             others.append((app.key, next(iter(unread))))
@@ -133,17 +136,17 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that do not match any entry, not even a broken one."""
-    taken = {
+    tracked = {
         sub.entry.image.identity
         for subscribed in seen.subscribed
         for sub in subscribed.subscriptions
     }
     flaws = [flaw for subscribed in seen.subscribed for flaw in subscribed.flaws]
-    taken |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
+    tracked |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
     # such an entry may match any of the images
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
-    left = {image.identity: image for image in images if image.identity not in taken}
-    return tuple(image for image in left.values() if not _is_in(unreadable, image))
+    others = {image.identity: image for image in images if image.identity not in tracked}
+    return tuple(image for image in others.values() if not _is_in(unreadable, image))
 
 
 def _is_in(texts: Iterable[str], image: Image) -> bool:
@@ -247,16 +250,16 @@ def unknown_names(
             hint = f"check {narrowing}: an Application with that name is excluded"
         elif near := [] if wild else _nearest(name, called):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
-        made = Trouble.warning if wild and not strict else Trouble
-        problems.append(Problem(made("source", message, hint)))
+        trouble = Trouble.warning if wild and not strict else Trouble
+        problems.append(Problem(trouble("source", message, hint)))
     return tuple(problems)
 
 
-def _nearest(name: str, known: Iterable[str]) -> list[str]:
+def _nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the first few names that differ by at most two characters, or else have the same last
     part.
     """
-    letters = {text: differ(name, text, LETTERS + 1) for text in known}
+    letters = {text: differ(name, text, LETTERS + 1) for text in names}
     off = sorted(
         (one for one, number in letters.items() if number <= LETTERS),
         key=lambda text: (letters[text], text),

@@ -29,7 +29,7 @@ from task.pipeline.match import (
     by_branch,
     by_login,
     by_repository,
-    left_out,
+    warn_if_all_excluded,
     without_the_broken,
 )
 from task.pipeline.overlooked import Seen
@@ -71,7 +71,7 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     began = world.now()
     seen, problems = discover(job, world)
     job, matched = match(seen, job, world)
-    problems += left_out(matched, job)
+    problems += warn_if_all_excluded(matched, job)
     matched_at = world.now()
     done = Outcome(matched.decisions)
     if job.atomic:
@@ -89,13 +89,13 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
         landed_at - matched_at,
         world.now() - landed_at,
     )
-    made = report(job, seen, matched, done.plus(ended.outcome), problems)
+    without_urls = report(job, seen, matched, done.plus(ended.outcome), problems)
     commits = tuple(
         replace(commit, url=world.commit_page(commit.repo, commit.commit or ""))
-        for commit in made.commits
+        for commit in without_urls.commits
     )
     return replace(
-        made,
+        without_urls,
         timings=timings,
         undone=ended.undone,
         commits=commits,
@@ -125,8 +125,8 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
 
     A failure does not affect other repositories.
     """
-    settled = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
-    refused = [decision for decision in settled if decision]
+    without_git = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
+    refused = [decision for decision in without_git if decision]
     if len(refused) == len(asks):  # none of these asks changes Git, so Git is not read
         return Outcome(tuple(refused))
     try:
@@ -134,8 +134,8 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
             world.repository(asks[0].subscription.repo, asks[0].subscription)
         ) as repository:
             branches = by_branch(repository, asks)
-            done, left = _leave_out_refused(repository, branches, job, world, look)
-            for base, members in left.items():
+            done, permitted = _leave_out_refused(repository, branches, job, world, look)
+            for base, members in permitted.items():
                 batch = Batch(repository, base, tuple(members), look)
                 done = done.plus(deliver(batch, job, world))
             return done
@@ -162,16 +162,17 @@ def _leave_out_refused(
         for decision in planned
         if decision.rule == NotPermittedError.rule
     }
-    told = []
+    decisions = []
     for decision in planned:
         why = refused.get(decision.subscription.application.key)
         if why:
-            told.append(replace(decision, judged=why) if decision.verdict == "update" else decision)
-    left = {
+            is_update = decision.verdict == "update"
+            decisions.append(replace(decision, judged=why) if is_update else decision)
+    permitted = {
         base: [ask for ask in asks if ask.subscription.application.key not in refused]
         for base, asks in branches.items()
     }
-    return Outcome(tuple(told)), {base: asks for base, asks in left.items() if asks}
+    return Outcome(tuple(decisions)), {base: asks for base, asks in permitted.items() if asks}
 
 
 def _plan_of_spread(
@@ -224,36 +225,34 @@ def report(
     written = dict.fromkeys(
         decision.candidate for decision in decisions if decision.verdict == "update"
     )
-    told = [
+    of_entries = [
         Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
         for unusable in shown
         if unusable.verdict == "error"
     ]
-    told += problems
-    code = exit_of(told)
+    all_problems = [*of_entries, *problems]
+    code = exit_of(all_problems)
     if job.require_update and not (code or written):
         code = Exit.NOTHING_UPDATED
         message = "--require-update: nothing was updated"
         hint = "see the decisions for the reasons; omit --require-update if this is not a failure"
-        told.append(Problem(Trouble("require-update", message, hint, exit=code)))
-    told += [
+        all_problems.append(Problem(Trouble("require-update", message, hint, exit=code)))
+    all_problems += [
         *sorted(done.cautions, key=lambda caution: caution.application),
         *cautions(decisions),
+        *(() if job.intent else first_tags(decisions)),
+        *without_request(decisions, job),
+        *not_merged(decisions, done.commits, job),
     ]
-    told += () if job.intent else first_tags(decisions)
-    told += [*without_request(decisions, job), *not_merged(decisions, done.commits, job)]
     return Report(
         command=job.command,
         images=job.images or tuple(written),
         considered=seen.considered,
         decisions=tuple(shown),
         commits=tuple(sorted(done.commits, key=_commit_order)),
-        problems=tuple(dict.fromkeys(told)),
+        problems=tuple(dict.fromkeys(all_problems)),
         waiting=tuple(
-            sorted(
-                done.waiting,
-                key=lambda waited: (waited.application, waited.alias, waited.head, waited.tag),
-            )
+            sorted(done.waiting, key=lambda row: (row.application, row.alias, row.head, row.tag))
         ),
         exit=shutdown.code_of_run((), code),
         dry=job.dry,

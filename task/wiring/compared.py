@@ -19,7 +19,7 @@ from task.git.errors import GitFailed
 from task.git.names import rewritten
 from task.git.repository.bare import BareRepository
 from task.git.repository.compared import ComparedRepository, checkout_at
-from task.landing.before_deciding import with_own_memory
+from task.landing.before_deciding import with_own_memory_branch
 from task.landing.ports import Side
 from task.model import Compared, Found, Place, Snapshot
 from task.repository_config.config import MISTAKEN
@@ -180,7 +180,7 @@ class JudgedChange:
         wanted = tuple(dict.fromkeys(places))
         if side == "base":
             found = self._repository.base_snapshot(wanted, _OWN, urls)
-            return with_own_memory(found, self._repository)
+            return with_own_memory_branch(found, self._repository)
         return self._repository.at(self._repository.comparison.merged, wanted)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:

@@ -103,10 +103,10 @@ class RepositoryWithProgress:
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 
-    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Like `Repository.with_memory_under`."""
+    def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """Like `Repository.with_memory_branch_under`."""
         with self._phase(f"fetching {self._name}"):
-            return self._repository.with_memory_under(snapshot, prefix)
+            return self._repository.with_memory_branch_under(snapshot, prefix)
 
     @property
     def atomic(self) -> bool:
@@ -127,10 +127,10 @@ class RepositoryWithProgress:
         with self._phase(f"reading the history of {self._name}"):
             return self._repository.merged(branch, commit)
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         """Commit and push."""
         with self._phase(f"pushing to {self._name}"):
-            return self._repository.land(change, memory)
+            return self._repository.land(change, memory_change)
 
     def remember(self, change: Changeset) -> LandedCommit:
         """Replace the memory branch."""

@@ -99,9 +99,9 @@ def test_the_commit_about_a_late_failure_mentions_no_rollback() -> None:
     messages: list[str] = []
     land = scene.branch.land
 
-    def told(change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def told(change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         messages.append(change.message)
-        return land(change, memory)
+        return land(change, memory_change)
 
     scene.branch.land = told  # type: ignore[method-assign]
     waited(failing(scene, lambda: scene.event("1.2.0")), "1.1.0")
@@ -242,9 +242,9 @@ def test_the_rollback_commit_does_not_name_the_source_of_the_build() -> None:
     messages: list[str] = []
     land = scene.branch.land
 
-    def told(change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def told(change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         messages.append(change.message)
-        return land(change, memory)
+        return land(change, memory_change)
 
     scene.branch.land = told  # type: ignore[method-assign]
     trailers = (
@@ -279,10 +279,10 @@ class Raced(Branch):
         super().__init__({target("a"): KUSTOMIZATION})
         self.before: dict[int, Callable[[], object]] = {}  # the call before the n-th push
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         self.before = {number - 1: happens for number, happens in self.before.items()}
         self.before.pop(0, lambda: None)()
-        return super().land(change, memory)
+        return super().land(change, memory_change)
 
 
 @pytest.mark.slow

@@ -619,9 +619,9 @@ def test_the_commit_names_the_source_commit_of_the_promoted_build() -> None:
     messages: list[str] = []
     land = scene.branch.land
 
-    def told(change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def told(change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         messages.append(change.message)
-        return land(change, memory)
+        return land(change, memory_change)
 
     scene.branch.land = told  # type: ignore[method-assign]
     scene.promote("staging/web", "production/web", repository=OURS)

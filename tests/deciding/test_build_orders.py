@@ -64,7 +64,7 @@ def after(
     for one in prepared.commits:
         new.update(one.changeset.files)
     written = [one for draft in prepared.commits for one in draft.decisions]
-    rule = [*written, *prepared.settled][0].rule
+    rule = [*written, *prepared.without_commit][0].rule
     return rule, {path: file for path, file in new.items() if file.mode}
 
 

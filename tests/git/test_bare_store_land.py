@@ -594,11 +594,17 @@ def test_a_head_branch_and_the_memory_land_together_or_not_at_all(repo: Path) ->
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")
         made = store.land(wanted, remembered("first\n"))
-        assert (tip(repo, "bot"), tip(repo, "image-update-memory/1")) == (made.commit, made.memory)
+        assert (tip(repo, "bot"), tip(repo, "image-update-memory/1")) == (
+            made.commit,
+            made.memory_commit,
+        )
         newer = replace(wanted, files={VALUES: File("tag: v11\n")}, head_commit=made.commit)
         with pytest.raises(Outpaced):
             store.land(newer, remembered("second\n", "1" * 40))
-    assert (tip(repo, "bot"), tip(repo, "image-update-memory/1")) == (made.commit, made.memory)
+    assert (tip(repo, "bot"), tip(repo, "image-update-memory/1")) == (
+        made.commit,
+        made.memory_commit,
+    )
 
 
 def test_a_server_without_atomic_pushes_gets_neither_branch(repo: Path) -> None:

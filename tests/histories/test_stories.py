@@ -468,7 +468,7 @@ def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before
     assert scene.waiting == {"web": "1.4.0", "api": "1.1.0"}
 
 
-def test_a_waiting_update_changed_by_another_run_is_reported_as_not_decided_again() -> None:
+def test_a_waiting_update_changed_by_another_run_is_reported_as_not_reevaluated() -> None:
     """The rollback has landed on the base, and nothing that is asked for is left to decide again."""
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})

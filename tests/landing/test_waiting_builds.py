@@ -2,7 +2,9 @@
 
 import pytest
 from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
+from support.runs import target
 
+from task.editors.state_file import read_state
 from task.landing.waiting_builds import TOGETHER
 
 EVENT = {"newer": "web:1.4.0", "older": "web:1.1.0", "same": "web:1.2.0", "refused": "web:0.1.0"}
@@ -38,6 +40,57 @@ def test_an_event_keeps_or_replaces_the_waiting_update(
     report = scene.event(EVENT[event])
     assert (scene.waiting, verdicts(report)) == ({"web": waits}, [verdict])
     assert told(report) == [("web", "1.2.0", fate)]
+
+
+STATE = ".image-update/apps/a/argocd_a.state"
+
+
+def already_there(what: str) -> Scene:
+    """Return a scene with a waiting or deferred 1.2.0, a hold, or a freeze."""
+    scene = Scene()
+    if "hold first" in what:
+        scene.by_hand("hold", "web")
+    if "1.2.0" in what:
+        scene.event("web:1.2.0")
+    if "then a hold" in what:  # a person commits it, so no run takes the build off the head branch
+        held = (
+            f"files:\n  {target('a')}:\n    images:\n      web:\n        hold: {{reason: broken}}\n"
+        )
+        scene.branch.commit({STATE: held})
+    if "then a freeze" in what:
+        scene.freeze()
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("there", "event", "waits", "deferred", "verdict", "fate"),
+    [
+        ("nothing", "newer", "1.4.0", "", "update", ""),
+        ("1.2.0", "newer", "1.4.0", "", "update", "superseded"),
+        ("1.2.0", "same", "1.2.0", "", "unchanged", "waits"),
+        ("1.2.0", "older", "1.2.0", "", "refuse", "waits"),
+        ("1.2.0", "refused", "1.2.0", "", "refuse", "waits"),
+        ("hold first", "newer", "", "1.4.0", "defer", ""),
+        ("hold first, 1.2.0", "newer", "", "1.4.0", "defer", ""),
+        ("hold first, 1.2.0", "older", "", "1.2.0", "refuse", ""),
+        ("1.2.0, then a hold", "newer", "", "1.4.0", "defer", "superseded"),
+        ("1.2.0, then a hold", "older", "", "1.2.0", "refuse", "deferred"),
+        ("1.2.0, then a freeze", "newer", "1.2.0", "1.4.0", "defer", "waits"),
+    ],
+)
+def test_an_event_meets_what_is_already_there(
+    there: str, event: str, waits: str, deferred: str, verdict: str, fate: str
+) -> None:
+    """The rows of the first table in `waiting_builds`."""
+    scene = already_there(there)
+    report = scene.event(EVENT[event])
+    assert (scene.waiting.get("web", ""), verdicts(report)) == (waits, [verdict])
+    assert [row.outcome for row in report.waiting] == ([fate] if fate else [])
+    states = [
+        read_state(text) for path, text in scene.branch.memory.items() if path.endswith(".state")
+    ]
+    builds = [memory.deferred for files in states for memory in files[target("a")].images.values()]
+    assert "".join(build.tag for build in builds if build) == deferred
 
 
 @pytest.mark.parametrize(
@@ -88,7 +141,7 @@ def test_a_release_keeps_a_waiting_rollback_unless_a_newer_build_was_deferred(
 
 def test_the_table_covers_every_combination_of_command_and_outcome() -> None:
     outcomes = {
-        "run": ("nothing", "newer", "same", "older"),
+        "run": ("nothing", "deferred", "newer", "same", "older"),
         "hold": ("nothing", "done"),
         "release": ("nothing", "done", "newer", "same", "older"),
         "rollback": ("nothing", "done", "no-hold"),

@@ -36,13 +36,13 @@ class Repository(Branch):
         self.outpaced, self.then = set(outpaced), then
         self.landed: list[str] = []
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         if change.head in self.outpaced:
             self.outpaced.discard(change.head)
             self.commit(self.then)
             raise Outpaced(change.head)
         self.landed.append(change.head)
-        return super().land(change, memory)
+        return super().land(change, memory_change)
 
 
 def batch(repository: Repository) -> Batch:
@@ -80,7 +80,7 @@ def test_landed_commits_are_reported_even_if_a_later_commit_fails(atomic: bool) 
     assert verdicts == {"a": "update", "b": "error"}
 
 
-def test_only_the_application_that_lost_the_race_is_decided_again() -> None:
+def test_only_the_application_that_lost_the_race_is_reevaluated() -> None:
     repository = Repository(["head-b"], {"apps/b/kustomization.yaml": says("1.2.0")})
     outcome = deliver(batch(repository), JOB, world())
     assert repository.landed == ["head-a"]
@@ -106,7 +106,7 @@ def test_differences_in_an_override_file_are_reported_even_if_the_push_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Refusing(Repository):
-        def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:  # noqa: ARG002
+        def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:  # noqa: ARG002
             raise RepositoryError(f"a hook refuses {change.head}")
 
     def with_cautions(*args: Any) -> Prepared:

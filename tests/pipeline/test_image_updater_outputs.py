@@ -78,7 +78,7 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     }
     return changed, [
         *matched.decisions,
-        *prepared.settled,
+        *prepared.without_commit,
         *(one for draft in prepared.commits for one in draft.decisions),
     ]
 

@@ -42,7 +42,7 @@ class GitBranch(Branch):
     def _commit(self, name: str, oid: str) -> Commit:
         tree, *parents = git(self.repo, "show", "-s", "--format=%T %P", oid).split()
         listed = self.lists.get(name) if not name.startswith(MEMORY) else None
-        ours = listed is not None and len(parents) == 1 and listed.has_made(tree, parents[0])
+        ours = listed is not None and len(parents) == 1 and listed.is_our_commit(tree, parents[0])
         parent = parents[0] if len(parents) == 1 else ""
         return Commit(oid, self.tree(oid), self.tree(parent) if ours else None, parent=parent)
 

@@ -63,7 +63,7 @@ class MemoryChange:
         list(places)
         memory = {path: File(text) for path, text in self.memory.items()} if side == "base" else {}
         tip = BASE if side == "base" else MERGED
-        return Snapshot(URL, "main", tip, shown(self.files[side]), memory=memory)
+        return Snapshot(URL, "main", tip, shown(self.files[side]), memory_files=memory)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:  # noqa: ARG002 - as above
         return snapshot

@@ -166,11 +166,12 @@ class Branch:
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
         list(places)
-        memory = {path: File(text) for path, text in self.remembered.items()}
+        files = {path: File(text) for path, text in self.remembered.items()}
         name = self.memory_head
         tip = self.heads[name].id if name else ""
-        list(besides(memory) if besides else ())
-        found = Snapshot(URL, branch, self.tip, shown(self.files), memory=memory, memory_tip=tip)
+        list(besides(files) if besides else ())
+        here = shown(self.files)
+        found = Snapshot(URL, branch, self.tip, here, memory_files=files, memory_tip=tip)
         if not self.memory_moves:
             return found
         return replace(found, memory_tip="", inherited=(name, tip), renamed_from="another name")
@@ -179,7 +180,7 @@ class Branch:
         head = self.heads.get(snapshot.branch)
         return replace(snapshot, files=shown(head.files)) if head else snapshot
 
-    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+    def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         return replace(snapshot, prefix=prefix)
 
     def head(self, head: str) -> Head | None:
@@ -194,16 +195,16 @@ class Branch:
     def merged(self, branch: str, commit: str) -> bool:  # noqa: ARG002 - one branch
         return commit in self.within
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         self.reached("land")
-        if memory is not None and not self.atomic:
+        if memory_change is not None and not self.atomic:
             raise NotAtomicError
         landing = self.predict(change)
         if not landing.pushed:
             return landing
-        if memory is not None:
-            self._check_memory(memory)
-            landing = replace(landing, memory=self._remembered(memory).commit)
+        if memory_change is not None:
+            self._check_memory(memory_change)
+            landing = replace(landing, memory_commit=self._remembered(memory_change).commit)
         head, new = change.head, self._with(change)
         if head != change.base:
             under = self.heads[head].id if change.on_top else change.tip

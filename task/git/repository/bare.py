@@ -66,17 +66,17 @@ class Remembered:
     tip: str  # "" if there is no such branch
     inherited: tuple[str, str] | None  # the name and tip of a deleted base's memory branch
     renamed_from: str = ""  # the deleted base
-    left: tuple[tuple[str, str], ...] = ()  # other such branches, by base
+    orphaned: tuple[tuple[str, str], ...] = ()  # other such branches, by base
 
     def beside(self, found: Snapshot) -> Snapshot:
         """Return a snapshot of the base with the memory branch's content."""
         return replace(
             found,
-            memory=self.files,
+            memory_files=self.files,
             memory_tip=self.tip,
             inherited=self.inherited,
             renamed_from=self.renamed_from,
-            left=self.left,
+            orphaned=self.orphaned,
         )
 
 
@@ -217,7 +217,7 @@ class BareRepository:
             tip=tips.get(own, ""),
             inherited=heir,
             renamed_from=renamed,
-            left=() if heir else tuple((name, gone) for gone, name in orphans.gone.items()),
+            orphaned=() if heir else tuple((name, gone) for gone, name in orphans.gone.items()),
         )
 
     def _orphans(self, tips: Mapping[str, str]) -> Orphans:
@@ -237,7 +237,7 @@ class BareRepository:
         gone = {text: name for text, name in bases.items() if f"refs/heads/{text}" not in there}
         return Orphans(gone, next((at for at, ref in refs if ref == "HEAD" and " " in at), ""))
 
-    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+    def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         """Return the snapshot with the memory branch whose name has this prefix.
 
         If that branch does not exist yet, the snapshot's content moves to it.
@@ -250,7 +250,7 @@ class BareRepository:
             if tip:
                 files = self._snapshot(base, tip, [Place("", "files")]).files
                 return replace(
-                    snapshot, prefix=prefix, memory=files, memory_tip=tip, inherited=None
+                    snapshot, prefix=prefix, memory_files=files, memory_tip=tip, inherited=None
                 )
             old = memory_branch(self._remote.repo, base), snapshot.memory_tip
             inherited = old if snapshot.memory_tip else snapshot.inherited
@@ -268,7 +268,7 @@ class BareRepository:
             found = self._snapshot(snapshot.branch, tip, places)
             return replace(
                 found,
-                memory=snapshot.memory,
+                memory_files=snapshot.memory_files,
                 memory_tip=snapshot.memory_tip,
             )
 
@@ -350,7 +350,7 @@ class BareRepository:
 
         Raises `Outpaced` if the branch is no longer at `change.head_commit`.
         """
-        made = self._with_restarts(lambda: self._memory(change))
+        made = self._with_restarts(lambda: self._memory_commit(change))
         was = change.head_commit or ""
         try:
             self._push(Pushed(change.head, made.commit, was, replaces=True))
@@ -363,7 +363,7 @@ class BareRepository:
             self._push(Pushed(change.head, made.commit, was, replaces=True))
         return made
 
-    def _memory(self, change: Changeset) -> LandedCommit:
+    def _memory_commit(self, change: Changeset) -> LandedCommit:
         made = self._imported(change) if change.files else LandedCommit("", "")
         return replace(made, commit=self._signed(change, made))
 
@@ -376,33 +376,37 @@ class BareRepository:
         made, _ = self._with_restarts(lambda: self._prepared(change))
         return replace(made, commit="") if made.pushed else made
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+    def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         """Commit on top of the tip that was read, and push.
 
         Raises `Outpaced` if the branch has moved since.
 
         Our own head branch is created, or replaced if it has not moved. Other branches are never
-        replaced. `memory` is pushed together with it: either both land or neither does. Raises
-        `NotAtomicError` if the server cannot do that.
+        replaced. `memory_change` is pushed together with it: either both land or neither does.
+        Raises `NotAtomicError` if the server cannot do that.
         """
         made, there = self._with_restarts(lambda: self._prepared(change))
-        return self._send(change, made, there, memory) if made.pushed else made
+        return self._send(change, made, there, memory_change) if made.pushed else made
 
     def _send(
         self,
         change: Changeset,
         made: LandedCommit,
         there: str,
-        memory: Changeset | None = None,
+        memory_change: Changeset | None = None,
     ) -> LandedCommit:
         """Push the commit, signed if required. `there` is the tip of the head branch, or ""."""
         replaces = change.head != change.base and not change.on_top
         was = there if replaces else change.tip
         pushed = Pushed(change.head, self._signed(change, made), was, replaces=replaces)
-        beside = self._memory(memory).commit if memory else ""
-        more = Pushed(memory.head, beside, memory.head_commit or "") if memory else None
+        beside = self._memory_commit(memory_change).commit if memory_change else ""
+        more = (
+            Pushed(memory_change.head, beside, memory_change.head_commit or "")
+            if memory_change
+            else None
+        )
         self._push(pushed, change.push_options, more)
-        return replace(made, commit=pushed.commit, memory=beside)
+        return replace(made, commit=pushed.commit, memory_commit=beside)
 
     def _signed(self, change: Changeset, made: LandedCommit) -> str:
         """Return the same commit, signed if required."""

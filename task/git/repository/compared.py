@@ -117,12 +117,12 @@ class ComparedRepository(BareRepository):
             if known.branch != known.default and tip != known.base:
                 found = replace(found, default=self._snapshot(known.default, tip, default).files)
             found = self._remembered(known.branch, known.tips).beside(found)
-            memory = dict(found.memory)
+            memory_files = dict(found.memory_files)
             for url in urls:
                 own = known.tips.get(memory_branch(url, known.branch))
                 if own:
-                    memory |= self._snapshot(known.branch, own, [Place("", "files")]).files
-            return replace(found, memory=memory)
+                    memory_files |= self._snapshot(known.branch, own, [Place("", "files")]).files
+            return replace(found, memory_files=memory_files)
 
         return self._with_restarts(read)
 
