@@ -104,11 +104,16 @@ def _typer_parameter(
     flag = kind is bool or bool in get_args(kind)
     many = get_origin(kind) is tuple
     default = "" if many or isinstance(field.default, Secret) else field.default
-    name = option.flag or flag_of(field.name)
-    shown_name = f"{name}/--no-{name[2:]}" if flag else name
-    named = () if option.argument else (shown_name, *filter(None, [SHORT.get(name, "")]))
-    info = (typer.Argument if option.argument else typer.Option)(
-        *named,
+    declare = typer.Argument
+    names = []
+    if not option.argument:
+        declare = typer.Option
+        name = option.flag or flag_of(field.name)
+        names.append(f"{name}/--no-{name[2:]}" if flag else name)
+        if name in SHORT:
+            names.append(SHORT[name])
+    info = declare(
+        *names,
         envvar=None if option.old_name else variable_of(field.name),
         hidden=option.old_name,
         metavar=option.metavar or None,
@@ -118,19 +123,18 @@ def _typer_parameter(
         callback=_reader(field, option, default, flag=flag, needed=needed),
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
-    typed = _type_for_typer(
-        flag=flag,
-        many=many,
-        needed=needed,
-    )
-    shown = bool(default) if flag else option.shown or default
-    if many:
+    shown: Any = option.shown or default
+    if needed:
+        shown = inspect.Parameter.empty
+    elif many:
         shown = None
+    elif flag:
+        shown = bool(default)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if needed else shown,
-        annotation=Annotated[typed, info],
+        default=shown,
+        annotation=Annotated[_type_for_typer(flag=flag, many=many, needed=needed), info],
     )
 
 

@@ -285,24 +285,22 @@ class GitHub(Host):
 
         If GitHub rejects a reviewer, still request the others.
         """
-        people = {name: name for name in proposal.reviewers if "/" not in name}
-        teams = {name: name.rpartition("/")[2] for name in proposal.reviewers if "/" in name}
-        users = missing(people, (item["login"] for item in pull["requested_reviewers"] or ()))
-        groups = missing(teams.values(), (item["slug"] for item in pull["requested_teams"] or ()))
+        people = [name for name in proposal.reviewers if "/" not in name]
+        teams = {name.rpartition("/")[2]: name for name in proposal.reviewers if "/" in name}
+        users = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
+        slugs = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
         where = f"{self._path}/pulls/{pull['number']}"
-        single = [{"reviewers": [name]} for name in users] + [
-            {"team_reviewers": [name]} for name in groups
-        ]
-        if (
-            len(single) > 1
-            and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None
-        ):
-            return
-        for text in single:
-            if error := self._requested(where, text):
-                name = next(iter(text.values()))[0]
-                full = next((full for full, slug in teams.items() if slug == name), name)
-                notes.add(f"{name} was not asked to review: {error.message}", "reviewer", full)
+        if len(users) + len(slugs) > 1:
+            everyone = {"reviewers": users, "team_reviewers": slugs}
+            if self._requested(where, everyone) is None:
+                return
+        for name in users:
+            if error := self._requested(where, {"reviewers": [name]}):
+                notes.add(f"{name} was not asked to review: {error.message}", "reviewer", name)
+        for slug in slugs:
+            if error := self._requested(where, {"team_reviewers": [slug]}):
+                message = f"{slug} was not asked to review: {error.message}"
+                notes.add(message, "reviewer", teams[slug])
 
     def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
         """Request reviews. Return None if GitHub accepted them."""
