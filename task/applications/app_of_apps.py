@@ -98,11 +98,14 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     """
     spec = mapping(item.get("spec"))
     metadata = mapping(item.get("metadata"))
-    several = spec.get("sources")
     hydrator = spec.get("sourceHydrator")
-    sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
+    several = spec.get("sources")
     if isinstance(hydrator, dict):
-        sources = [hydrator.get("drySource")]
+        sources: list[Any] = [hydrator.get("drySource")]
+    elif isinstance(several, list) and several:
+        sources = several
+    else:
+        sources = [spec.get("source")]
     names = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
     parent = "/".join(names) or "?"
     name = _scalar(metadata.get("name"))
@@ -474,12 +477,10 @@ class _Branch:
 
     def kind(self, folder: Deployed) -> Kind | None:
         """Return what generates a folder's manifests, or None for a directory of manifests."""
-        at = posixpath.join(folder.path, "")
-        return (
-            None
-            if folder.plain
-            else kind_of([text[len(at) :] for text in self.inside(folder.path)])
-        )
+        if folder.plain:
+            return None
+        prefix = posixpath.join(folder.path, "")
+        return kind_of([path.removeprefix(prefix) for path in self.inside(folder.path)])
 
     def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
         """Return the paths to read to find out whether a folder has Applications."""
@@ -529,18 +530,17 @@ class _Branch:
         each of them would take minutes.
         """
         if kind == "helm":
-            return (
-                None
-                if any(makes_applications(self._text(path)) for path in self.wanted(folder, kind))
-                else []
-            )
+            charts_files = map(self._text, self.wanted(folder, kind))
+            return None if any(map(makes_applications, charts_files)) else []
         texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
-        found = None if folder.strange else listed(folder.path, texts)
-        if found is not None:
-            self._files.update((path, File(texts[path])) for path in found)
-        return found
+        if folder.strange:
+            return None
+        manifests = listed(folder.path, texts)
+        if manifests is not None:
+            self._files.update((path, File(texts[path])) for path in manifests)
+        return manifests
 
     def manifests(self, paths: Iterable[str]) -> Iterator[Found]:
         """Yield the manifests in these files."""

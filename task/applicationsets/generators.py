@@ -84,19 +84,18 @@ class Generators:
         selector = generator.get("selector")  # Argo CD does not render the labels in a selector
         if outer:
             generator = self._filled(generator, outer)
-        kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
-        if not kinds:
+        kinds = (kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None)
+        kind = next(kinds, "")
+        if not kind:
             raise _unknown(generator)
-        if kinds[0] in ELSEWHERE:
-            message = (
-                f"the ApplicationSet's {kinds[0]} generator needs a server: {ELSEWHERE[kinds[0]]}"
-            )
+        if kind in ELSEWHERE:
+            message = f"the ApplicationSet's {kind} generator needs a server: {ELSEWHERE[kind]}"
             raise UnknowableError(message, WAY_OUT)
-        body = generator[kinds[0]]
+        body = generator[kind]
         if not isinstance(body, dict):
-            raise Malformed(f"the {kinds[0]} generator is not a mapping")
+            raise Malformed(f"the {kind} generator is not a mapping")
         chosen = []
-        for row in _MAKERS[kinds[0]](self, body, depth):
+        for row in _MAKERS[kind](self, body, depth):
             self.filler.budget.row()
             if selector is None or selects(selector, flat(row)):
                 chosen.append(row)
@@ -276,7 +275,7 @@ class Generators:
             except Malformed as error:
                 raise Malformed(f"unable to parse file: {error.message}") from None
         data = self._read[text]
-        objects = [{}] if data is None else data if isinstance(data, list) else [data]
+        objects = data if isinstance(data, list) else [{} if data is None else data]
         if not all(isinstance(item, dict) for item in objects):
             raise Malformed("unable to parse file: it is neither a mapping nor a list of mappings")
         folder, _, file = path.rpartition("/")
@@ -429,15 +428,13 @@ def _element_texts(element: Mapping[str, Any], number: int) -> Params:
     """
     row: Params = {}
     for key, value in element.items():
-        if key == "values" and not isinstance(value, dict):
-            raise Malformed(
-                f"error parsing values map: of element {number}, 'values' is not a mapping"
-            )
-        texts = (
-            {f"values.{name}": text for name, text in value.items()}
-            if key == "values"
-            else {key: value}
-        )
+        texts = {key: value}
+        if key == "values":
+            if not isinstance(value, dict):
+                raise Malformed(
+                    f"error parsing values map: of element {number}, 'values' is not a mapping"
+                )
+            texts = {f"values.{name}": text for name, text in value.items()}
         for name, text in texts.items():
             if not isinstance(text, str):
                 message = (
@@ -456,14 +453,14 @@ def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: boo
         "project": cluster.project,
     }
     if not go:
-        row |= {
-            f"metadata.annotations.{key}": value
-            for key, value in (cluster.annotations or {}).items()
-        }
-        return row | {f"metadata.labels.{key}": value for key, value in labels.items()}
-    metadata = {"labels": GoMap(labels)} | (
-        {"annotations": GoMap(cluster.annotations)} if cluster.annotations else {}
-    )
+        for key, value in (cluster.annotations or {}).items():
+            row[f"metadata.annotations.{key}"] = value
+        for key, value in labels.items():
+            row[f"metadata.labels.{key}"] = value
+        return row
+    metadata = {"labels": GoMap(labels)}
+    if cluster.annotations:
+        metadata["annotations"] = GoMap(cluster.annotations)
     filled: Params = go_value({**row, "metadata": metadata})
     return filled
 

@@ -158,11 +158,11 @@ def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"use --{name} value")
         if name:
             yield name, "true"
-        name, equals, value = (
-            ("header", "=" if word[2:] else "", word[2:].removeprefix("="))
-            if word[:2] == "-H"
-            else (word[2:].partition("="))
-        )
+        name, equals, value = word[2:].partition("=")
+        if word.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE
+            name = "header"
+            equals = word[2:]
+            value = word[2:].removeprefix("=")
         if equals:
             yield name, value
             name = ""

@@ -79,11 +79,9 @@ def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
     spec = mapping(owner, "spec")
     if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
         return False
-    ignored = mappings(spec, "ignoreApplicationDifferences")
-    return bool(spec) and not _ignores(
-        (item for item in ignored if text(item, "name") in ("", name)),
-        field,
-    )
+    rules = mappings(spec, "ignoreApplicationDifferences")
+    rules_for_it = [rule for rule in rules if text(rule, "name") in ("", name)]
+    return bool(spec) and not _ignores(rules_for_it, field)
 
 
 def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
@@ -164,16 +162,13 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
     if spec.get("sourceIntegrity") is None:
         return _ids([item.get("keyID") for item in mappings(spec, "signatureKeys")])
     for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
-        repos = policy.get("repos")
-        globs = (
-            [text(item, "url") if isinstance(item, dict) else item for item in repos]
-            if isinstance(repos, list)
-            else []
-        )
+        globs = [
+            text(item, "url") if isinstance(item, dict) else item
+            for item in elements(policy, "repos")
+        ]
         if _globs_allow([glob for glob in globs if isinstance(glob, str)], repo):
             gpg = mapping(policy, "gpg")
-            keys = gpg.get("keys")
-            return () if text(gpg, "mode") == "none" or not isinstance(keys, list) else _ids(keys)
+            return () if text(gpg, "mode") == "none" else _ids(elements(gpg, "keys"))
     return ()
 
 

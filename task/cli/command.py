@@ -179,7 +179,9 @@ def _given(
     source = SOURCES.get(found.name if found else "", "default")
     if source == "variable":
         value = os.environ[str(param.envvar)]  # the whole value, because Typer splits it at spaces
-    values = () if source == "default" else value if isinstance(value, list | tuple) else (value,)
+    values = value if isinstance(value, list | tuple) else (value,)
+    if source == "default":
+        values = ()
     return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
 
 

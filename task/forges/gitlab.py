@@ -362,25 +362,19 @@ class GitLabComments(Comments):
             "per_page": 100,
         }
         for page in range(1, PAGES + 1):
-            found = mappings(
-                self._client.json(
-                    "GET",
-                    self._notes(request),
-                    what,
-                    params={**params, "page": page},
-                )
+            answer = self._client.json(
+                "GET",
+                self._notes(request),
+                what,
+                params={**params, "page": page},
             )
-            for mapping in found:
-                if (
-                    self.holds(dig(mapping, "body"), mark)
-                    and dig(mapping, "author", "id") == self._client.me
-                ):
-                    yield Comment(
-                        dig(mapping, "id"),
-                        dig(mapping, "body"),
-                        self._page(request, dig(mapping, "id")),
-                    )
-            if len(found) < 100:
+            notes = mappings(answer)
+            for note in notes:
+                number = dig(note, "id")
+                body = dig(note, "body")
+                if self.holds(body, mark) and dig(note, "author", "id") == self._client.me:
+                    yield Comment(number, body, self._page(request, number))
+            if len(notes) < 100:
                 break
 
     def add(self, request: str, body: str) -> str:

@@ -28,8 +28,8 @@ from task.errors import (
 from task.files import exhausted
 from task.git.credentials import Access
 from task.git.environment import (
-    HostConfig,
     Local,
+    UserConfig,
     basic_header,
     clean_environment,
     config_pairs,
@@ -85,8 +85,8 @@ _PROGRESS = re.compile(
 )
 NO_FILTER = "filtering not recognized"  # git's message about a server without partial clones
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "http_proxy")
-_WARNINGS = 100
-_LONGEST = 1000  # maximum number of warnings in a run; maximum length of a warning
+_WARNINGS = 100  # warnings logged in a run
+_LONGEST = 1000  # characters of a warning
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ class Git:
         self._asks_first: set[str] = set()  # URLs whose server gets credentials only on request
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
-        self._host = environ
+        self._full_environ = environ
         self._access = access or Access(environ=environ)
-        self._config = HostConfig(
+        self._config = UserConfig(
             lambda *argv: self.run(*argv).out,
             environ if configured else {},
             self._access.given.config_file,
@@ -243,7 +243,7 @@ class Git:
         found |= self._access.environment()
         # hooks of a local repository do not log in anywhere
         if not is_local and not self._access.given.alone:
-            helpers = of_helpers(self._host, self._config.programs)
+            helpers = of_helpers(self._full_environ, self._config.programs)
             new = helpers.keys() - self._environ.keys() - found.keys()
             found |= {variable: helpers[variable] for variable in new}
         if target.protocol == "https" and not self._config.to_http:

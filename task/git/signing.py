@@ -59,14 +59,11 @@ def key_of(given: Secret, form: str = "") -> Key:
                 f"--signing-key: cannot read {text!r}: {why}",
                 hint="specify a readable file",
             ) from None
-    found = (
-        "openpgp"
-        if "PGP PRIVATE KEY BLOCK" in text
-        else "ssh"
-        if "PRIVATE KEY-----" in text
-        else ""
-    )
-    if not found:
+    if "PGP PRIVATE KEY BLOCK" in text:
+        found = "openpgp"
+    elif "PRIVATE KEY-----" in text:
+        found = "ssh"
+    else:
         raise UsageError("--signing-key: not a private key", hint=_ASIDE)
     if form not in ("", found):
         hint = "omit --signing-format: the format is detected from the key"

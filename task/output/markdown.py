@@ -100,12 +100,12 @@ def code(text: str) -> str:
     or would end the code or the cell.
     """
     line = " ".join(printable(text).split())
-    line = line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 1]}…"
-    return (
-        f"`{''.join('?' if item in '`|' or not item.isprintable() else item for item in line)}`"
-        if line
-        else ""
-    )
+    if not line:
+        return ""
+    if len(line) > LONGEST_CELL:
+        line = f"{line[: LONGEST_CELL - 1]}…"
+    letters = ("?" if letter in "`|" or not letter.isprintable() else letter for letter in line)
+    return f"`{''.join(letters)}`"
 
 
 def link(url: str, name: str = "") -> str:
@@ -225,15 +225,18 @@ def _commit_list(report: JSON) -> list[str]:
 
 
 def _problems(problems: Sequence[JSON]) -> list[str]:
-    told = [
-        f"- {problem['severity']}:"
-        f" {' '.join(code(text) for text in (problem['application'], problem['message']) if text)}"
-        + (f" fix: {code(problem['hint'])}" if problem["hint"] else "")
-        for problem in problems[:MOST]
-    ]
-    return (
-        [*told, f"- and {len(problems) - MOST} more: see the log"] if len(problems) > MOST else told
-    )
+    lines = []
+    for problem in problems[:MOST]:
+        words = [f"- {problem['severity']}:"]
+        if problem["application"]:
+            words.append(code(problem["application"]))
+        words.append(code(problem["message"]))
+        if problem["hint"]:
+            words.append(f"fix: {code(problem['hint'])}")
+        lines.append(" ".join(words))
+    if len(problems) > MOST:
+        lines.append(f"- and {len(problems) - MOST} more: see the log")
+    return lines
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:

@@ -141,12 +141,10 @@ def _authorities(path: str) -> str:
     """Return the PEM text in a file, or in all files of a folder."""
     if not path:
         return ""
-    names = (
-        sorted(os.path.join(path, name) for name in os.listdir(path))
-        if os.path.isdir(path)
-        else [path]
-    )
-    texts = [read_text(name, errors="replace") for name in filter(os.path.isfile, names)]
+    paths = [path]
+    if os.path.isdir(path):
+        paths = sorted(os.path.join(path, name) for name in os.listdir(path))
+    texts = [read_text(file, errors="replace") for file in filter(os.path.isfile, paths)]
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
 

@@ -297,20 +297,15 @@ def place_of(
         "\n".join(filter(None, texts)),
         conf.limit,
     )
-
-    repository = (
-        image.repository.removeprefix("library/") if image.registry == HUB else image.repository
-    )
-    # AIU's `defaultns`. An entry for Docker Hub itself does not need it: the default is `library`.
+    repository = image.repository
+    if image.registry == HUB:
+        repository = repository.removeprefix("library/")
     if "/" not in repository:
-        hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
-        repository = (
-            f"{conf.defaultns}/{repository}"
-            if conf.defaultns
-            else image.repository
-            if hub
-            else repository
-        )
+        at_hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
+        if conf.defaultns:
+            repository = f"{conf.defaultns}/{repository}"
+        elif at_hub:  # an entry for Docker Hub itself does not need AIU's `defaultns`
+            repository = image.repository
     return endpoint, repository, conf
 
 

@@ -196,26 +196,10 @@ class Logins:
         repository: str,
     ) -> RegistryLogin:
         name = f"secret {source.namespace}/{source.name}"
-        if self._secret is None:
-            raise RegistryError(
-                f"{where} refers to {name}, but no cluster is available",
-                hint=(
-                    "read all Applications from the cluster, or set the credentials in Docker's"
-                    " config file or with options"
-                ),
-            )
-        try:
-            data = self._secret(source.namespace, source.name)
-        except LookupError:
-            raise RegistryAccessError(
-                f"{where}: {name} not found",
-                hint="create it, or use another secret",
-            ) from None
-        except Malformed as refused:
-            kind = AnnotationError if where == _ANNOTATION else RegistryError
-            raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
-        fields = (source.field, ".dockercfg") if source.kind == "pullsecret" else (source.field,)
-        raw = next((data[field] for field in fields if field in data), None)
+        data = self._secret_data(source, where, name)
+        raw = data.get(source.field)
+        if raw is None and source.kind == "pullsecret":
+            raw = data.get(".dockercfg")
         if raw is None:
             raise RegistryAccessError(
                 f"{where}: {name} has no field {source.field}",
@@ -236,6 +220,27 @@ class Logins:
             message = f"{where}, {name} has no credentials for {host}"
             raise RegistryAccessError(message, hint="add them, or use another secret")
         return config.logins[key]
+
+    def _secret_data(self, source: CredentialSource, where: str, name: str) -> Mapping[str, bytes]:
+        """Return the fields of a secret in the cluster. `where` and `name` are for messages."""
+        if self._secret is None:
+            raise RegistryError(
+                f"{where} refers to {name}, but no cluster is available",
+                hint=(
+                    "read all Applications from the cluster, or set the credentials in Docker's"
+                    " config file or with options"
+                ),
+            )
+        try:
+            return self._secret(source.namespace, source.name)
+        except LookupError:
+            raise RegistryAccessError(
+                f"{where}: {name} not found",
+                hint="create it, or use another secret",
+            ) from None
+        except Malformed as refused:
+            kind = AnnotationError if where == _ANNOTATION else RegistryError
+            raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
         if key := best_key(self._given, host, repository):

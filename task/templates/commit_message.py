@@ -162,14 +162,14 @@ def default_text(apps: Sequence[AppChanges]) -> str:
 
 def _subject(apps: Sequence[AppChanges]) -> str:
     changes = [change for app in apps for change in app.changes]
-    verb = (
-        "promote"
-        if changes and all(change.promoted_from for change in changes)
-        else "automatic update of"
-    )
+    is_promotion = changes and all(change.promoted_from for change in changes)
+    verb = "promote" if is_promotion else "automatic update of"
     versions = list(dict.fromkeys(map(new_version, changes)))
-    to = f" to {' and '.join(versions)}" if len(versions) < 3 else f" to {len(versions)} versions"
-    to = to if versions else ""
+    to = ""
+    if len(versions) > 2:
+        to = f" to {len(versions)} versions"
+    elif versions:
+        to = f" to {' and '.join(versions)}"
     if len(apps) == 1:
         return f"build: {verb} {_names(apps)}{to}"
     images = list(dict.fromkeys(one_line(change.name) for change in changes))
@@ -309,21 +309,18 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
-    olds, news = ({f(change) for change in changes} for f in (old_version, new_version))
-    end = (
-        f" from {olds.pop()}" if command == "rollback" and len(olds) == 1 and "" not in olds else ""
-    )
-    end += (
-        f" to {news.pop()}"
-        if len(news) == 1
-        else f": {one_line(why)}"
-        if why and not changes
-        else ""
-    )
+    olds = set(map(old_version, changes))
+    news = set(map(new_version, changes))
+    end = ""
+    if command == "rollback" and len(olds) == 1 and "" not in olds:
+        end = f" from {olds.pop()}"
+    if len(news) == 1:
+        end += f" to {news.pop()}"
+    elif why and not changes:
+        end += f": {one_line(why)}"
     line = f"{verb} {_names(apps)}"
-    line = (
-        line if len(line + end) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
-    )
+    if len(line + end) > SUBJECT and len(apps) > 1:
+        line = f"{verb} {len(apps)} Applications"
     return one_line(line + end, 2 * SUBJECT)
 
 

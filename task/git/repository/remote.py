@@ -29,7 +29,7 @@ from task.urls import split, without_login
 
 # A small repository is fetched with its files, which saves the request for the required files:
 # three round trips. For a large repository, the tip is fetched with its trees but without files:
-# every large host supports that, but many reject tree filters (GitHub:
+# every large Git host supports that, but many reject tree filters (GitHub:
 # `uploadpackfilter.tree.maxDepth=0`). Old and dumb servers do not support filters, and send
 # everything.
 _SMALL = "blob:limit=64k"
