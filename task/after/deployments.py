@@ -60,8 +60,8 @@ class ShownDeployments:
         arrived = by_application(
             item for item in landed if item.written and item.arrives and not item.request
         )
-        for key, of in list(arrived.items())[:MOST]:
-            wanted = self._deployment(of, state, said)
+        for key, items in list(arrived.items())[:MOST]:
+            wanted = self._deployment(items, state, said)
             if self._begins(wanted):
                 self._begun[key] = wanted
         if len(arrived) > MOST:

@@ -555,8 +555,8 @@ class _Branch:
 
     def _texts_below(self, path: str) -> dict[str, str]:
         files = self.below(path)
-        self._links.update(one for one, file in files.items() if file.mode == LINK)
-        return {one: file.text for one, file in files.items() if file.mode.startswith("100")}
+        self._links.update(name for name, file in files.items() if file.mode == LINK)
+        return {name: file.text for name, file in files.items() if file.mode.startswith("100")}
 
 
 def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:

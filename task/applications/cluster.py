@@ -159,7 +159,8 @@ class ClusterManifests:
                 return False
             if not (self._wanted(item) and _passes_narrowing(item, self._narrow)):
                 app = annotated(item, self._prefix, ORIGIN)
-                self.passed_over += [app] if app else []
+                if app:
+                    self.passed_over.append(app)
                 return False
         return _passes_narrowing(item, self._narrow)
 

@@ -151,7 +151,7 @@ class Folder:
 
     def _named_patches(self, folder: str) -> frozenset[str]:
         listed = [self._kustomization(folder).get(key) for key in _PATCHES]
-        patches = [one for part in listed for one in elements(part)]
+        patches = [patch for part in listed for patch in elements(part)]
         texts = [patch.get("path") if isinstance(patch, dict) else patch for patch in patches]
         # An inline patch has several lines, and is not a file name.
         return frozenset(

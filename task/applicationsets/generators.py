@@ -185,16 +185,13 @@ class Generators:
                 f"pass a file that lists them with --clusters FILE, or {WAY_OUT}",
             )
         selector = _mapping_in(body, "selector")
-        everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
-        # Argo CD finds each cluster's secret by this label.
-        known = [
-            (cluster, {TYPE_LABEL: "cluster", **(cluster.labels or {})})
+        selects_all = not (selector.get("matchLabels") or selector.get("matchExpressions"))
+        has_secret = any(
+            cluster.name == LOCAL_NAME or cluster.server == LOCAL_SERVER
             for cluster in self.clusters
-        ]
+        )
         rows = []
-        if everywhere and not any(
-            c.name == LOCAL_NAME or c.server == LOCAL_SERVER for c in self.clusters
-        ):
+        if selects_all and not has_secret:
             local = {
                 "name": LOCAL_NAME,
                 "nameNormalized": LOCAL_NAME,
@@ -202,14 +199,14 @@ class Generators:
                 "project": "",
             }
             rows.append(go_value(local) if self.filler.go else local)
-        rows += [
-            _cluster_params(c, labels, go=self.filler.go)
-            for c, labels in known
-            if selects(selector, labels)
-        ]
+        for cluster in self.clusters:
+            # Argo CD finds each cluster's secret by this label.
+            labels = {TYPE_LABEL: "cluster", **(cluster.labels or {})}
+            if selects(selector, labels):
+                rows.append(_cluster_params(cluster, labels, go=self.filler.go))
         rows = [self._with_values(body, row) for row in rows]
-        if body.get("flatList") is True:
-            return [go_value({"clusters": rows})] if self.filler.go else rows
+        if self.filler.go and body.get("flatList") is True:
+            return [go_value({"clusters": rows})]
         return rows
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
@@ -578,8 +575,8 @@ def flat(value: Any, room: int = 100_000) -> dict[str, str]:
             if room < 0:
                 raise Malformed("a parameter set is too large")
             waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
+        elif name and isinstance(node, int) and not isinstance(node, bool):
+            found[name] = shown(float(node))
         elif name:
-            found[name] = shown(
-                float(node) if isinstance(node, int) and not isinstance(node, bool) else node
-            )
+            found[name] = shown(node)
     return found

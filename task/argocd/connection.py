@@ -126,7 +126,7 @@ def parse_options(words: str) -> Connection:
     last = {name: values[-1] for name, values in found.items()}
     # Like the command, accept several headers in one value: one line of CSV.
     lines = (csv.reader([text], skipinitialspace=True) for text in found.get("header", ()))
-    headers = [one for line in lines for row in line for one in row]
+    headers = [header for line in lines for row in line for header in row]
     return Connection(
         server=last.get("server", ""),
         token=Secret(last.get("auth-token", "")),

@@ -65,7 +65,8 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
     state = next((entry for entry in states if text(entry, "application") == name), {})
     words = ("step", text(state, "step")), ("status", text(state, "status"))
     known = [f"{word} {value}" for word, value in words if value]
-    known += [said(text(state, "message"))] if text(state, "message") else []
+    if text(state, "message"):
+        known.append(said(text(state, "message")))
     return (
         f"it is waiting for its step in the RollingSync of ApplicationSet {set_of(item)}:"
         f" {', '.join(known) or 'not known'}"
@@ -113,22 +114,17 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
 
     jq expressions are not evaluated.
     """
-    pointer = f"/{field.replace('.', '/')}/"
+    wanted = f"/{field.replace('.', '/')}/"
     for rule in rules:
-        pointers = [
-            f"{path.rstrip('/')}/"
-            for path in elements(rule, "jsonPointers")
-            if isinstance(path, str)
-        ]
-        if rule.get("managedFieldsManagers") or any(
-            pointer.startswith(each) or each.startswith(pointer) for each in pointers
-        ):
+        if rule.get("managedFieldsManagers"):
             return True
-        if any(
-            "source" in str(path) or str(path) == ".spec"
-            for path in elements(rule, "jqPathExpressions")
-        ):
-            return True
+        for path in elements(rule, "jsonPointers"):
+            pointer = f"{path.rstrip('/')}/" if isinstance(path, str) else ""
+            if pointer and (wanted.startswith(pointer) or pointer.startswith(wanted)):
+                return True
+        for path in elements(rule, "jqPathExpressions"):
+            if "source" in str(path) or str(path) == ".spec":
+                return True
     return False
 
 

@@ -144,7 +144,8 @@ def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     # owner/repository/file@ref; a file may be named `release.yml@x.yml`
     workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0].split("/", 2)
-    known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
+    if len(workflow) > 2:
+        known["WORKFLOW_FILE"] = workflow[2]
     for counter in (system.counter for system in SYSTEMS if system.counter):
         text = filled(counter.number, known)
         for template in counter.names:
@@ -245,10 +246,10 @@ def _in_the_event(path: str) -> str:
     """
     try:
         event: Any = parsed_json(read_text(path)) if path else {}
-        request = event.get("pull_request") or (
-            event["issue"] if event.get("issue", {}).get("pull_request") else {}
-        )
-        number = str(request.get("number", ""))
+        request = event.get("pull_request")
+        if not request and event.get("issue", {}).get("pull_request"):
+            request = event["issue"]
+        number = str((request or {}).get("number", ""))
     except (OSError, ValueError, AttributeError, TypeError):
         return ""
     return number if _REQUEST.fullmatch(number) else ""

@@ -214,18 +214,17 @@ class Call:
         """
         if not self._read:
             return {}
-        params = [param for param in self._group.commands[self.command].params if param.envvar]
-        return {
-            (
-                param.opts[0] if param.opts[0].startswith("--") else str(param.metavar)
-            ): self._called.get(str(param.envvar), str(param.envvar))
-            for param in params
-            if param.envvar in self._called
-            or (
-                (source := self._read.get_parameter_source(param.name)) is not None
-                and source.name == "ENVIRONMENT"
-            )
-        }
+        names: dict[str, str] = {}
+        for param in self._group.commands[self.command].params:
+            if not param.envvar:
+                continue
+            variable = str(param.envvar)
+            source = self._read.get_parameter_source(param.name)
+            is_set = source is not None and source.name == "ENVIRONMENT"
+            if variable in self._called or is_set:
+                flag = param.opts[0] if param.opts[0].startswith("--") else str(param.metavar)
+                names[flag] = self._called.get(variable, variable)
+        return names
 
     def in_words_of_the_form(self, text: str) -> str:
         """Return the message with options that are parameters replaced by their names in the

@@ -321,7 +321,8 @@ def _help_row(
     if param.required:
         notes.append("required")
     elif isinstance(param.default, bool):
-        notes += ["default: on"] if param.default else []
+        if param.default:
+            notes.append("default: on")
     elif param.default not in (None, ""):
         notes.append(f"default: {param.default}")
     return shown, f"{text}  [{'; '.join(notes)}]" if notes else text

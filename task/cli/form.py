@@ -78,7 +78,7 @@ def _as_argument(
     value = entry[2].strip()
     _refuse_what_is_given(name, known.get(name), parameters, environ)
     if name not in known or known[name].hidden:
-        names = {one: _flags_of(params) for one, params in flags.items()}
+        names = {other: _flags_of(params) for other, params in flags.items()}
         error = unknown_option(name, command, names)
         raise UsageError(f"options: {error.message}", hint=error.hint)
     if known[name].is_flag:

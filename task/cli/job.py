@@ -63,7 +63,7 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
     """Return the images from the options and from the `--images-from` files."""
     if not given.images_from:
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
-    # imported only for this option, because the module parses events from fifteen registries
+    # Imported late: the module parses events from fifteen registries, and few runs read any.
     from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
 
     if STDIN in given.images_from and STDIN in applications:
@@ -325,7 +325,8 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
     """
     if settings.command != "promote":
         return None
-    from task.commands.promotion import check_promotion  # noqa: PLC0415 - for this command only
+    # Imported late, because all other commands would wait for a module that they do not need.
+    from task.commands.promotion import check_promotion  # noqa: PLC0415
 
     given = settings.promote
     found = Promotion(

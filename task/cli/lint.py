@@ -422,7 +422,7 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
             at = node = node.children[part] if part < len(node.children) else None
         elif node and isinstance(part, str) and node.kind == "mapping":
             at, node = next(
-                ((key, one) for key, one in pairs(node) if key.value == part),
+                ((key, value) for key, value in pairs(node) if key.value == part),
                 (None, None),
             )
         else:

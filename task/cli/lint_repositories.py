@@ -119,12 +119,12 @@ def _of_unmatched_rules(
         ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
     if not ours:
         return
-    whom = f"does not match any of the {number} Applications that write to this repository"
+    why = f"does not match any of the {number} Applications that write to this repository"
     if number == 1:
-        whom = "does not match the only Application that writes to this repository"
+        why = "does not match the only Application that writes to this repository"
     for what, line in unmatched(config, ours):
         hint = "correct the names and globs in its match, or remove it"
-        yield Finding(noted("warning", f"{what} {whom}", hint), origin=f"{path}:{line}")
+        yield Finding(noted("warning", f"{what} {why}", hint), origin=f"{path}:{line}")
 
 
 def _misplaced_configs(config: str) -> Iterator[Finding]:
@@ -249,9 +249,8 @@ def held(
     neighbours = Neighbours(apps)
     for app in apps:
         for sub in map(neighbours.noted, subscribe(app, defaults).subscriptions):
-            if settings.lint.holds or (
-                sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
-            ):
+            is_local = sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
+            if settings.lint.holds or is_local:
                 places.setdefault((sub.repo, sub.base), []).append(sub)
             else:
                 here.append(sub)

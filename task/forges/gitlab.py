@@ -333,7 +333,8 @@ class GitLab(Host):
 
         answer = ask(auto_merge=True)
         if request.get("detailed_merge_status") == "mergeable":
-            answer = ask() if answer.status == _NOT_AS_ASKED else answer
+            if answer.status == _NOT_AS_ASKED:
+                answer = ask()
         else:
             # GitLab may not have created a new commit's pipeline yet.
             wait = partial(ask, when_pipeline_succeeds=True)

@@ -160,7 +160,8 @@ class JsonFormatter(TextFormatter):
             "level": level,
             "msg": without_logins(sentence),
         }
-        record |= {"fix": without_logins(hint)} if hint else {}
+        if hint:
+            record["fix"] = without_logins(hint)
         return exact_json(json.dumps(record, ensure_ascii=False))
 
 

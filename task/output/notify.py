@@ -15,7 +15,7 @@ from typing import Any
 from task import shutdown
 from task.errors import NoAnswerError, UsageError
 from task.files import read_text
-from task.http import Http, Limits
+from task.http import Http, Limits, bearer
 from task.model import Commit, Decision, Report
 from task.output.report_json import current
 from task.secret import Secret
@@ -97,9 +97,7 @@ def send_events(
     try:
         http = Http(
             url,
-            login=(
-                (lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None
-            ),
+            login=(lambda: bearer(token)) if token else None,
             more_ca=_authorities(ca_file),
             limits=Limits(
                 connect=5.0,

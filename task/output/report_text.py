@@ -155,8 +155,10 @@ def plain(report: JSON) -> str:
     head = headline(report)
     shown = [head, *_decisions(report), *_commits(report)]
     for commit in report["commits"]:
-        shown += commit["diff"].rstrip("\n").split("\n") if commit.get("diff") else []
-    shown += [head] if len(shown) > 1 + AT_A_GLANCE else []
+        if commit.get("diff"):
+            shown += commit["diff"].rstrip("\n").split("\n")
+    if len(shown) > 1 + AT_A_GLANCE:
+        shown.append(head)
     # nearly all of this content is untrusted: names, URLs, diffs
     return "\n".join(map(printable, shown)) + "\n"
 

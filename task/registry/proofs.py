@@ -149,7 +149,7 @@ class Evidence:
             if (not referrer.artifact_type or referrer.artifact_type.startswith(ARTIFACTS))
             and (said := predicate_of(referrer.annotations)) in ("", *predicates)
         ]
-        for _, descriptor in sorted(ours, key=lambda each: each[0])[:MOST]:
+        for _, descriptor in sorted(ours, key=lambda pair: pair[0])[:MOST]:
             if found := self._manifest(descriptor.digest):
                 yield from layers(found.data)
 

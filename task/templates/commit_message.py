@@ -107,9 +107,8 @@ def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> 
         "Proof": [f"{change.image.name} {change.proof}" for change in changes if change.proof],
         "Event": [f"{change.image.name} {change.event}" for change in changes if change.event],
     }
-    return trailer_lines(
-        (*(one for key, values in own.items() for one in _repeated(key, values)), *trailers)
-    )
+    ours = (trailer for key, values in own.items() for trailer in _repeated(key, values))
+    return trailer_lines([*ours, *trailers])
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
@@ -128,19 +127,19 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 
 def tidy(text: str) -> str:
-    """Clean the text like `git commit`, and remove control characters
-    and lines that would end it early.
+    """Clean the text like `git commit`, and remove control characters and lines that would end it
+    early.
 
     Commits are created by `git fast-import`, which does not clean messages.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.replace("\n", "").isprintable():
         text = UNSAFE.sub("", text)
-    text = text[:LONGEST]
-    lines = "\n".join(line.rstrip() for line in text.split("\n"))
-    if "\n\n\n" in lines:
-        lines = re.sub(r"\n{3,}", "\n\n", lines)
-    return DIVIDER.sub(" ", lines.strip("\n")) if "--" in lines else lines.strip("\n")
+    text = "\n".join(line.rstrip() for line in text[:LONGEST].split("\n"))
+    if "\n\n\n" in text:
+        text = re.sub(r"\n{3,}", "\n\n", text)
+    text = text.strip("\n")
+    return DIVIDER.sub(" ", text) if "--" in text else text
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
@@ -156,7 +155,8 @@ def default_text(apps: Sequence[AppChanges]) -> str:
         for line, names in list(owners.items())[:MOST_LINES]
         for text in _line_wrapped(line, names)
     ]
-    lines += [f"and {len(owners) - MOST_LINES} more changes"] if len(owners) > MOST_LINES else []
+    if len(owners) > MOST_LINES:
+        lines.append(f"and {len(owners) - MOST_LINES} more changes")
     return "\n".join((_subject(apps), "", *lines, ""))
 
 

@@ -212,8 +212,10 @@ class ComparedRepository(BareRepository):
             return commit
         names = [text] if _is_id(text) or text.startswith("refs/") else []
         bare = text.removeprefix("origin/")
-        names += [f"refs/heads/{bare}"] if is_branch_name(bare) and not names else []
-        names += [f"refs/tags/{bare}"] if is_branch_name(bare) and not _is_id(text) else []
+        if is_branch_name(bare) and not names:
+            names.append(f"refs/heads/{bare}")
+        if is_branch_name(bare) and not _is_id(text):
+            names.append(f"refs/tags/{bare}")
         for name in names:
             if found := self._remote.fetch_commit(name):
                 return found

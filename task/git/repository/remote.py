@@ -503,10 +503,10 @@ class Remote:
         """Return the branch's recent commit with this parent and tree, or "" if there is none."""
         if self.tip(branch) in ("", parent):
             return ""
-        found = (
-            oid for oid, of, parents in self._lately(branch) if (of, parents) == (tree, [parent])
-        )
-        return next(found, "")
+        for commit, commits_tree, parents in self._lately(branch):
+            if commits_tree == tree and parents == [parent]:
+                return commit
+        return ""
 
     def tip(self, branch: str) -> str:
         """Return the commit that a branch is at, or "" if the branch does not exist."""
@@ -618,8 +618,10 @@ class Remote:
         filters = [f"--filter={self._filter}"] if self._filter else []
         small = self._filter == _SMALL and not self._size  # later fetches get only new objects
         options = ["--progress"] if small else []
-        options += [f"--depth={depth}"] if depth else []
-        options += ["--no-write-fetch-head", "--stdin"] if oids else []
+        if depth:
+            options.append(f"--depth={depth}")
+        if oids:
+            options += ["--no-write-fetch-head", "--stdin"]
         # With `haves`, the server would leave out everything that the tip refers to.
         negotiation = ("-c", f"fetch.negotiationAlgorithm={'noop' if oids else 'default'}")
         argv = (*negotiation, "fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)
