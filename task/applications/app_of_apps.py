@@ -22,7 +22,13 @@ from task.applications.git import (
     repository_key,
 )
 from task.applications.kustomizations import kustomization_in, listed, needed, path_at, places
-from task.applications.manifest_text import KINDS, SUFFIXES, found_in, makes_applications
+from task.applications.manifest_text import (
+    KINDS,
+    SUFFIXES,
+    found_in,
+    makes_applications,
+    source_warning,
+)
 from task.applications.rendering import Kind, Release, Rendering, kind_of
 from task.applications.work_tree import LINK
 from task.errors import Exit, Malformed, SourceError, TaskError, Trouble
@@ -403,12 +409,7 @@ class FollowedApplications:
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
             message = f"{where}, which {folder.parent} deploys, is not followed: {error.message}"
-            yield Found(
-                {},
-                where,
-                Trouble.warning("source", message, error.hint),
-                advice=True,
-            )
+            yield source_warning(where, message, error.hint, advice=True)
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
         """Return whether this folder has not been read this way yet, and mark it as read."""
@@ -439,12 +440,7 @@ class FollowedApplications:
             trouble = Trouble("source", message, hint or error.hint, exit=error.exit)
             return Found({}, "", trouble)
         hint = hint or (_BRANCH if isinstance(error, SourceError) else error.hint)
-        return Found(
-            {},
-            "",
-            Trouble.warning("source", message, hint),
-            advice=True,
-        )
+        return source_warning("", message, hint, advice=True)
 
 
 class _Branch:
@@ -580,22 +576,12 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
                 f"--follow-apps does not follow {what}; Applications with such a source:"
                 f" {len(parents)} ({names})"
             )
-            yield Found(
-                {},
-                "",
-                Trouble.warning("source", message, _IF_ANY),
-                advice=True,
-            )
+            yield source_warning("", message, _IF_ANY, advice=True)
 
 
 def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
     message = f"Applications from {parent} are not followed: {why}"
-    return Found(
-        {},
-        "",
-        Trouble.warning("source", message, hint),
-        advice=True,
-    )
+    return source_warning("", message, hint, advice=True)
 
 
 def _in_namespace(found: Found, namespace: str) -> Found:

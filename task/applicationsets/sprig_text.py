@@ -361,9 +361,15 @@ def url_parse(value: Any) -> AnyMap:
     port = host.rfind(":")
     name = host[:port] if port >= 0 and _PORT.fullmatch(host[port:]) else host
     return AnyMap(
-        scheme=scheme, host=host, hostname=name[1:-1] if name.startswith("[") and name.endswith("]") else name,
-        path=_unescaped(rest), query=query, opaque=opaque, fragment=_unescaped(fragment), userinfo=user,
-    )  # fmt: skip
+        scheme=scheme,
+        host=host,
+        hostname=name[1:-1] if name.startswith("[") and name.endswith("]") else name,
+        path=_unescaped(rest),
+        query=query,
+        opaque=opaque,
+        fragment=_unescaped(fragment),
+        userinfo=user,
+    )
 
 
 def url_join(given: Any) -> str:

@@ -211,23 +211,23 @@ class GroupedHelp(TyperCommand):
         After `report --html`, a single word is the report to read, not the page to write. Raises
         `UsageError` if the word could be the name of an Application.
         """
-        if "--html" in args and any(param.name == "html" for param in self.params):
-            at = args.index("--html")
-            shows_a_report = self.name == "report"
-            following = args[at + 1] if at + 1 < len(args) else "--"
+        if "--html" not in args or not any(param.name == "html" for param in self.params):
+            return super().parse_args(ctx, args)
+        at = args.index("--html")
+        following = args[at + 1] if at + 1 < len(args) else "--"
+        has_value = following == "-" or not following.startswith("-")
+        shows_a_report = self.name == "report"
+        if shows_a_report:
             plain = [word for word in args if not word.startswith("-") or word == "-"]
-            if (following.startswith("-") and following != "-") or (
-                shows_a_report and len(plain) == 1
-            ):
-                args = [*args[:at], "--html=-", *args[at + 1 :]]
-            elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
-                hint = (
-                    f"for a file, use --html={following}; for an Application, use {following}"
-                    " --html"
-                )
-                raise UsageError(
-                    (f"--html: {following!r} could be a file or an Application"), hint=hint
-                )
+            has_value = has_value and len(plain) > 1
+        if not has_value:
+            args = [*args[:at], "--html=-", *args[at + 1 :]]
+        elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
+            raise UsageError(
+                f"--html: {following!r} could be a file or an Application",
+                hint=f"for a file, use --html={following}; for an Application, use {following}"
+                " --html",
+            )
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:

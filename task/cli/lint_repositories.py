@@ -32,7 +32,7 @@ from task.files import read_text
 from task.landing.before_deciding import CONFIG, with_missing
 from task.landing.head_branches import request_head
 from task.landing.ports import World
-from task.model import Application, File, Files, Place, Snapshot, Subscription
+from task.model import Application, File, Files, Place, Snapshot, State, Subscription
 from task.pipeline.discover import Locate
 from task.policy.builds import active, hold_text
 from task.registry.signature import public_keys
@@ -269,6 +269,9 @@ def _of_repository(
     world: World,
     now: str,
 ) -> Iterator[Finding]:
+    """Yield the findings in a repository's files on the base branch. Raises `TaskError` if they
+    cannot be read.
+    """
     repository = world.repository(repo, subs[0])
     try:
         states_and_targets = (
@@ -285,46 +288,52 @@ def _of_repository(
     yield from _frozen(snapshot, subs, now)
     yield from _unusable_targets(snapshot, subs)
     yield from target_findings(snapshot, subs)
+    yield from _hold_findings(snapshot, subs, now)
+
+
+def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
+    """Yield the holds and waiting builds in the state files, and an error for each unreadable state
+    file. Each file is reported once.
+    """
     seen: set[tuple[str, str]] = set()
     for sub in subs:
-        key = sub.application.key
-        origin = sub.application.origin
         path = state_path(sub)
         try:
             states = states_of(snapshot, sub)
         except TaskError as error:
             if (path, "") not in seen:
+                seen.add((path, ""))
+                trouble = noted("error", str(error), error.hint)
                 yield Finding(
-                    noted("error", str(error), error.hint),
-                    application=key,
-                    origin=origin,
+                    trouble,
+                    application=sub.application.key,
+                    origin=sub.application.origin,
                 )
-            seen.add((path, ""))
             continue
         file = file_of(snapshot, sub, states)
         if (path, file) in seen:
             continue
         seen.add((path, file))
-        state = states.get(file, NOTHING)
         within = f" in {file}" if len(states) > 1 else ""
-        hint = f"image-update release {key}"
-        if hold := active(state.hold, now):
+        hint = f"image-update release {sub.application.key}"
+        for message in _messages_about(states.get(file, NOTHING), within, now):
             yield Finding(
-                noted("info", f"all images{within} are {hold_text(hold)}", hint),
-                application=key,
-                origin=origin,
+                noted("info", message, hint),
+                application=sub.application.key,
+                origin=sub.application.origin,
             )
-        for name, memory in state.images.items():
-            waits = f"{memory.deferred.version} is waiting" if memory.deferred else ""
-            if hold := active(memory.hold, now):
-                told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
-                yield Finding(noted("info", told, hint), application=key, origin=origin)
-            elif waits:
-                yield Finding(
-                    noted("info", f"{name}{within}: {waits}", hint),
-                    application=key,
-                    origin=origin,
-                )
+
+
+def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
+    """Yield a message for each active hold and each waiting build. `within` is the file, if any."""
+    if hold := active(state.hold, now):
+        yield f"all images{within} are {hold_text(hold)}"
+    for name, memory in state.images.items():
+        waits = f"{memory.deferred.version} is waiting" if memory.deferred else ""
+        if hold := active(memory.hold, now):
+            yield f"{name}{within} is {hold_text(hold)}" + (f"; {waits}" if waits else "")
+        elif waits:
+            yield f"{name}{within}: {waits}"
 
 
 def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:

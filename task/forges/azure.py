@@ -330,10 +330,13 @@ class Azure(Host):
         exact = [
             item
             for item in found
-            if name.casefold() in (dig(item, "providerDisplayName").casefold(),
-                                   dig(item, "properties", "Account", "$value").casefold(),
-                                   dig(item, "properties", "Mail", "$value").casefold())
-        ]  # fmt: skip
+            if name.casefold()
+            in (
+                dig(item, "providerDisplayName").casefold(),
+                dig(item, "properties", "Account", "$value").casefold(),
+                dig(item, "properties", "Mail", "$value").casefold(),
+            )
+        ]
         ids = {identity for item in exact or found if (identity := dig(item, "id"))}
         if len(ids) != 1:
             hint = "specify the person by email address or ID"

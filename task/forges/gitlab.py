@@ -73,9 +73,13 @@ class GitLab(Host):
         branches.
         """
         params = {
-            "source_branch": head, "target_branch": base, "state": "all",
-            "order_by": "created_at", "sort": "desc", "per_page": 50,
-        }  # fmt: skip
+            "source_branch": head,
+            "target_branch": base,
+            "state": "all",
+            "order_by": "created_at",
+            "sort": "desc",
+            "per_page": 50,
+        }
         what = f"find the merge request for {head}"
         found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
         ours = [
@@ -426,9 +430,12 @@ class GitLabDeployments(Deployments):
         GitLab creates the environment if it does not exist.
         """
         body = {
-            "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
-            "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
-        }  # fmt: skip
+            "environment": deployment.environment,
+            "sha": deployment.commit,
+            "status": STATES[deployment.state],
+            "ref": deployment.ref or deployment.commit,
+            "tag": deployment.is_tag,
+        }
         what = f"report the deployment to {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         self._link(said, deployment)

@@ -112,7 +112,10 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     rows = [row for rows in apps.values() for row in rows]
     widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
     left = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
-    widths = widths[: 3 if left >= 0 else 1] + ([left] if left >= _REASON else [])
+    if left >= _REASON:
+        widths.append(left)
+    elif left < 0:
+        widths = widths[:1]
     for app, members in apps.items():
         yield _NOTHING
         yield Text(printable(app), "bold blue")

@@ -76,10 +76,10 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     if not isinstance(entries, list):
         raise Malformed("registries is not a list")
     registries = tuple(_registry_entry(entry, number) for number, entry in enumerate(entries, 1))
-    unique = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
-    unique += ["default: true" for registry in registries if registry.default]
-    for setting in unique:
-        if unique.count(setting) > 1:
+    settings = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
+    settings += ["default: true" for registry in registries if registry.default]
+    for setting in settings:
+        if settings.count(setting) > 1:
             raise Malformed(f"two registries have {setting}", "keep only one of them")
     return registries
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from threading import Lock
 
@@ -29,7 +27,7 @@ from task.errors import (
     RegistryError,
 )
 from task.plain_data import parsed_json
-from task.processes import child_environment
+from task.processes import child_environment, run_login_program
 from task.registry.docker_config import (
     HUB,
     DockerConfig,
@@ -369,35 +367,24 @@ def _run(
 
     Errors do not quote the program's output.
     """
-    shutdown.check()
+    folders = [
+        folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
+    ]
     try:
-        folders = [
-            folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
-        ]
         program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
-    # sh forks, and since 3.12, Python warns if a process with threads forks
-    if sys.version_info >= (
-        3,
-        12,
-    ):
-        warnings.filterwarnings(
-            "ignore",
-            r"This process .* is multi-threaded, use of fork",
-            DeprecationWarning,
-        )
     theirs = child_environment(environ, (name,))
     try:
-        with shutdown.unheard():
-            running = program(
-                *args, _env=theirs, _in=stdin, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
-                _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=shutdown.hear, _return_cmd=True,
-                _ok_code=tuple(range(256)),
-            )  # fmt: skip
-        with shutdown.ending(running.terminate):
-            running = running.wait()
-        return running.exit_code, bytes(running.stdout), bytes(running.stderr)
+        ended = run_login_program(
+            program,
+            args,
+            theirs,
+            _PATIENCE[kind],
+            stdin,
+            codes=tuple(range(256)),
+        )
+        return ended.exit_code, bytes(ended.stdout), bytes(ended.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
             f"{name} did not return credentials within {_PATIENCE[kind]} seconds",
@@ -408,10 +395,8 @@ def _run(
             f"{name} was killed before it could start",
             hint="run it again",
         ) from None
-    except (
-        sh.ErrorReturnCode,
-        OSError,
-    ) as error:  # sh includes the command line and the output in the error message
+    # sh includes the command line and the output in the error message
+    except (sh.ErrorReturnCode, OSError) as error:
         shutdown.check()
         raise RegistryAccessError(
             f"{name} failed ({type(error).__name__})",

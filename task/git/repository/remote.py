@@ -391,9 +391,8 @@ class Remote:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
                 tip = file.readline().partition("\t")[0]
-            if (
-                ref == "base" and depth
-            ):  # for later runs: everything below it is present, without history
+            if ref == "base" and depth:
+                # for later runs: everything below the tip is present, without history
                 self._folder.kept = Kept(tip, self._filter == _WHOLE)
             return tip
 
