@@ -169,9 +169,7 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
         return
     # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList omits
     # their kind.
-    typed = (
-        {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
-        if kind != "List" and not isinstance(data, list)
-        else {}
-    )
+    typed = {}
+    if kind != "List" and not isinstance(data, list):
+        typed = {"apiVersion": data.get("apiVersion"), "kind": kind.removesuffix("List")}
     yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))

@@ -206,22 +206,20 @@ def _decision_row(line: Line, *, with_files: bool) -> Row:
 
 
 def _commit_list(report: JSON) -> list[str]:
-    told = [
-        f"- {'rollback ' if own_commit.get('rollback') else ''}commit"
-        f" {link(own_commit.get('url') or own_commit['commit'])} on {code(own_commit['head'])} of"
-        f" {link(own_commit['repository'])}"
-        for own_commit in own_commits(report)
-        if own_commit["commit"]
-    ]
-    told += [f"- request {link(url)}" for url in requests(report)]
-    told += [
-        f"- {item['outcome']}: {code(waiting_words(item))}" for item in report.get("waiting", ())
-    ]
-    return (
-        [*told[:MOST], f"- and {len(told) - MOST} more: see the report"]
-        if len(told) > MOST
-        else told
-    )
+    items = []
+    for commit in own_commits(report):
+        if commit["commit"]:
+            what = "rollback commit" if commit.get("rollback") else "commit"
+            page = link(commit.get("url") or commit["commit"])
+            items.append(
+                f"- {what} {page} on {code(commit['head'])} of {link(commit['repository'])}"
+            )
+    items += [f"- request {link(url)}" for url in requests(report)]
+    for waiting in report.get("waiting", ()):
+        items.append(f"- {waiting['outcome']}: {code(waiting_words(waiting))}")
+    if len(items) > MOST:
+        return [*items[:MOST], f"- and {len(items) - MOST} more: see the report"]
+    return items
 
 
 def _problems(problems: Sequence[JSON]) -> list[str]:
