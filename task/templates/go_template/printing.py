@@ -28,15 +28,6 @@ ESCAPES = {
     "\v": "\\v",
     "\\": "\\\\",
 }
-ROUND = {"f": 6, "F": 6, "e": 6, "E": 6}  # the default precision of these verbs
-BASES = {
-    "d": "d",
-    "b": "b",
-    "o": "o",
-    "O": "o",
-    "x": "x",
-    "X": "X",
-}
 PREFIXES = {
     "b": "0b",
     "o": "0",
@@ -136,12 +127,12 @@ def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
 def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
     if verb in {"c", "q", "U"}:
         return _rune(spec, verb, value)
-    if verb not in BASES:
+    if verb not in "dboOxX":
         return None
     sign = spec.sign(negative=value < 0)
     if spec.precision == 0 and value == 0:  # in this case, Go prints only padding
         return " " * spec.width
-    digits = format(abs(value), BASES[verb])
+    digits = format(abs(value), "o" if verb == "O" else verb)
     if spec.precision is not None:
         digits = digits.rjust(spec.precision, "0")
     elif "0" in spec.flags and "-" not in spec.flags:
@@ -176,7 +167,9 @@ def _print_float(spec: Spec, verb: str, value: float) -> str | None:
     if not isfinite(value):
         text = "NaN" if isnan(value) else f"{value:+}".replace("i", "I")
         return spec.pad(text, zeros=False)
-    precision = ROUND.get(verb) if spec.precision is None else spec.precision
+    precision = spec.precision
+    if precision is None and verb in "eEfF":
+        precision = 6
     number = abs(value)
     text = go_float(number) if precision is None else format(number, f".{precision}{verb}")
     text = text.upper() if verb in "EG" else text
