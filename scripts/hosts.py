@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from task.ci.publish import NAMES
-from task.cli.call import HOSTED, defaults
+from task.cli.call import CI_COMMANDS, defaults
 from task.option import (
     ENV_PREFIX,
     PARAMETER_PREFIX,
@@ -57,7 +57,7 @@ MOST = 55
 OPTIONS = (
     "The command's other options, one {each}, as --name value or --name=value. See the reference."
 )
-COMMAND = f"Command to run: {', '.join(HOSTED[:-1])}, or {HOSTED[-1]}."
+COMMAND = f"Command to run: {', '.join(CI_COMMANDS[:-1])}, or {CI_COMMANDS[-1]}."
 # The form fields of a template that is submitted on its own.
 ASKED = (
     "command", "image", "applications", "names", "alias", "to", "failed", "from", "reason", "until",
@@ -156,7 +156,7 @@ TEKTON = Host(
         "report": ("", "Write the JSON report to this file if the workspace report is not bound."),
     },
 )
-ENUM = f", enum: [{', '.join(HOSTED)}]"
+ENUM = f", enum: [{', '.join(CI_COMMANDS)}]"
 HOSTS: Mapping[Path, Host] = {
     TASK: TEKTON,
     STEP_ACTION: replace(
@@ -207,7 +207,7 @@ def parameters() -> tuple[Parameter, ...]:
     """Return the parameters that all hosts have: the options of the commands that hosts can call."""
     found: dict[str, dict[str, list[str]]] = {}
     options: dict[str, Option] = {}
-    for command in HOSTED:
+    for command in CI_COMMANDS:
         for one, _, option in options_of(command):
             if one.name in ("results_dir", "dotenv") or option.old_name:
                 continue

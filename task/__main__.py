@@ -36,7 +36,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     shutdown.install()
     try:
-        # a signal that arrives during the imports has to wait
+        # Imported late, so that a signal that arrives during the imports waits for its handler.
         from task.cli.app import main as run  # noqa: PLC0415
 
         code = run(sys.argv[1:])

@@ -20,53 +20,53 @@ class CommandKind:
     deploys_only: bool = False  # the CI job did not build the images
     lists_tags: bool = False  # it looks up the newest tags in the registries
     lists_mistakes: bool = False  # an unreadable source is only a finding
-    hosted: bool = False  # CI hosts call it: it hands over results, whether it succeeds or fails
+    for_ci: bool = False  # CI systems call it: it hands over results, whether it succeeds or fails
     reports: bool = False  # its result is a report of decisions
 
 
 _BY_HAND = CommandKind(
     writes=True,
     by_hand=True,
-    hosted=True,
+    for_ci=True,
     reports=True,
 )
 COMMANDS: Mapping[str, CommandKind] = {
     "run": CommandKind(
         writes=True,
         takes_images=True,
-        hosted=True,
+        for_ci=True,
         reports=True,
     ),
     "plan": CommandKind(
         dry=True,
         takes_images=True,
-        hosted=True,
+        for_ci=True,
         reports=True,
     ),
     "scan": CommandKind(
         writes=True,
         deploys_only=True,
         lists_tags=True,
-        hosted=True,
+        for_ci=True,
         reports=True,
     ),
     "promote": CommandKind(
         writes=True,
         deploys_only=True,
-        hosted=True,
+        for_ci=True,
         reports=True,
     ),
     "hold": _BY_HAND,
     "release": _BY_HAND,
     "rollback": _BY_HAND,
-    "status": CommandKind(dry=True, hosted=True),
-    "wait": CommandKind(hosted=True),
-    "lint": CommandKind(lists_mistakes=True, hosted=True),
+    "status": CommandKind(dry=True, for_ci=True),
+    "wait": CommandKind(for_ci=True),
+    "lint": CommandKind(lists_mistakes=True, for_ci=True),
     "check": CommandKind(
         dry=True,
         judges=True,
         deploys_only=True,
-        hosted=True,
+        for_ci=True,
         reports=True,
     ),
     "report": CommandKind(),

@@ -55,13 +55,12 @@ class Connections:
         )
         # We do not use cookies to log in.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        tls: dict[str, Any] = (
-            {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
-        )
+        tls: dict[str, Any] = {}
+        if server_name:
+            tls = {"server_hostname": server_name, "assert_hostname": server_name}
         if more_ca and verify:
-            tls["ssl_context"] = (
-                ssl.create_default_context()
-            )  # requests adds its own bundle to this
+            # requests adds its own bundle to this
+            tls["ssl_context"] = ssl.create_default_context()
             try:
                 tls["ssl_context"].load_verify_locations(cadata=more_ca)
             except (ssl.SSLError, ValueError):
@@ -74,15 +73,9 @@ class Connections:
             urllib3.disable_warnings()  # requested by an option or an Argo CD secret (`insecure`)
         self._verify: bool | str = (ca_file or True) if verify else False
         self._certificate = certificate
-        self._proxies = (
-            None
-            if proxy is None
-            else {
-                "http": proxy,
-                "https": proxy,
-                "no_proxy": "" if proxy else "*",
-            }
-        )
+        self._proxies = None
+        if proxy is not None:
+            self._proxies = {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
 
     @contextmanager
     def request(

@@ -23,7 +23,7 @@ from task.text import is_address, is_name
 T = TypeVar("T")
 OPTION = "option"  # the key in a field's metadata
 ENV_PREFIX = "IMAGE_UPDATE_"
-# prefix of the variables that hosts pass parameters in
+# prefix of the variables in which CI systems pass a form's parameters
 PARAMETER_PREFIX = "IMAGE_UPDATE_PARAMETER_"
 # prefix of the lines in the dotenv file that one job passes to the next
 RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"

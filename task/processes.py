@@ -296,11 +296,8 @@ def start(
 
     Raises `ValueError` if the process was killed before it could start.
     """
-    # it warns about a fork while threads are running, but sh executes another program at once
-    if sys.version_info >= (
-        3,
-        12,
-    ):
+    # Python warns about a fork while threads are running, but sh executes another program at once.
+    if sys.version_info >= (3, 12):
         warnings.filterwarnings(
             "ignore",
             r"This process .* is multi-threaded, use of fork",
@@ -318,10 +315,64 @@ def start(
     # and so that all children end with the process.
     with _ONE_AT_A_TIME, shutdown.unheard():
         return program(
-            *argv, _env=env, _cwd=folder, _in=into, _out=out, _err=err, _bg=True, _bg_exc=False, _return_cmd=True,
-            _tty_out=False, _truncate_exc=False, _close_fds=False, _decode_errors="replace", _encoding="utf-8",
-            _new_session=True, _preexec_fn=begin,
-        )  # fmt: skip
+            *argv,
+            _env=env,
+            _cwd=folder,
+            _in=into,
+            _out=out,
+            _err=err,
+            _bg=True,
+            _bg_exc=False,
+            _return_cmd=True,
+            _tty_out=False,
+            _truncate_exc=False,
+            _close_fds=False,
+            _decode_errors="replace",
+            _encoding="utf-8",
+            _new_session=True,
+            _preexec_fn=begin,
+        )
+
+
+def run_login_program(
+    program: sh.Command,
+    args: Sequence[str],
+    env: dict[str, str],
+    seconds: float,
+    stdin: str = "",
+    codes: tuple[int, ...] = (0,),
+) -> Any:
+    """Run a program that prints credentials, and return its `sh.RunningCommand` when it has exited.
+
+    It cannot prompt. A signal stops it. Raises sh's errors, such as `TimeoutException`, and
+    `ErrorReturnCode` for an exit code that is not in `codes`. Their messages contain the arguments
+    and the output. Raises `ValueError` if the program was killed before it could start.
+    """
+    shutdown.check()
+    if sys.version_info >= (3, 12):  # as in `start`
+        warnings.filterwarnings(
+            "ignore",
+            r"This process .* is multi-threaded, use of fork",
+            DeprecationWarning,
+        )
+    with shutdown.unheard():
+        running = program(
+            *args,
+            _env=env,
+            _in=stdin,
+            _bg=True,
+            _bg_exc=False,
+            _tty_in=False,
+            _tty_out=False,
+            _truncate_exc=False,
+            _timeout=seconds,
+            _new_session=True,
+            _preexec_fn=shutdown.hear,
+            _return_cmd=True,
+            _ok_code=codes,
+        )
+    with shutdown.ending(lambda: send(running, "SIGTERM")):
+        return running.wait()
 
 
 def exit_code(running: Any) -> int:

@@ -477,7 +477,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class HandedOptions:
-    """Where to write the results for the CI host."""
+    """Where to write the results for the CI system."""
 
     results_dir: str = RESULTS.text(
         "Write each result to a separate file in this folder, as Tekton and Argo expect.", "DIR"
@@ -769,7 +769,7 @@ class Settings:
     transport: TransportOptions = TransportOptions()
     access: AccessOptions = AccessOptions()
     git: GitOptions = GitOptions()
-    host: ForgeOptions = ForgeOptions()
+    forge: ForgeOptions = ForgeOptions()
     registry: RegistryOptions = RegistryOptions()
     verify: VerifyOptions = VerifyOptions()
     commit: CommitOptions = CommitOptions()

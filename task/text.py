@@ -54,7 +54,7 @@ def is_name(text: str) -> bool:
 def is_address(text: str) -> bool:
     """Return whether the text is just an email address.
 
-    Git accepts any text, but hosts cannot match it to a person.
+    Git accepts any text, but Git hosts cannot match it to a person.
     """
     return text.isprintable() and _ADDRESS.fullmatch(text) is not None
 

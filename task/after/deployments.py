@@ -60,8 +60,8 @@ class ShownDeployments:
         arrived = by_application(
             item for item in landed if item.written and item.arrives and not item.request
         )
-        for key, of in list(arrived.items())[:MOST]:
-            wanted = self._deployment(of, state, said)
+        for key, items in list(arrived.items())[:MOST]:
+            wanted = self._deployment(items, state, said)
             if self._begins(wanted):
                 self._begun[key] = wanted
         if len(arrived) > MOST:
@@ -88,15 +88,13 @@ class ShownDeployments:
         return tuple(self._problems)
 
     def _end(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:
-        for key, of in list(by_application(landed).items())[: 2 * MOST]:
-            if key not in ends:  # the outcome is unknown; a later run may end the deployment
+        for key, items in list(by_application(landed).items())[: 2 * MOST]:
+            end = ends.get(key)
+            if end is None:  # the outcome is unknown; a later run may end the deployment
                 continue
-            wanted = self._deployment(
-                of,
-                "success" if ends[key].state == "healthy" else "failure",
-                ends[key].because,
-            )
-            if self._ends(key, wanted, written=any(item.written for item in of)):
+            state: DeploymentState = "success" if end.state == "healthy" else "failure"
+            wanted = self._deployment(items, state, end.because)
+            if self._ends(key, wanted, written=any(item.written for item in items)):
                 self._ended[key] = wanted
         self._sum_up()
 
@@ -119,11 +117,11 @@ class ShownDeployments:
 
     def _deployment(
         self,
-        of: Sequence[LandedApplication],
+        items: Sequence[LandedApplication],
         state: DeploymentState,
         description: str,
     ) -> Deployment:
-        app = of[0].application
+        app = items[0].application
         source = self._source
         name = app.name if self._names[app.name] < 2 else app.key
         said = without_logins(description)

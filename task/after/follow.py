@@ -118,8 +118,8 @@ class Follow:
         # An Application may have sources in several repositories, but the command waits for one
         # commit.
         waits = {
-            key: f"image-update wait {key} --revision {of[0].commit}"
-            for key, of in applications.items()
+            key: f"image-update wait {key} --revision {items[0].commit}"
+            for key, items in applications.items()
         }
         if left < _LEAST:
             why = "--wait-timeout has run out"
@@ -163,9 +163,12 @@ class Follow:
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if item is not None:
                 updates = [
-                    two for landed in members for two in landed.decisions if two.verdict == "update"
+                    decision
+                    for landed in members
+                    for decision in landed.decisions
+                    if decision.verdict == "update"
                 ]
-                changes = [change_of(two) for two in updates]
+                changes = [change_of(decision) for decision in updates]
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
     def _refresh(self, landed: Sequence[LandedApplication]) -> None:
@@ -248,11 +251,12 @@ class Follow:
     ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
         """Wait for the rollouts of these Applications, as `watch` does."""
         awaited = []
-        for of in applications.values():
-            judge = all_of([self._judge(landed) for landed in of])
+        for items in applications.values():
+            judge = all_of([self._judge(item) for item in items])
             if self._given.expect_image:
-                judge = _running(judge, expected(of, self._repository))
-            awaited.append(Awaited(of[0].application.namespace, of[0].application.name, judge))
+                judge = _running(judge, expected(items, self._repository))
+            app = items[0].application
+            awaited.append(Awaited(app.namespace, app.name, judge))
         argo = self._argo
         return watch(
             argo.patient(),
@@ -332,18 +336,15 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
 
 
 def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[LandedApplication]]:
-    """Return each Application once.
+    """Return what landed, by Application.
 
     If something was written to a repository, leave out the items there that were not written.
     """
-    return {
-        key: [
-            item
-            for item in of
-            if item.written or not any(two.written for two in of if two.repo == item.repo)
-        ]
-        for key, of in by_application(landed).items()
-    }
+    grouped: dict[str, list[LandedApplication]] = {}
+    for key, items in by_application(landed).items():
+        written_to = {item.repo for item in items if item.written}
+        grouped[key] = [item for item in items if item.written or item.repo not in written_to]
+    return grouped
 
 
 def _once_merged(

@@ -117,7 +117,10 @@ def asks_to_undo(
     problems = []
     for failure in failures:
         updates = [
-            two for landed in failure.landed for two in landed.decisions if two.verdict == "update"
+            decision
+            for landed in failure.landed
+            for decision in landed.decisions
+            if decision.verdict == "update"
         ]
         if not updates:
             problems.append(

@@ -22,7 +22,13 @@ from task.applications.git import (
     repository_key,
 )
 from task.applications.kustomizations import kustomization_in, listed, needed, path_at, places
-from task.applications.manifest_text import KINDS, SUFFIXES, found_in, makes_applications
+from task.applications.manifest_text import (
+    KINDS,
+    SUFFIXES,
+    found_in,
+    makes_applications,
+    source_warning,
+)
 from task.applications.rendering import Kind, Release, Rendering, kind_of
 from task.applications.work_tree import LINK
 from task.errors import Exit, Malformed, SourceError, TaskError, Trouble
@@ -98,11 +104,14 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     """
     spec = mapping(item.get("spec"))
     metadata = mapping(item.get("metadata"))
-    several = spec.get("sources")
     hydrator = spec.get("sourceHydrator")
-    sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
+    several = spec.get("sources")
     if isinstance(hydrator, dict):
-        sources = [hydrator.get("drySource")]
+        sources: list[Any] = [hydrator.get("drySource")]
+    elif isinstance(several, list) and several:
+        sources = several
+    else:
+        sources = [spec.get("source")]
     names = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
     parent = "/".join(names) or "?"
     name = _scalar(metadata.get("name"))
@@ -400,12 +409,7 @@ class FollowedApplications:
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
             message = f"{where}, which {folder.parent} deploys, is not followed: {error.message}"
-            yield Found(
-                {},
-                where,
-                Trouble.warning("source", message, error.hint),
-                advice=True,
-            )
+            yield source_warning(where, message, error.hint, advice=True)
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
         """Return whether this folder has not been read this way yet, and mark it as read."""
@@ -436,12 +440,7 @@ class FollowedApplications:
             trouble = Trouble("source", message, hint or error.hint, exit=error.exit)
             return Found({}, "", trouble)
         hint = hint or (_BRANCH if isinstance(error, SourceError) else error.hint)
-        return Found(
-            {},
-            "",
-            Trouble.warning("source", message, hint),
-            advice=True,
-        )
+        return source_warning("", message, hint, advice=True)
 
 
 class _Branch:
@@ -474,12 +473,10 @@ class _Branch:
 
     def kind(self, folder: Deployed) -> Kind | None:
         """Return what generates a folder's manifests, or None for a directory of manifests."""
-        at = posixpath.join(folder.path, "")
-        return (
-            None
-            if folder.plain
-            else kind_of([text[len(at) :] for text in self.inside(folder.path)])
-        )
+        if folder.plain:
+            return None
+        prefix = posixpath.join(folder.path, "")
+        return kind_of([path.removeprefix(prefix) for path in self.inside(folder.path)])
 
     def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
         """Return the paths to read to find out whether a folder has Applications."""
@@ -529,18 +526,17 @@ class _Branch:
         each of them would take minutes.
         """
         if kind == "helm":
-            return (
-                None
-                if any(makes_applications(self._text(path)) for path in self.wanted(folder, kind))
-                else []
-            )
+            charts_files = map(self._text, self.wanted(folder, kind))
+            return None if any(map(makes_applications, charts_files)) else []
         texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
-        found = None if folder.strange else listed(folder.path, texts)
-        if found is not None:
-            self._files.update((path, File(texts[path])) for path in found)
-        return found
+        if folder.strange:
+            return None
+        manifests = listed(folder.path, texts)
+        if manifests is not None:
+            self._files.update((path, File(texts[path])) for path in manifests)
+        return manifests
 
     def manifests(self, paths: Iterable[str]) -> Iterator[Found]:
         """Yield the manifests in these files."""
@@ -555,8 +551,8 @@ class _Branch:
 
     def _texts_below(self, path: str) -> dict[str, str]:
         files = self.below(path)
-        self._links.update(one for one, file in files.items() if file.mode == LINK)
-        return {one: file.text for one, file in files.items() if file.mode.startswith("100")}
+        self._links.update(name for name, file in files.items() if file.mode == LINK)
+        return {name: file.text for name, file in files.items() if file.mode.startswith("100")}
 
 
 def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
@@ -580,22 +576,12 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
                 f"--follow-apps does not follow {what}; Applications with such a source:"
                 f" {len(parents)} ({names})"
             )
-            yield Found(
-                {},
-                "",
-                Trouble.warning("source", message, _IF_ANY),
-                advice=True,
-            )
+            yield source_warning("", message, _IF_ANY, advice=True)
 
 
 def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
     message = f"Applications from {parent} are not followed: {why}"
-    return Found(
-        {},
-        "",
-        Trouble.warning("source", message, hint),
-        advice=True,
-    )
+    return source_warning("", message, hint, advice=True)
 
 
 def _in_namespace(found: Found, namespace: str) -> Found:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from task.applications.git import Repositories
+from task.applications.manifest_text import source_warning
 from task.applicationsets import Budget, NamedCluster, Rendered, load, may_name, render, template_of
 from task.errors import Exit, Malformed, TaskError, Trouble, UsageError
 from task.files import read_text
@@ -89,12 +90,7 @@ class RenderedSets:
             )
         for unknown in rendered.unknown:
             message = f"{found.origin}: {unknown.message}"
-            yield Found(
-                {},
-                found.origin,
-                Trouble.warning("source", message, unknown.hint),
-                subject=key,
-            )
+            yield source_warning(found.origin, message, unknown.hint, subject=key)
         if not rendered.applications and (template := template_of(found.item, self._prefix)):
             yield Found(
                 template,

@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from task.annotations.application import Narrow, annotated, considered, is_glob
+from task.applications.manifest_text import source_warning
 from task.argocd.api import ArgoCDApi
-from task.errors import AbsentError, SourceDownError, SourceError, Trouble
+from task.errors import AbsentError, SourceDownError, SourceError
 from task.kubernetes.client import APPLICATIONS, UPDATERS, ForbiddenError, Kubernetes
 from task.model import Application, Found
 from task.plain_data import mapping, mappings, text
@@ -159,7 +160,8 @@ class ClusterManifests:
                 return False
             if not (self._wanted(item) and _passes_narrowing(item, self._narrow)):
                 app = annotated(item, self._prefix, ORIGIN)
-                self.passed_over += [app] if app else []
+                if app:
+                    self.passed_over.append(app)
                 return False
         return _passes_narrowing(item, self._narrow)
 
@@ -239,14 +241,10 @@ class ArgoCDManifests:
                 " allowed to read them"
             )
             return [
-                Found(
-                    {},
+                source_warning(
                     "argocd",
-                    Trouble.warning(
-                        "source",
-                        why,
-                        "add to argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
-                    ),
+                    why,
+                    "add to argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
                 )
             ]
         return in_threads(self._found, keys, AT_ONCE)
@@ -277,11 +275,7 @@ class ArgoCDManifests:
             raise
         # the Application may have been deleted: Argo CD returns 403, as if access were forbidden
         except SourceError as error:
-            return Found(
-                {},
-                "argocd",
-                Trouble.warning("source", str(error), error.hint),
-            )
+            return source_warning("argocd", str(error), error.hint)
 
 
 def _typed(item: Item, version: str, kind: str) -> Item:

@@ -26,10 +26,16 @@ from task.applications.kustomizations import (
     path_at,
     reaches_out,
 )
-from task.applications.manifest_text import SUFFIXES, found_in, makes_applications, or_broken
+from task.applications.manifest_text import (
+    SUFFIXES,
+    found_in,
+    makes_applications,
+    or_broken,
+    source_warning,
+)
 from task.applications.rendering import CHART, Kind, Rendering, kind_of
 from task.applications.work_tree import LocalFiles
-from task.errors import Malformed, Trouble, UsageError
+from task.errors import Malformed, UsageError
 from task.files import LARGEST as LARGEST_TEXT
 from task.files import read_file
 from task.model import Found, Snapshot
@@ -90,11 +96,7 @@ class Folder:
             try:
                 content = self._read(path)
             except Malformed as error:
-                yield Found(
-                    {},
-                    where,
-                    Trouble.warning("source", f"cannot read {where}: {error.message}", error.hint),
-                )
+                yield source_warning(where, f"cannot read {where}: {error.message}", error.hint)
                 continue
             if self._is_template(path, content):
                 continue
@@ -151,7 +153,7 @@ class Folder:
 
     def _named_patches(self, folder: str) -> frozenset[str]:
         listed = [self._kustomization(folder).get(key) for key in _PATCHES]
-        patches = [one for part in listed for one in elements(part)]
+        patches = [patch for part in listed for patch in elements(part)]
         texts = [patch.get("path") if isinstance(patch, dict) else patch for patch in patches]
         # An inline patch has several lines, and is not a file name.
         return frozenset(
@@ -267,9 +269,7 @@ def _unreadable_folder(error: OSError, root: str) -> Found:
     hint = "check its permissions"
     if where == root:
         raise UsageError(f"--applications: cannot read {root!r}: {error.strerror}", hint=hint)
-    return Found(
-        {}, where, Trouble.warning("source", f"cannot read {where}: {error.strerror}", hint)
-    )
+    return source_warning(where, f"cannot read {where}: {error.strerror}", hint)
 
 
 def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:

@@ -47,16 +47,25 @@ def makes_applications(text: str) -> bool:
     return bool(_APPLICATION.search(text))
 
 
+def source_warning(
+    origin: str,
+    message: str,
+    hint: str,
+    *,
+    subject: str = "",
+    advice: bool = False,
+) -> Found:
+    """Return a warning about a source, in place of a manifest."""
+    trouble = Trouble.warning("source", message, hint)
+    return Found({}, origin, trouble, subject=subject, advice=advice)
+
+
 def found_in(content: bytes, origin: str) -> Iterator[Found]:
     """Yield the manifests in a file, including the items of each `List`."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        yield Found(
-            {},
-            origin,
-            Trouble.warning("source", f"{origin} is not UTF-8 text", "save manifests as UTF-8"),
-        )
+        yield source_warning(origin, f"{origin} is not UTF-8 text", "save manifests as UTF-8")
         return
     for document in documents(text):
         where = f"{origin}:{document.line}"
@@ -141,13 +150,7 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
         typed = list(_items(load_all(document.text)[document.number], where))
     except Malformed as error:
         hint = error.hint or "fix the file; its other documents are used"
-        return [
-            Found(
-                {},
-                where,
-                Trouble.warning("source", f"{where}: {error.message}", hint),
-            )
-        ]
+        return [source_warning(where, f"{where}: {error.message}", hint)]
     return [
         new if new.item.get("kind") == "ApplicationSet" else old
         for old, new in zip(items, typed, strict=True)
@@ -166,9 +169,7 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
         return
     # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList omits
     # their kind.
-    typed = (
-        {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
-        if kind != "List" and not isinstance(data, list)
-        else {}
-    )
+    typed = {}
+    if kind != "List" and not isinstance(data, list):
+        typed = {"apiVersion": data.get("apiVersion"), "kind": kind.removesuffix("List")}
     yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))

@@ -21,9 +21,9 @@ import sh
 from task import shutdown
 from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import needed
-from task.applications.manifest_text import KINDS, found_in
+from task.applications.manifest_text import KINDS, found_in, source_warning
 from task.applications.work_tree import LARGEST, LINK
-from task.errors import Malformed, SourceError, Trouble
+from task.errors import Malformed, SourceError
 from task.files import remove_folder, temporary_folder
 from task.model import File, Found
 from task.processes import Bounds, CapturedOutput, Watch, exit_code, finish, send, start
@@ -170,12 +170,7 @@ class Rendering:
     def advice(self, kind: Kind, where: str, hint: str) -> Found:
         """Return the warning about a chart or kustomization that is not rendered."""
         message = f"{where}: this {_WHAT[kind]} generates Applications, but it is not rendered"
-        return Found(
-            {},
-            where,
-            Trouble.warning("source", message, hint),
-            advice=True,
-        )
+        return source_warning(where, message, hint, advice=True)
 
     def rendered(
         self,
@@ -216,12 +211,7 @@ class Rendering:
             what = "the chart uses .Capabilities, which only the cluster knows"
             message = f"{where}: {what}, in {and_more(asked)}"
             hint = f"if the Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
-            yield Found(
-                {},
-                where,
-                Trouble.warning("source", message, hint),
-                advice=True,
-            )
+            yield source_warning(where, message, hint, advice=True)
         for found in found_in(text.encode(), where):
             if found.trouble or found.item.get("kind") in KINDS:
                 yield replace(found, origin=where)

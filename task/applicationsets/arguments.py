@@ -68,16 +68,16 @@ def texts(value: Any) -> list[str]:
 
     Any other value is treated as a one-item list.
     """
-    return (
-        [shown(item) for item in value if item is not None]
-        if named(value) == "list"
-        else [shown(value)]
-    )
+    if named(value) != "list":
+        return [shown(value)]
+    return [shown(item) for item in value if item is not None]
 
 
 def shown(value: Any) -> str:
     """Return any value as a string, like `fmt.Sprintf("%v")`."""
-    return value if isinstance(value, str) else "<nil>" if value is None else sprint((value,))
+    if value is None:
+        return "<nil>"
+    return value if isinstance(value, str) else sprint((value,))
 
 
 def joined(parts: Iterable[str], between: str = "") -> str:

@@ -84,19 +84,18 @@ class Generators:
         selector = generator.get("selector")  # Argo CD does not render the labels in a selector
         if outer:
             generator = self._filled(generator, outer)
-        kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
-        if not kinds:
+        kinds = (kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None)
+        kind = next(kinds, "")
+        if not kind:
             raise _unknown(generator)
-        if kinds[0] in ELSEWHERE:
-            message = (
-                f"the ApplicationSet's {kinds[0]} generator needs a server: {ELSEWHERE[kinds[0]]}"
-            )
+        if kind in ELSEWHERE:
+            message = f"the ApplicationSet's {kind} generator needs a server: {ELSEWHERE[kind]}"
             raise UnknowableError(message, WAY_OUT)
-        body = generator[kinds[0]]
+        body = generator[kind]
         if not isinstance(body, dict):
-            raise Malformed(f"the {kinds[0]} generator is not a mapping")
+            raise Malformed(f"the {kind} generator is not a mapping")
         chosen = []
-        for row in _MAKERS[kinds[0]](self, body, depth):
+        for row in _MAKERS[kind](self, body, depth):
             self.filler.budget.row()
             if selector is None or selects(selector, flat(row)):
                 chosen.append(row)
@@ -186,16 +185,13 @@ class Generators:
                 f"pass a file that lists them with --clusters FILE, or {WAY_OUT}",
             )
         selector = _mapping_in(body, "selector")
-        everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
-        # Argo CD finds each cluster's secret by this label.
-        known = [
-            (cluster, {TYPE_LABEL: "cluster", **(cluster.labels or {})})
+        selects_all = not (selector.get("matchLabels") or selector.get("matchExpressions"))
+        has_secret = any(
+            cluster.name == LOCAL_NAME or cluster.server == LOCAL_SERVER
             for cluster in self.clusters
-        ]
+        )
         rows = []
-        if everywhere and not any(
-            c.name == LOCAL_NAME or c.server == LOCAL_SERVER for c in self.clusters
-        ):
+        if selects_all and not has_secret:
             local = {
                 "name": LOCAL_NAME,
                 "nameNormalized": LOCAL_NAME,
@@ -203,14 +199,14 @@ class Generators:
                 "project": "",
             }
             rows.append(go_value(local) if self.filler.go else local)
-        rows += [
-            _cluster_params(c, labels, go=self.filler.go)
-            for c, labels in known
-            if selects(selector, labels)
-        ]
+        for cluster in self.clusters:
+            # Argo CD finds each cluster's secret by this label.
+            labels = {TYPE_LABEL: "cluster", **(cluster.labels or {})}
+            if selects(selector, labels):
+                rows.append(_cluster_params(cluster, labels, go=self.filler.go))
         rows = [self._with_values(body, row) for row in rows]
-        if body.get("flatList") is True:
-            return [go_value({"clusters": rows})] if self.filler.go else rows
+        if self.filler.go and body.get("flatList") is True:
+            return [go_value({"clusters": rows})]
         return rows
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
@@ -276,7 +272,7 @@ class Generators:
             except Malformed as error:
                 raise Malformed(f"unable to parse file: {error.message}") from None
         data = self._read[text]
-        objects = [{}] if data is None else data if isinstance(data, list) else [data]
+        objects = data if isinstance(data, list) else [{} if data is None else data]
         if not all(isinstance(item, dict) for item in objects):
             raise Malformed("unable to parse file: it is neither a mapping nor a list of mappings")
         folder, _, file = path.rpartition("/")
@@ -429,15 +425,13 @@ def _element_texts(element: Mapping[str, Any], number: int) -> Params:
     """
     row: Params = {}
     for key, value in element.items():
-        if key == "values" and not isinstance(value, dict):
-            raise Malformed(
-                f"error parsing values map: of element {number}, 'values' is not a mapping"
-            )
-        texts = (
-            {f"values.{name}": text for name, text in value.items()}
-            if key == "values"
-            else {key: value}
-        )
+        texts = {key: value}
+        if key == "values":
+            if not isinstance(value, dict):
+                raise Malformed(
+                    f"error parsing values map: of element {number}, 'values' is not a mapping"
+                )
+            texts = {f"values.{name}": text for name, text in value.items()}
         for name, text in texts.items():
             if not isinstance(text, str):
                 message = (
@@ -456,14 +450,14 @@ def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: boo
         "project": cluster.project,
     }
     if not go:
-        row |= {
-            f"metadata.annotations.{key}": value
-            for key, value in (cluster.annotations or {}).items()
-        }
-        return row | {f"metadata.labels.{key}": value for key, value in labels.items()}
-    metadata = {"labels": GoMap(labels)} | (
-        {"annotations": GoMap(cluster.annotations)} if cluster.annotations else {}
-    )
+        for key, value in (cluster.annotations or {}).items():
+            row[f"metadata.annotations.{key}"] = value
+        for key, value in labels.items():
+            row[f"metadata.labels.{key}"] = value
+        return row
+    metadata = {"labels": GoMap(labels)}
+    if cluster.annotations:
+        metadata["annotations"] = GoMap(cluster.annotations)
     filled: Params = go_value({**row, "metadata": metadata})
     return filled
 
@@ -581,8 +575,8 @@ def flat(value: Any, room: int = 100_000) -> dict[str, str]:
             if room < 0:
                 raise Malformed("a parameter set is too large")
             waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
+        elif name and isinstance(node, int) and not isinstance(node, bool):
+            found[name] = shown(float(node))
         elif name:
-            found[name] = shown(
-                float(node) if isinstance(node, int) and not isinstance(node, bool) else node
-            )
+            found[name] = shown(node)
     return found

@@ -90,9 +90,10 @@ def _key(value: Any, _container: Mapping[str, Any]) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-        return ("-" if value < 0 else "") + go_float(abs(value))
+        if math.isnan(value):
+            return ".nan"
+        sign = "-" if value < 0 else ""
+        return sign + (".inf" if math.isinf(value) else go_float(abs(value)))
     raise Malformed("a key is a list or a mapping", "put a placeholder in quotes: '{{name}}'")
 
 
@@ -147,9 +148,9 @@ def _flow(value: Any, indent: str) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        # Go converts via JSON, which writes 1000000 as digits
-        whole = value == int(value) and abs(value) < 1e21
-        return str(int(value)) if whole else ("-" if value < 0 else "") + go_float(abs(value))
+        if value == int(value) and abs(value) < 1e21:
+            return str(int(value))  # Go converts via JSON, which writes 1000000 as digits
+        return ("-" if value < 0 else "") + go_float(abs(value))
     if isinstance(value, (dict, list)):
         return "{}" if isinstance(value, dict) else "[]"
     return _text(str(value), indent)

@@ -312,9 +312,12 @@ def _seq(*bounds: Any) -> str:
     numbers = [number(bound) for bound in bounds]
     if not 1 <= len(numbers) <= 3:
         return ""
-    first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
     # sprig: seq [first [step]] last
-    step = numbers[1] if len(numbers) == 3 else (1 if last >= first else -1)
+    first = numbers[0] if len(numbers) > 1 else 1
+    last = numbers[-1]
+    step = 1 if last >= first else -1
+    if len(numbers) == 3:
+        step = numbers[1]
     return joined(map(str, _until(first, last + (1 if step > 0 else -1), step)), " ")
 
 

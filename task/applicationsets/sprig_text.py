@@ -163,8 +163,12 @@ def _duration(value: Any) -> str:
         raise FailedTemplate("a duration of more than 292 years")
     minutes, rest = divmod(abs(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    shown_hours = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{'-' if seconds < 0 else ''}{shown_hours}{rest}s"
+    shown = f"{rest}s"
+    if minutes or hours:
+        shown = f"{minutes}m{shown}"
+    if hours:
+        shown = f"{hours}h{shown}"
+    return f"-{shown}" if seconds < 0 else shown
 
 
 def _to_decimal(value: Any) -> int:
@@ -357,9 +361,15 @@ def url_parse(value: Any) -> AnyMap:
     port = host.rfind(":")
     name = host[:port] if port >= 0 and _PORT.fullmatch(host[port:]) else host
     return AnyMap(
-        scheme=scheme, host=host, hostname=name[1:-1] if name.startswith("[") and name.endswith("]") else name,
-        path=_unescaped(rest), query=query, opaque=opaque, fragment=_unescaped(fragment), userinfo=user,
-    )  # fmt: skip
+        scheme=scheme,
+        host=host,
+        hostname=name[1:-1] if name.startswith("[") and name.endswith("]") else name,
+        path=_unescaped(rest),
+        query=query,
+        opaque=opaque,
+        fragment=_unescaped(fragment),
+        userinfo=user,
+    )
 
 
 def url_join(given: Any) -> str:

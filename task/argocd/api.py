@@ -151,12 +151,9 @@ class ArgoCDApi:
         """Return the Applications that the token has access to, with only these `fields`, or
         complete if there are none.
         """
+        wanted = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
         params: dict[str, Any] = {
-            "fields": (
-                ",".join(("metadata.resourceVersion", *(f"items.{field}" for field in fields)))
-                if fields
-                else None
-            ),
+            "fields": ",".join(wanted) if fields else None,
             "projects": list(projects) or None,
             "selector": selector or None,
             "appNamespace": namespace or None,

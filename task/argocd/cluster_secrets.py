@@ -164,7 +164,8 @@ class ClusterSecrets:
                     except CredentialsError as error:  # the other secrets are still used
                         self._log("warning", f"{error.message}: it is skipped; {error.hint}")
                         continue
-                    found += [secret] if secret else []
+                    if secret:
+                        found.append(secret)
         except ForbiddenError as error:
             self._log(
                 "info",

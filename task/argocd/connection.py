@@ -126,7 +126,7 @@ def parse_options(words: str) -> Connection:
     last = {name: values[-1] for name, values in found.items()}
     # Like the command, accept several headers in one value: one line of CSV.
     lines = (csv.reader([text], skipinitialspace=True) for text in found.get("header", ()))
-    headers = [one for line in lines for row in line for one in row]
+    headers = [header for line in lines for row in line for header in row]
     return Connection(
         server=last.get("server", ""),
         token=Secret(last.get("auth-token", "")),
@@ -158,11 +158,11 @@ def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"use --{name} value")
         if name:
             yield name, "true"
-        name, equals, value = (
-            ("header", "=" if word[2:] else "", word[2:].removeprefix("="))
-            if word[:2] == "-H"
-            else (word[2:].partition("="))
-        )
+        name, equals, value = word[2:].partition("=")
+        if word.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE
+            name = "header"
+            equals = word[2:]
+            value = word[2:].removeprefix("=")
         if equals:
             yield name, value
             name = ""

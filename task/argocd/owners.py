@@ -65,7 +65,8 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
     state = next((entry for entry in states if text(entry, "application") == name), {})
     words = ("step", text(state, "step")), ("status", text(state, "status"))
     known = [f"{word} {value}" for word, value in words if value]
-    known += [said(text(state, "message"))] if text(state, "message") else []
+    if text(state, "message"):
+        known.append(said(text(state, "message")))
     return (
         f"it is waiting for its step in the RollingSync of ApplicationSet {set_of(item)}:"
         f" {', '.join(known) or 'not known'}"
@@ -79,11 +80,9 @@ def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
     spec = mapping(owner, "spec")
     if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
         return False
-    ignored = mappings(spec, "ignoreApplicationDifferences")
-    return bool(spec) and not _ignores(
-        (item for item in ignored if text(item, "name") in ("", name)),
-        field,
-    )
+    rules = mappings(spec, "ignoreApplicationDifferences")
+    rules_for_it = [rule for rule in rules if text(rule, "name") in ("", name)]
+    return bool(spec) and not _ignores(rules_for_it, field)
 
 
 def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
@@ -115,22 +114,17 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
 
     jq expressions are not evaluated.
     """
-    pointer = f"/{field.replace('.', '/')}/"
+    wanted = f"/{field.replace('.', '/')}/"
     for rule in rules:
-        pointers = [
-            f"{path.rstrip('/')}/"
-            for path in elements(rule, "jsonPointers")
-            if isinstance(path, str)
-        ]
-        if rule.get("managedFieldsManagers") or any(
-            pointer.startswith(each) or each.startswith(pointer) for each in pointers
-        ):
+        if rule.get("managedFieldsManagers"):
             return True
-        if any(
-            "source" in str(path) or str(path) == ".spec"
-            for path in elements(rule, "jqPathExpressions")
-        ):
-            return True
+        for path in elements(rule, "jsonPointers"):
+            pointer = f"{path.rstrip('/')}/" if isinstance(path, str) else ""
+            if pointer and (wanted.startswith(pointer) or pointer.startswith(wanted)):
+                return True
+        for path in elements(rule, "jqPathExpressions"):
+            if "source" in str(path) or str(path) == ".spec":
+                return True
     return False
 
 
@@ -164,16 +158,13 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
     if spec.get("sourceIntegrity") is None:
         return _ids([item.get("keyID") for item in mappings(spec, "signatureKeys")])
     for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
-        repos = policy.get("repos")
-        globs = (
-            [text(item, "url") if isinstance(item, dict) else item for item in repos]
-            if isinstance(repos, list)
-            else []
-        )
+        globs = [
+            text(item, "url") if isinstance(item, dict) else item
+            for item in elements(policy, "repos")
+        ]
         if _globs_allow([glob for glob in globs if isinstance(glob, str)], repo):
             gpg = mapping(policy, "gpg")
-            keys = gpg.get("keys")
-            return () if text(gpg, "mode") == "none" or not isinstance(keys, list) else _ids(keys)
+            return () if text(gpg, "mode") == "none" else _ids(elements(gpg, "keys"))
     return ()
 
 

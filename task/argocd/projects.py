@@ -223,11 +223,8 @@ def hindrance_of(
     name = said(text(project, "metadata", "name"))
     if refuses_destination(project, to):
         where = f"{said(to.server or to.name)}, namespace {said(to.namespace) or '(none)'}"
-        message = (
-            f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it"
-        )
         return (
-            message,
+            f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it",
             "add it to the AppProject's destinations, or correct the Application's destination",
         )
     if because := text(sync_windows(project, application, to, now), "because"):

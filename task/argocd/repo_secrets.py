@@ -417,7 +417,8 @@ def _ssh(found: RepoCredentials) -> SshFiles:
             only_keys=bool(key),
         )
     known = found.known_hosts.strip()
-    files |= {"known_hosts": f"{known}\n"} if known else {}
+    if known:
+        files["known_hosts"] = f"{known}\n"
     return SshFiles(
         files,
         (_KEY,) if key else (),

@@ -106,7 +106,7 @@ def _cleaned(message: str) -> str:
 def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the unhealthy pods younger than `since`, each with the reason."""
     sick = [(pod, text(pod, "health", "message")) for pod in _pods(tree, since) if _degraded(pod)]
-    return tuple(said(_named(one, message)) for one, message in sick if message)
+    return tuple(said(_named(pod, message)) for pod, message in sick if message)
 
 
 def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -50,7 +50,7 @@ def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
             )
     if given.base:
         if given.repository and not given.head:
-            raise UsageError("--head is missing", hint=("set it to the change's branch or commit"))
+            raise UsageError("--head is missing", hint="set it to the change's branch or commit")
         return Compared(given.base, given.head or "HEAD", given.repository)
     known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
     found = _request_of_actions(known) if "GITHUB_REPOSITORY" in known else _of_variables(known)

@@ -147,7 +147,7 @@ def built(text: str) -> Built:
     text = text.removeprefix("\ufeff").strip()
     if not text:
         raise Malformed(
-            "the file is empty", ("check that the build wrote the file and pushed the image")
+            "the file is empty", "check that the build wrote the file and pushed the image"
         )
     if text[0] in "{[":
         try:

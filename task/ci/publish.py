@@ -1,4 +1,4 @@
-"""Output for the CI host: the report, a few short results for the next step, and the secrets to
+"""Output for the CI system: the report, a few short results for the next step, and the secrets to
 mask in its log.
 
 The results stay below 2 KiB in total, because all steps share Tekton's limit of 4096 bytes, and a

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from task.ci_systems import SYSTEMS, Origin
+from task.ci_systems import SYSTEMS, Origin, RequestVariables
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Build
@@ -144,7 +144,8 @@ def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     # owner/repository/file@ref; a file may be named `release.yml@x.yml`
     workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0].split("/", 2)
-    known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
+    if len(workflow) > 2:
+        known["WORKFLOW_FILE"] = workflow[2]
     for counter in (system.counter for system in SYSTEMS if system.counter):
         text = filled(counter.number, known)
         for template in counter.names:
@@ -170,40 +171,50 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
     """
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's variables
-        return _number_of_actions(known)
-    requests = [(system.marker, system.request) for system in SYSTEMS if system.request]
-    for marker, request in requests:
-        if marker not in known:
-            continue
-        number = next((known[name] for name in request.numbers if name in known), "")
-        if match := _PAGE.fullmatch(number):  # CircleCI sets the URL
-            number = match[1]
-        if not _REQUEST.fullmatch(number):
-            said = f"is {number[:100]!r}" if number else "is not set"
-            raise UsageError(
-                f"--comment: this job is not running for a pull request: {request.numbers[-1]}"
-                f" {said}",
-                hint=request.hint,
-            )
-        repository = next(filter(None, (filled(text, known) for text in request.repositories)), "")
-        if not repository:
-            names = " or ".join(text.strip("{}") for text in request.repositories)
-            raise UsageError(
-                "--comment: cannot detect the pull request's repository",
-                hint=f"set {names}",
-            )
-        return repository, number
-    names = ", ".join(request.numbers[-1] for _, request in requests)
+        return _of_actions(known)
+    requests = {system.marker: system.request for system in SYSTEMS if system.request}
+    for marker, request in requests.items():
+        if marker in known:
+            number = _request_number(request, known)
+            return _request_repository(request, known), number
+    names = ", ".join(request.numbers[-1] for request in requests.values())
     hint = f"run it in a pull request job, or set one of {names}"
     if "GITHUB_REF" in known:
         hint += "; GITHUB_REF is used only together with GITHUB_REPOSITORY"
     raise UsageError("--comment: there are no CI variables for a pull request", hint=hint)
 
 
-def _number_of_actions(known: Mapping[str, str]) -> tuple[str, str]:
-    """Return the pull request number in GITHUB_REF, or else the one in the event.
+def _request_number(request: RequestVariables, known: Mapping[str, str]) -> str:
+    """Return the number of the pull request. Raises `UsageError` if the job does not have one."""
+    number = next((known[name] for name in request.numbers if name in known), "")
+    if match := _PAGE.fullmatch(number):  # CircleCI sets the URL
+        return match[1]
+    if _REQUEST.fullmatch(number):
+        return number
+    said = f"is {number[:100]!r}" if number else "is not set"
+    raise UsageError(
+        f"--comment: this job is not running for a pull request: {request.numbers[-1]} {said}",
+        hint=request.hint,
+    )
 
-    In `pull_request_target`, GITHUB_REF is the base branch.
+
+def _request_repository(request: RequestVariables, known: Mapping[str, str]) -> str:
+    """Return the URL of the pull request's repository. Raises `UsageError` if it is unknown."""
+    for template in request.repositories:
+        if url := filled(template, known):
+            return url
+    names = " or ".join(template.strip("{}") for template in request.repositories)
+    raise UsageError(
+        "--comment: cannot detect the pull request's repository",
+        hint=f"set {names}",
+    )
+
+
+def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
+    """Return the repository's URL and the number of the pull request, from GitHub's variables.
+
+    The number is the one in GITHUB_REF, or else the one in the event: for `pull_request_target`,
+    GITHUB_REF is the base branch. Raises `UsageError`.
     """
     repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", known)
     if not repository:
@@ -235,10 +246,10 @@ def _in_the_event(path: str) -> str:
     """
     try:
         event: Any = parsed_json(read_text(path)) if path else {}
-        request = event.get("pull_request") or (
-            event["issue"] if event.get("issue", {}).get("pull_request") else {}
-        )
-        number = str(request.get("number", ""))
+        request = event.get("pull_request")
+        if not request and event.get("issue", {}).get("pull_request"):
+            request = event["issue"]
+        number = str((request or {}).get("number", ""))
     except (OSError, ValueError, AttributeError, TypeError):
         return ""
     return number if _REQUEST.fullmatch(number) else ""

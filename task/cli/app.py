@@ -315,7 +315,7 @@ def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends
             shutdown.StoppedError(name, hint="nothing is left half done; run it again"),
             call,
         )
-    except Exception as error:  # noqa: BLE001 - people get the traceback, hosts get results
+    except Exception as error:  # noqa: BLE001 - people get the traceback, CI systems get results
         if isinstance(error, OSError) and SHOWN_BY_TYPER.intersection(argv):  # to a full disk
             abandon(sys.stdout)
             return _end_with(unwritable(error), call)
@@ -350,14 +350,14 @@ def _defect(error: Exception, call: Call) -> int:
 
 
 def _end_with(error: TaskError, call: Call) -> int:
-    """Print the error, and write the results of a failed run for the CI host that is waiting for
+    """Print the error, and write the results of a failed run for the CI system that is waiting for
     them.
     """
     code = shutdown.code_of_run([error.trouble])
     message = call.in_words_of_the_form(str(error))
     hint = call.in_words_of_the_form(error.hint)
     call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
-    if kind_of(call.command).hosted:
+    if kind_of(call.command).for_ci:
         problem = Problem(Trouble(error.rule, message, hint, exit=error.exit))
         problems = (problem, *strange_variables(call.environ))
         failure = Report(

@@ -23,8 +23,8 @@ from task.secret import Secret
 from task.settings import SECRETS, every_option
 from task.text import nearest
 
-# The commands that CI hosts call. These commands write results no matter how they end.
-HOSTED = commands_that(lambda command: command.hosted)
+# The commands that CI systems call. They write results no matter how they end.
+CI_COMMANDS = commands_that(lambda command: command.for_ci)
 
 
 class Adopted(NamedTuple):
@@ -47,34 +47,34 @@ def adopt(
     `options` are the arguments of a Tekton step. A parameter that is empty or has its default value
     counts as unset, because every step passes all parameters.
     """
-    given = _parameters_in(environ)
-    if not given:
+    parameters = _parameters_in(environ)
+    if not parameters:
         return Adopted()
     if not command:
         mistake = UsageError(
-            f"the parameter `command` is missing; the commands are {', '.join(HOSTED)}",
+            f"the parameter `command` is missing; the commands are {', '.join(CI_COMMANDS)}",
             hint="set it to one of them",
         )
         return Adopted(mistake=mistake)
-    entries = [*options, *given.pop("options", "").splitlines()]
-    fields = frozenset(given)
-    known = defaults()
-    taken = variables(commands[command].params)
-    given = {
-        name: text for name, text in given.items() if text.strip() not in ("", known.get(name))
+    entries = [*options, *parameters.pop("options", "").splitlines()]
+    fields = frozenset(parameters)
+    unset = defaults()
+    set_by_user = {
+        name: text for name, text in parameters.items() if text.strip() not in ("", unset.get(name))
     }
-    environ.update({taken[name]: text for name, text in given.items() if name in taken})
+    taken = variables(commands[command].params)
+    environ.update({taken[name]: text for name, text in set_by_user.items() if name in taken})
     called = {
         variable: name
         for name, variable in taken.items()
-        if name in given or (name in fields and variable not in environ)
+        if name in set_by_user or (name in fields and variable not in environ)
     }
-    if command not in HOSTED:  # a script in the job may also call `report`
+    if command not in CI_COMMANDS:  # a script in the job may also call `report`
         return Adopted(called, fields)
-    refused = [name for name in given if name not in taken]
+    refused = [name for name in set_by_user if name not in taken]
     if refused:
         return Adopted(called, fields, mistake=_parameters_not_taken(refused, command, commands))
-    flags = {name: commands[name].params for name in HOSTED}
+    flags = {name: commands[name].params for name in CI_COMMANDS}
     try:
         words = form.arguments(entries, command, flags, fields, environ)
     except UsageError as mistake:
@@ -96,26 +96,25 @@ def _parameters_not_taken(
     command: str,
     commands: Mapping[str, Any],
 ) -> UsageError:
-    it, they = ("them", "they are") if refused[1:] else ("it", "it is")
-    others = [text for text in HOSTED if set(refused) <= variables(commands[text].params).keys()]
-    hint = (
-        f"; {they} for {' or '.join(filter(None, (', '.join(others[:-1]), others[-1])))}"
-        if others
-        else ""
-    )
-    message = f"{', '.join(refused)}: not a parameter of {command}"
-    return UsageError(message, hint=f"remove {it}{hint}")
+    others = [
+        other for other in CI_COMMANDS if set(refused) <= variables(commands[other].params).keys()
+    ]
+    hint = "remove them" if len(refused) > 1 else "remove it"
+    if others:
+        listed = " or ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+        hint += f"; {'they are' if len(refused) > 1 else 'it is'} for {listed}"
+    return UsageError(f"{', '.join(refused)}: not a parameter of {command}", hint=hint)
 
 
 def variables(params: Collection[Any]) -> dict[str, str]:
-    """Return the variables for a command's options, keyed by the hosts' parameter names."""
+    """Return the variables for a command's options, keyed by their parameter names in a form."""
     return {
         parameter_of(param): str(param.envvar) for param in params if getattr(param, "envvar", None)
     }
 
 
 def parameter_of(param: Any) -> str:
-    """Return the parameter name that hosts use for an option."""
+    """Return the name of an option's parameter in a form."""
     return "names" if param.name == "app" else str(param.opts[0]).removeprefix("--")
 
 
@@ -179,7 +178,7 @@ class Call:
         self.mistake = adopted.mistake
         self._words = [*(() if has_options else argv[1:]), *adopted.words]
         self.argv = [*argv[:1], *self._words]
-        if self.mistake and self.command not in HOSTED:
+        if self.mistake and self.command not in CI_COMMANDS:
             self.command = "run"  # `run`'s options specify where a failed step writes results
         self.environ: Mapping[str, str] = dict(os.environ)
 
@@ -202,33 +201,30 @@ class Call:
 
         Even an invalid command line can specify where to write the results.
         """
-        return (
-            {option: value for option, value in self._read.params.items() if value is not None}
-            if self._read
-            else {}
-        )
+        if not self._read:
+            return {}
+        return {option: value for option, value in self._read.params.items() if value is not None}
 
     @property
     def variables(self) -> Mapping[str, str]:
         """Return the flags whose values come from variables, with the names that errors use for
         them.
 
-        The name is that of the variable or of the host's parameter.
+        The name is that of the variable or of the form's parameter.
         """
         if not self._read:
             return {}
-        params = [param for param in self._group.commands[self.command].params if param.envvar]
-        return {
-            (
-                param.opts[0] if param.opts[0].startswith("--") else str(param.metavar)
-            ): self._called.get(str(param.envvar), str(param.envvar))
-            for param in params
-            if param.envvar in self._called
-            or (
-                (source := self._read.get_parameter_source(param.name)) is not None
-                and source.name == "ENVIRONMENT"
-            )
-        }
+        names: dict[str, str] = {}
+        for param in self._group.commands[self.command].params:
+            if not param.envvar:
+                continue
+            variable = str(param.envvar)
+            source = self._read.get_parameter_source(param.name)
+            is_set = source is not None and source.name == "ENVIRONMENT"
+            if variable in self._called or is_set:
+                flag = param.opts[0] if param.opts[0].startswith("--") else str(param.metavar)
+                names[flag] = self._called.get(variable, variable)
+        return names
 
     def in_words_of_the_form(self, text: str) -> str:
         """Return the message with options that are parameters replaced by their names in the

@@ -104,11 +104,16 @@ def _typer_parameter(
     flag = kind is bool or bool in get_args(kind)
     many = get_origin(kind) is tuple
     default = "" if many or isinstance(field.default, Secret) else field.default
-    name = option.flag or flag_of(field.name)
-    shown_name = f"{name}/--no-{name[2:]}" if flag else name
-    named = () if option.argument else (shown_name, *filter(None, [SHORT.get(name, "")]))
-    info = (typer.Argument if option.argument else typer.Option)(
-        *named,
+    declare = typer.Argument
+    names = []
+    if not option.argument:
+        declare = typer.Option
+        name = option.flag or flag_of(field.name)
+        names.append(f"{name}/--no-{name[2:]}" if flag else name)
+        if name in SHORT:
+            names.append(SHORT[name])
+    info = declare(
+        *names,
         envvar=None if option.old_name else variable_of(field.name),
         hidden=option.old_name,
         metavar=option.metavar or None,
@@ -118,19 +123,18 @@ def _typer_parameter(
         callback=_reader(field, option, default, flag=flag, needed=needed),
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
-    typed = _type_for_typer(
-        flag=flag,
-        many=many,
-        needed=needed,
-    )
-    shown = bool(default) if flag else option.shown or default
-    if many:
+    shown: Any = option.shown or default
+    if needed:
+        shown = inspect.Parameter.empty
+    elif many:
         shown = None
+    elif flag:
+        shown = bool(default)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if needed else shown,
-        annotation=Annotated[typed, info],
+        default=shown,
+        annotation=Annotated[_type_for_typer(flag=flag, many=many, needed=needed), info],
     )
 
 
@@ -175,7 +179,9 @@ def _given(
     source = SOURCES.get(found.name if found else "", "default")
     if source == "variable":
         value = os.environ[str(param.envvar)]  # the whole value, because Typer splits it at spaces
-    values = () if source == "default" else value if isinstance(value, list | tuple) else (value,)
+    values = value if isinstance(value, list | tuple) else (value,)
+    if source == "default":
+        values = ()
     return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
 
 
@@ -205,23 +211,23 @@ class GroupedHelp(TyperCommand):
         After `report --html`, a single word is the report to read, not the page to write. Raises
         `UsageError` if the word could be the name of an Application.
         """
-        if "--html" in args and any(param.name == "html" for param in self.params):
-            at = args.index("--html")
-            shows_a_report = self.name == "report"
-            following = args[at + 1] if at + 1 < len(args) else "--"
+        if "--html" not in args or not any(param.name == "html" for param in self.params):
+            return super().parse_args(ctx, args)
+        at = args.index("--html")
+        following = args[at + 1] if at + 1 < len(args) else "--"
+        has_value = following == "-" or not following.startswith("-")
+        shows_a_report = self.name == "report"
+        if shows_a_report:
             plain = [word for word in args if not word.startswith("-") or word == "-"]
-            if (following.startswith("-") and following != "-") or (
-                shows_a_report and len(plain) == 1
-            ):
-                args = [*args[:at], "--html=-", *args[at + 1 :]]
-            elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
-                hint = (
-                    f"for a file, use --html={following}; for an Application, use {following}"
-                    " --html"
-                )
-                raise UsageError(
-                    (f"--html: {following!r} could be a file or an Application"), hint=hint
-                )
+            has_value = has_value and len(plain) > 1
+        if not has_value:
+            args = [*args[:at], "--html=-", *args[at + 1 :]]
+        elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
+            raise UsageError(
+                f"--html: {following!r} could be a file or an Application",
+                hint=f"for a file, use --html={following}; for an Application, use {following}"
+                " --html",
+            )
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
@@ -315,7 +321,8 @@ def _help_row(
     if param.required:
         notes.append("required")
     elif isinstance(param.default, bool):
-        notes += ["default: on"] if param.default else []
+        if param.default:
+            notes.append("default: on")
     elif param.default not in (None, ""):
         notes.append(f"default: {param.default}")
     return shown, f"{text}  [{'; '.join(notes)}]" if notes else text

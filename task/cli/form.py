@@ -1,4 +1,4 @@
-"""The `options` parameter in a host's form, for options that do not have their own parameter.
+"""The `options` parameter in a CI system's form, for options that do not have their own parameter.
 
 Dashboards draw a field for each parameter, so only options that people fill in are parameters. All
 other options are written as on the command line, one per line. They are not passed to a shell.
@@ -18,7 +18,7 @@ from task.option import variable_of
 # arguments.
 MARK = "--options"
 _ENTRY = re.compile(r"(--[a-z][a-z0-9-]*)(?:\s*=\s*|\s+|$)(.*)", re.DOTALL)
-# Set by the manifest: where the host reads results, and where it mounts certificates and
+# Set by the manifest: where the CI system reads results, and where it mounts certificates and
 # credentials.
 _RESULTS = ("--results-dir", "--dotenv")
 _MOUNTED = ("--basic-auth-directory", "--ca-file", "--report")
@@ -78,7 +78,7 @@ def _as_argument(
     value = entry[2].strip()
     _refuse_what_is_given(name, known.get(name), parameters, environ)
     if name not in known or known[name].hidden:
-        names = {one: _flags_of(params) for one, params in flags.items()}
+        names = {other: _flags_of(params) for other, params in flags.items()}
         error = unknown_option(name, command, names)
         raise UsageError(f"options: {error.message}", hint=error.hint)
     if known[name].is_flag:

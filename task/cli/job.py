@@ -63,7 +63,7 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
     """Return the images from the options and from the `--images-from` files."""
     if not given.images_from:
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
-    # imported only for this option, because the module parses events from fifteen registries
+    # Imported late: the module parses events from fifteen registries, and few runs read any.
     from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
 
     if STDIN in given.images_from and STDIN in applications:
@@ -248,28 +248,30 @@ def _deployed(
 ) -> DeployedSource | None:
     """Return the build's source, if its deployments should be shown.
 
-    Raises `UsageError` if the source is unknown.
-
-    A promoted version's commit is determined later. The branch comes from the CI job, if that job
-    built the commit.
+    The branch comes from the CI job, if that job built the commit. A promoted version's commit is
+    determined later. Raises `UsageError` if the source is unknown.
     """
     if settings.dry or not settings.deployments:
         return None
-    for name, option, value, variables in (
-        ("repository", "--source-repository", repository, "GITHUB_REPOSITORY, CI_PROJECT_URL"),
-        ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
-    ):
-        if not value and (name, settings.command) != ("commit", "promote"):
-            hint = f"set {option}; in CI, it is read from variables such as {variables}"
-            raise UsageError(f"--deployments: cannot tell which {name} was built", hint=hint)
+    if not repository:
+        raise UsageError(
+            "--deployments: cannot tell which repository was built",
+            hint="set --source-repository; in CI, it is read from variables such as"
+            " GITHUB_REPOSITORY, CI_PROJECT_URL",
+        )
+    if not commit and settings.command != "promote":
+        raise UsageError(
+            "--deployments: cannot tell which commit was built",
+            hint="set --source-commit; in CI, it is read from variables such as GITHUB_SHA,"
+            " CI_COMMIT_SHA",
+        )
     if not (
         _is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))
     ):
         hint = "set it to the source code repository, as https://host/owner/repository"
         message = (
             f"--source-repository: cannot report a deployment for {repository!r}: it is not an"
-            " https or"
-            " ssh URL"
+            " https or ssh URL"
         )
         raise UsageError(message, hint=hint)
     of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
@@ -323,7 +325,8 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
     """
     if settings.command != "promote":
         return None
-    from task.commands.promotion import check_promotion  # noqa: PLC0415 - for this command only
+    # Imported late, because all other commands would wait for a module that they do not need.
+    from task.commands.promotion import check_promotion  # noqa: PLC0415
 
     given = settings.promote
     found = Promotion(

@@ -30,7 +30,7 @@ from task.cli.lint_views import NO_FILES, Placed
 from task.commands.migration import Migration, lines, migration
 from task.deciding.cautions import taken_back
 from task.deciding.verify import only_signed
-from task.editors.yaml.tree import pairs, parse, resolved
+from task.editors.yaml.tree import Node, pairs, parse, resolved
 from task.errors import Severity, TargetError, TaskError, UsageError
 from task.files import read_text
 from task.landing.live import owner_of
@@ -417,18 +417,26 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
     except TargetError:
         return start
     for part in field:
-        node = resolved(node) if node else None
-        if node and isinstance(part, int) and node.kind == "sequence":
-            at = node = node.children[part] if part < len(node.children) else None
-        elif node and isinstance(part, str) and node.kind == "mapping":
-            at, node = next(
-                ((key, one) for key, one in pairs(node) if key.value == part),
-                (None, None),
-            )
-        else:
+        shown, node = _part_of(node, part)
+        if shown is None:
             break
-        line = begin + text.count("\n", 0, at.start) + 1 if at else line
+        line = begin + text.count("\n", 0, shown.start) + 1
     return line
+
+
+def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | None]:
+    """Return the key and the value at a key in a mapping; at an index in a sequence, both are the
+    item. Both are None if the part does not exist.
+    """
+    node = resolved(parent) if parent else None
+    if node and node.kind == "sequence" and isinstance(part, int) and part < len(node.children):
+        item = node.children[part]
+        return item, item
+    if node and node.kind == "mapping" and isinstance(part, str):
+        for key, value in pairs(node):
+            if key.value == part:
+                return key, value
+    return None, None
 
 
 def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:

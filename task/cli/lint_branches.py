@@ -22,7 +22,7 @@ PAGE = f"{DOCS}/how-to/protect-the-branches.md"
 
 def open_branches(
     subs: Iterable[Subscription],
-    host_of: Callable[[str], Host | None],
+    forge_of: Callable[[str], Host | None],
     prefixes: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Yield a warning for each repository whose request or head branches others can push to.
@@ -33,7 +33,7 @@ def open_branches(
     repos = dict.fromkeys(sub.repo for sub in subs if sub.pull_request or sub.head_template)
     for repo in repos:
         prefix = prefixes.get(normal_url(repo), PREFIX)
-        kinds = _open(repo, prefix, host_of)
+        kinds = _open(repo, prefix, forge_of)
         if kinds:
             told = " and ".join(f"{prefix}{kind}/**" for kind in kinds)
             message = (
@@ -44,8 +44,8 @@ def open_branches(
             yield Finding(noted("warning", message, hint))
 
 
-def _open(repo: str, prefix: str, host_of: Callable[[str], Host | None]) -> list[str]:
+def _open(repo: str, prefix: str, forge_of: Callable[[str], Host | None]) -> list[str]:
     with suppress(TaskError):
-        if host := host_of(repo):
-            return [kind for kind in _KINDS if host.open_to_others(f"{prefix}{kind}/lint")]
+        if forge := forge_of(repo):
+            return [kind for kind in _KINDS if forge.open_to_others(f"{prefix}{kind}/lint")]
     return []

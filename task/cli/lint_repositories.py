@@ -32,7 +32,7 @@ from task.files import read_text
 from task.landing.before_deciding import CONFIG, with_missing
 from task.landing.head_branches import request_head
 from task.landing.ports import World
-from task.model import Application, File, Files, Place, Snapshot, Subscription
+from task.model import Application, File, Files, Place, Snapshot, State, Subscription
 from task.pipeline.discover import Locate
 from task.policy.builds import active, hold_text
 from task.registry.signature import public_keys
@@ -119,12 +119,12 @@ def _of_unmatched_rules(
         ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
     if not ours:
         return
-    whom = f"does not match any of the {number} Applications that write to this repository"
+    why = f"does not match any of the {number} Applications that write to this repository"
     if number == 1:
-        whom = "does not match the only Application that writes to this repository"
+        why = "does not match the only Application that writes to this repository"
     for what, line in unmatched(config, ours):
         hint = "correct the names and globs in its match, or remove it"
-        yield Finding(noted("warning", f"{what} {whom}", hint), origin=f"{path}:{line}")
+        yield Finding(noted("warning", f"{what} {why}", hint), origin=f"{path}:{line}")
 
 
 def _misplaced_configs(config: str) -> Iterator[Finding]:
@@ -249,9 +249,8 @@ def held(
     neighbours = Neighbours(apps)
     for app in apps:
         for sub in map(neighbours.noted, subscribe(app, defaults).subscriptions):
-            if settings.lint.holds or (
-                sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
-            ):
+            is_local = sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
+            if settings.lint.holds or is_local:
                 places.setdefault((sub.repo, sub.base), []).append(sub)
             else:
                 here.append(sub)
@@ -270,6 +269,9 @@ def _of_repository(
     world: World,
     now: str,
 ) -> Iterator[Finding]:
+    """Yield the findings in a repository's files on the base branch. Raises `TaskError` if they
+    cannot be read.
+    """
     repository = world.repository(repo, subs[0])
     try:
         states_and_targets = (
@@ -286,46 +288,52 @@ def _of_repository(
     yield from _frozen(snapshot, subs, now)
     yield from _unusable_targets(snapshot, subs)
     yield from target_findings(snapshot, subs)
+    yield from _hold_findings(snapshot, subs, now)
+
+
+def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
+    """Yield the holds and waiting builds in the state files, and an error for each unreadable state
+    file. Each file is reported once.
+    """
     seen: set[tuple[str, str]] = set()
     for sub in subs:
-        key = sub.application.key
-        origin = sub.application.origin
         path = state_path(sub)
         try:
             states = states_of(snapshot, sub)
         except TaskError as error:
             if (path, "") not in seen:
+                seen.add((path, ""))
+                trouble = noted("error", str(error), error.hint)
                 yield Finding(
-                    noted("error", str(error), error.hint),
-                    application=key,
-                    origin=origin,
+                    trouble,
+                    application=sub.application.key,
+                    origin=sub.application.origin,
                 )
-            seen.add((path, ""))
             continue
         file = file_of(snapshot, sub, states)
         if (path, file) in seen:
             continue
         seen.add((path, file))
-        state = states.get(file, NOTHING)
         within = f" in {file}" if len(states) > 1 else ""
-        hint = f"image-update release {key}"
-        if hold := active(state.hold, now):
+        hint = f"image-update release {sub.application.key}"
+        for message in _messages_about(states.get(file, NOTHING), within, now):
             yield Finding(
-                noted("info", f"all images{within} are {hold_text(hold)}", hint),
-                application=key,
-                origin=origin,
+                noted("info", message, hint),
+                application=sub.application.key,
+                origin=sub.application.origin,
             )
-        for name, memory in state.images.items():
-            waits = f"{memory.deferred.version} is waiting" if memory.deferred else ""
-            if hold := active(memory.hold, now):
-                told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
-                yield Finding(noted("info", told, hint), application=key, origin=origin)
-            elif waits:
-                yield Finding(
-                    noted("info", f"{name}{within}: {waits}", hint),
-                    application=key,
-                    origin=origin,
-                )
+
+
+def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
+    """Yield a message for each active hold and each waiting build. `within` is the file, if any."""
+    if hold := active(state.hold, now):
+        yield f"all images{within} are {hold_text(hold)}"
+    for name, memory in state.images.items():
+        waits = f"{memory.deferred.version} is waiting" if memory.deferred else ""
+        if hold := active(memory.hold, now):
+            yield f"{name}{within} is {hold_text(hold)}" + (f"; {waits}" if waits else "")
+        elif waits:
+            yield f"{name}{within}: {waits}"
 
 
 def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:

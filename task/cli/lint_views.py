@@ -81,7 +81,8 @@ def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
         "schema": SCHEMA,
         "findings": [_as_finding(*text) for text in found],
     }
-    listed |= {"from_image_updater": as_json(moved)} if moved else {}
+    if moved:
+        listed["from_image_updater"] = as_json(moved)
     return _dumped(listed)
 
 

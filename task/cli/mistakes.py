@@ -217,7 +217,7 @@ def _missing_option(param: Any, what: str = "is missing") -> UsageError:
 
 def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
     """Return the error with flags replaced by the names in `called`: the variable that set the
-    value, or the host's parameter.
+    value, or the form's parameter.
     """
     flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
     if flags is None:

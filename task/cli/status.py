@@ -73,7 +73,7 @@ def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Stat
     event = settings.event
     images = given_images(event).images if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
-    token = settings.host.forge_token_file or any(
+    token = settings.forge.forge_token_file or any(
         environ.get(variable) for variable in (*FORGE_TOKENS, "GITHUB_TOKEN")
     )
     world = RealWorld(settings, environ, log, job.scope, images)

@@ -33,11 +33,9 @@ from task.wiring.world import RealWorld
 
 
 def match_of(job: Job) -> Match:
-    """Return the function that finds the job's candidates.
-
-    The less common functions are imported lazily, because nearly all runs are given images and do
-    not need them.
-    """
+    """Return the function that finds the job's candidates."""
+    # Imported late: nearly all runs are given images, and would wait for modules that they do not
+    # need.
     if job.events:
         from task.commands.events import match_events  # noqa: PLC0415
 

@@ -327,13 +327,15 @@ class Azure(Host):
             self._people.json("GET", "/_apis/identities", f"look up {name}", params=params),
             "value",
         )
-        exact = [
-            item
-            for item in found
-            if name.casefold() in (dig(item, "providerDisplayName").casefold(),
-                                   dig(item, "properties", "Account", "$value").casefold(),
-                                   dig(item, "properties", "Mail", "$value").casefold())
-        ]  # fmt: skip
+        exact = []
+        for item in found:
+            names = (
+                dig(item, "providerDisplayName"),
+                dig(item, "properties", "Account", "$value"),
+                dig(item, "properties", "Mail", "$value"),
+            )
+            if name.casefold() in map(str.casefold, names):
+                exact.append(item)
         ids = {identity for item in exact or found if (identity := dig(item, "id"))}
         if len(ids) != 1:
             hint = "specify the person by email address or ID"

@@ -292,10 +292,10 @@ class Client:
         if self._moved and url.startswith(self._moved[0]):
             url = f"{self._moved[1]}{url.removeprefix(self._moved[0])}"
         answer = self._http.ask(method, url, **more)
-        if answer.status in _MOVED and self._learns(
-            url, urljoin(url, answer.headers.get("Location", ""))
-        ):
-            return self._redirected(method, path, **more)
+        if answer.status in _MOVED:
+            location = urljoin(url, answer.headers.get("Location", ""))
+            if self._learns(url, location):
+                return self._redirected(method, path, **more)
         self._learns(url, answer.url)
         return answer
 

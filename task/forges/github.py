@@ -245,9 +245,13 @@ class GitHub(Host):
         Each request takes about 25 KB, because it includes both repositories.
         """
         params = {
-            "head": f"{self._owner}:{head}", "base": base, "state": "all",
-            "sort": "created", "direction": "desc", "per_page": 10,
-        }  # fmt: skip
+            "head": f"{self._owner}:{head}",
+            "base": base,
+            "state": "all",
+            "sort": "created",
+            "direction": "desc",
+            "per_page": 10,
+        }
         return mappings(
             self._client.json(
                 "GET",
@@ -269,9 +273,12 @@ class GitHub(Host):
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
         body = {
-            "title": proposal.title, "body": proposal.body, "head": proposal.head, "base": proposal.base,
+            "title": proposal.title,
+            "body": proposal.body,
+            "head": proposal.head,
+            "base": proposal.base,
             "draft": draft,
-        }  # fmt: skip
+        }
         return self._client.ask(
             "POST",
             f"{self._path}/pulls",
@@ -285,24 +292,22 @@ class GitHub(Host):
 
         If GitHub rejects a reviewer, still request the others.
         """
-        people = {name: name for name in proposal.reviewers if "/" not in name}
-        teams = {name: name.rpartition("/")[2] for name in proposal.reviewers if "/" in name}
-        users = missing(people, (item["login"] for item in pull["requested_reviewers"] or ()))
-        groups = missing(teams.values(), (item["slug"] for item in pull["requested_teams"] or ()))
+        people = [name for name in proposal.reviewers if "/" not in name]
+        teams = {name.rpartition("/")[2]: name for name in proposal.reviewers if "/" in name}
+        users = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
+        slugs = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
         where = f"{self._path}/pulls/{pull['number']}"
-        single = [{"reviewers": [name]} for name in users] + [
-            {"team_reviewers": [name]} for name in groups
-        ]
-        if (
-            len(single) > 1
-            and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None
-        ):
-            return
-        for text in single:
-            if error := self._requested(where, text):
-                name = next(iter(text.values()))[0]
-                full = next((full for full, slug in teams.items() if slug == name), name)
-                notes.add(f"{name} was not asked to review: {error.message}", "reviewer", full)
+        if len(users) + len(slugs) > 1:
+            everyone = {"reviewers": users, "team_reviewers": slugs}
+            if self._requested(where, everyone) is None:
+                return
+        for name in users:
+            if error := self._requested(where, {"reviewers": [name]}):
+                notes.add(f"{name} was not asked to review: {error.message}", "reviewer", name)
+        for slug in slugs:
+            if error := self._requested(where, {"team_reviewers": [slug]}):
+                message = f"{slug} was not asked to review: {error.message}"
+                notes.add(message, "reviewer", teams[slug])
 
     def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
         """Request reviews. Return None if GitHub accepted them."""
@@ -428,9 +433,13 @@ class GitHubDeployments(Deployments):
         Without `required_contexts`, GitHub would wait for all of the commit's checks.
         """
         body = {
-            "ref": deployment.commit, "environment": deployment.environment, "task": TASK, "auto_merge": False,
-            "required_contexts": [], "description": _short_description(deployment.description),
-        }  # fmt: skip
+            "ref": deployment.commit,
+            "environment": deployment.environment,
+            "task": TASK,
+            "auto_merge": False,
+            "required_contexts": [],
+            "description": _short_description(deployment.description),
+        }
         what = f"report the deployment to {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         number = numbered(dig(said, "id"), self.place.host, "a deployment")
@@ -452,9 +461,11 @@ class GitHubDeployments(Deployments):
     def change(self, number: str, deployment: Deployment) -> None:
         """Like `Deployments.change`."""
         body = {
-            "state": deployment.state, "description": _short_description(deployment.description),
-            "log_url": web_page(deployment.run), "environment_url": web_page(deployment.page),
-        }  # fmt: skip
+            "state": deployment.state,
+            "description": _short_description(deployment.description),
+            "log_url": web_page(deployment.run),
+            "environment_url": web_page(deployment.page),
+        }
         path = f"{self._path}/deployments/{path_part(number)}/statuses"
         what = f"report the deployment to {deployment.environment}"
         self._client.ask("POST", path, what, json=_only_given(body), again=True)
@@ -462,9 +473,11 @@ class GitHubDeployments(Deployments):
     def sum_up(self, status: CommitStatus) -> None:
         """Like `Deployments.sum_up`."""
         body = {
-            "state": status.state, "context": status.context, "description": _short_description(status.description),
+            "state": status.state,
+            "context": status.context,
+            "description": _short_description(status.description),
             "target_url": web_page(status.run),
-        }  # fmt: skip
+        }
         path = f"{self._path}/statuses/{path_part(status.commit)}"
         self._statuses.ask(
             "POST",

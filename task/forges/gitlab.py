@@ -73,9 +73,13 @@ class GitLab(Host):
         branches.
         """
         params = {
-            "source_branch": head, "target_branch": base, "state": "all",
-            "order_by": "created_at", "sort": "desc", "per_page": 50,
-        }  # fmt: skip
+            "source_branch": head,
+            "target_branch": base,
+            "state": "all",
+            "order_by": "created_at",
+            "sort": "desc",
+            "per_page": 50,
+        }
         what = f"find the merge request for {head}"
         found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
         ours = [
@@ -333,7 +337,8 @@ class GitLab(Host):
 
         answer = ask(auto_merge=True)
         if request.get("detailed_merge_status") == "mergeable":
-            answer = ask() if answer.status == _NOT_AS_ASKED else answer
+            if answer.status == _NOT_AS_ASKED:
+                answer = ask()
         else:
             # GitLab may not have created a new commit's pipeline yet.
             wait = partial(ask, when_pipeline_succeeds=True)
@@ -362,25 +367,19 @@ class GitLabComments(Comments):
             "per_page": 100,
         }
         for page in range(1, PAGES + 1):
-            found = mappings(
-                self._client.json(
-                    "GET",
-                    self._notes(request),
-                    what,
-                    params={**params, "page": page},
-                )
+            answer = self._client.json(
+                "GET",
+                self._notes(request),
+                what,
+                params={**params, "page": page},
             )
-            for mapping in found:
-                if (
-                    self.holds(dig(mapping, "body"), mark)
-                    and dig(mapping, "author", "id") == self._client.me
-                ):
-                    yield Comment(
-                        dig(mapping, "id"),
-                        dig(mapping, "body"),
-                        self._page(request, dig(mapping, "id")),
-                    )
-            if len(found) < 100:
+            notes = mappings(answer)
+            for note in notes:
+                number = dig(note, "id")
+                body = dig(note, "body")
+                if self.holds(body, mark) and dig(note, "author", "id") == self._client.me:
+                    yield Comment(number, body, self._page(request, number))
+            if len(notes) < 100:
                 break
 
     def add(self, request: str, body: str) -> str:
@@ -431,9 +430,12 @@ class GitLabDeployments(Deployments):
         GitLab creates the environment if it does not exist.
         """
         body = {
-            "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
-            "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
-        }  # fmt: skip
+            "environment": deployment.environment,
+            "sha": deployment.commit,
+            "status": STATES[deployment.state],
+            "ref": deployment.ref or deployment.commit,
+            "tag": deployment.is_tag,
+        }
         what = f"report the deployment to {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         self._link(said, deployment)

@@ -310,7 +310,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
 
 
 def _within_means(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
-    """Return the proposal without features that this host does not support. Notes list the omitted
+    """Return the proposal without features that this forge does not support. Notes list the omitted
     features.
     """
     for name, sentence in host.without.items():
@@ -329,6 +329,7 @@ def _is_merged_meanwhile(found: Proposed, before: Proposed | None, proposal: Pro
 
 
 def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
+    """Open a request, and return it. Raises `AlreadyThere`."""
     whole = fitted(proposal, longest_body(host.forge))
     said = _created(host, whole)
     made = host.proposed(said)
@@ -354,15 +355,19 @@ def _created(host: Host, proposal: Proposal) -> Any:
 
 
 def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
+    """Update the open request, and return it. Leave a request for a newer commit unchanged.
+
+    Raises `Overtaken` if the request has changed since it was found.
+    """
     ours = described(proposal.body)
     now, said = host.read(found.number)
-    another = host.branches(said) != (proposal.base, proposal.head)
-    if another or now.state != "open" or overtaken(found, now, proposal):
+    is_another = host.branches(said) != (proposal.base, proposal.head)
+    if is_another or now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
     # Forges process a push with a delay, and some only show twelve digits of a commit. So request
     # the branch itself, but only if the request does not show our commit.
-    shown = now.head_commit != "" and ours.startswith(now.head_commit)
-    if not shown and (newer := _moved(host, ours, proposal.head)):
+    shows_ours = now.head_commit != "" and ours.startswith(now.head_commit)
+    if not shows_ours and (newer := _moved(host, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
     whole = fitted(proposal, longest_body(host.forge), now)
     missing = lacking(proposal, whole.body)

@@ -127,7 +127,7 @@ def headline(
 def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
     """Return the Applications and their changes, in a few words each."""
     who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
-    changes = [one for app in apps for one in app.changes]
+    changes = [change for app in apps for change in app.changes]
     images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
         return who, _each_in_short(list(images))

@@ -108,12 +108,14 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
     """Return whether a glob matches a branch.
 
-    `*` does not match slashes, unless `across` is true.
+    `**` matches slashes, and `*` only if `across` is true.
     """
-    parts = re.split(r"(\*+)", pattern[:500])
-    any_text = ".*" if across else "[^/]*"
-    text = "".join(
-        (".*" if len(part) > 1 else any_text) if part.startswith("*") else re.escape(part)
-        for part in parts
-    )
-    return re.fullmatch(text, name) is not None
+    expression = ""
+    for part in re.split(r"(\*+)", pattern[:500]):
+        if part == "*" and not across:
+            expression += "[^/]*"
+        elif part.startswith("*"):
+            expression += ".*"
+        else:
+            expression += re.escape(part)
+    return re.fullmatch(expression, name) is not None

@@ -167,7 +167,8 @@ class _Source:
         Raises `GitFailed`.
         """
         options = [f"--depth={depth}"] if self._shallow else []
-        options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
+        if _FILTERS[self._filter]:
+            options.append(f"--filter={_FILTERS[self._filter]}")
         argv = (
             "-c",
             "fetch.negotiationAlgorithm=noop",
@@ -267,10 +268,12 @@ def _named(parents: _Parents, commit: str) -> tuple[str, str]:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"commit {commit[:12]} not found"
-    found = [parent for parent in parents if parent.startswith(commit)]
+    found = [known for known in parents if known.startswith(commit)]
+    if not found:
+        return "", f"commit {commit} is not on any branch or tag"
     if len(found) > 1:
         return "", f"{commit} is ambiguous: more than one commit id starts with it"
-    return (found[0], "") if found else ("", f"commit {commit} is not on any branch or tag")
+    return found[0], ""
 
 
 def _behind(parents: _Parents, commit: str) -> set[str]:

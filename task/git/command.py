@@ -8,7 +8,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -28,8 +28,8 @@ from task.errors import (
 from task.files import exhausted
 from task.git.credentials import Access
 from task.git.environment import (
-    HostConfig,
     Local,
+    UserConfig,
     basic_header,
     clean_environment,
     config_pairs,
@@ -85,8 +85,8 @@ _PROGRESS = re.compile(
 )
 NO_FILTER = "filtering not recognized"  # git's message about a server without partial clones
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "http_proxy")
-_WARNINGS = 100
-_LONGEST = 1000  # maximum number of warnings in a run; maximum length of a warning
+_WARNINGS = 100  # warnings logged in a run
+_LONGEST = 1000  # characters of a warning
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ class Git:
         self._asks_first: set[str] = set()  # URLs whose server gets credentials only on request
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
-        self._host = environ
+        self._full_environ = environ
         self._access = access or Access(environ=environ)
-        self._config = HostConfig(
+        self._config = UserConfig(
             lambda *argv: self.run(*argv).out,
             environ if configured else {},
             self._access.given.config_file,
@@ -168,17 +168,10 @@ class Git:
         Raises `SourceError`.
         """
         target = self._address(repo)
+        is_local = target.protocol == "file"
         if target.protocol not in self.protocols:
-            hint = (
-                "allow it with --allow-protocol file"
-                if target.protocol == "file"
-                else "use https or ssh"
-            )
-            what = (
-                "a local path or file:// URL"
-                if target.protocol == "file"
-                else f"{target.protocol}://"
-            )
+            what = "a local path or file:// URL" if is_local else f"{target.protocol}://"
+            hint = "allow it with --allow-protocol file" if is_local else "use https or ssh"
             raise SourceError(
                 f"{what} is not allowed as a repository URL",
                 hint=hint,
@@ -190,7 +183,7 @@ class Git:
                 f"warning: {target.url} uses plain http: traffic can be read and modified in"
                 " transit"
             )
-        if target.protocol == "file" and not target.url.startswith("file://"):
+        if is_local and not target.url.startswith("file://"):
             return os.path.abspath(target.url)
         return target.url
 
@@ -198,10 +191,11 @@ class Git:
         return address_of(rewritten(repo, self._rewrites))
 
     def local(self, url: str) -> Local:
-        """Return "ours" or "safe" (configured by the user) for a repository on this machine, else
-        "".
+        """Return "ours" for our repository on this machine, "safe" if it belongs to another user
+        and git is configured to trust it, and "" for a repository elsewhere.
 
-        Raises `RepositoryError` if it belongs to a different user, because git would run its hooks.
+        Raises `RepositoryError` if it belongs to an untrusted user, because git would run its
+        hooks.
         """
         if address_of(url).protocol != "file":
             return ""
@@ -226,14 +220,14 @@ class Git:
         configuration that git cannot read, and the errors of a GitHub App's token.
         """
         target = self._address(repo)
+        rewrites = self._config.rewrites  # if true, git may contact any server instead
+        is_web = rewrites or target.protocol in {"https", "http"}
+        is_local = target.protocol == "file" and not rewrites
         logins = [*url_login(target)]
-        rewrites = self._config.rewrites
         pairs = self._settings_pairs()
-        if target.protocol in {"https", "http"} or rewrites:
-            logins += self._access.logins(
-                "" if rewrites else target.url,
-                helped=self._config.helped,
-            )
+        if is_web:
+            url = "" if rewrites else target.url
+            logins += self._access.logins(url, helped=self._config.helped)
         else:
             pairs = without_web(pairs)
         follow = not sends_header(pairs, "" if rewrites else origin(target.url))
@@ -248,8 +242,8 @@ class Git:
         found = login_environment(pairs, logins, follow=follow, moved=moved)
         found |= self._access.environment()
         # hooks of a local repository do not log in anywhere
-        if (target.protocol != "file" or rewrites) and not self._access.given.alone:
-            helpers = of_helpers(self._host, self._config.programs)
+        if not is_local and not self._access.given.alone:
+            helpers = of_helpers(self._full_environ, self._config.programs)
             new = helpers.keys() - self._environ.keys() - found.keys()
             found |= {variable: helpers[variable] for variable in new}
         if target.protocol == "https" and not self._config.to_http:
@@ -268,9 +262,11 @@ class Git:
         return [*before, *self._access.pairs(), *after]
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
-        """Return whether a command failed because it sent credentials without being asked. From
-        then on, the server has to ask for them. Some servers reject unknown credentials even for a
-        public repository, and a redirect has to be followed without credentials.
+        """Return whether a command may have failed because it sent credentials without being asked.
+        If so, later commands send them only when the server asks.
+
+        Some servers reject unknown credentials even for a public repository, and a redirect has to
+        be followed without credentials.
         """
         url = self._address(repo).url
         if url in self._asks_first or not (
@@ -298,34 +294,18 @@ class Git:
             return False
         asked = self._address(repo).url
         env = self.login(repo)
-        here = (
-            self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env)
-            .out.decode()
-            .strip()
-        )
+        said = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
+        here = said.decode().strip()
         try:
-            self.run(
-                "ls-remote",
-                remote,
-                "HEAD",
-                git_dir=git_dir,
-                env={**env, **_TRACED},
-                clock=clock,
-            )
-        # this output is never shown: git hides Authorization in it, but no other header
+            self._traced(remote, git_dir, env, clock)
         except GitFailed as traced:
-            told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
+            locations = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
         else:
-            return True
-        if not told:
+            return True  # the server does not redirect any more
+        if not locations:
             return False
-        place = urljoin(f"{here}{_REFS}", told[-1])
         shown = without_login(repo)
-        where = blanked(origin(place))[:200]
-        new = place.removesuffix(_REFS)
-        self._hops[asked] = self._hops.get(asked, 0) + 1
-        if origin(place) == origin(here) and (new == place or set(new) & set("?#")):
-            return False  # a web page, not a repository
+        place = urljoin(f"{here}{_REFS}", locations[-1])
         if origin(place) != origin(here):
             kept = (
                 ", and a token sent as a header (http.extraHeader, bearerToken) is sent only"
@@ -336,10 +316,14 @@ class Git:
                 " that server"
             )
             raise CredentialsError(
-                f"the server redirects to {where}{kept}",
+                f"the server redirects to {blanked(origin(place))[:200]}{kept}",
                 hint=hint,
                 subject=shown,
             )
+        new = place.removesuffix(_REFS)
+        if new == place or set(new) & set("?#"):
+            return False  # a web page, not a repository
+        self._hops[asked] = self._hops.get(asked, 0) + 1
         if self._hops[asked] > _HOPS:
             raise CredentialsError(
                 "the server redirects in a loop",
@@ -355,15 +339,16 @@ class Git:
 
     def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
         """Return whether a web server returns a page for the repository, such as a login page."""
-        said = self.run(
-            "ls-remote",
-            remote,
-            "HEAD",
-            git_dir=git_dir,
-            env={**env, **_TRACED},
-            clock=clock,
-        ).err
-        return _PAGE.search(said) is not None
+        return _PAGE.search(self._traced(remote, git_dir, env, clock)) is not None
+
+    def _traced(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> str:
+        """Ask the server for its HEAD, and return stderr with the headers of its responses.
+
+        Never show this output: git hides Authorization in it, but no other header. Raises
+        `GitFailed`.
+        """
+        argv = ("ls-remote", remote, "HEAD")
+        return self.run(*argv, git_dir=git_dir, env={**env, **_TRACED}, clock=clock).err
 
     def run(
         self,
@@ -385,48 +370,57 @@ class Git:
         `GitEnded` if we stopped the command, or `UnreachableError` if someone else did.
         """
         shutdown.check()
-        transfer = _command_name(argv) in _TRANSFERS
-        subject = clock.subject if clock else ""
-        with shutdown.shield(), _files_left(), ExitStack() as opened:
-            into = opened.enter_context(_scratch(git_dir or self.temporary))
-            out, err = (opened.enter_context(closing(CapturedOutput(most))) for most in (0, _TAIL))
-            into.write(stdin.encode() if isinstance(stdin, str) else stdin)
-            into.seek(0)
-            late = clock.why if clock else f"timed out after {timeout:.0f} seconds"
-            timeout = clock.left() if clock else timeout
-            running = self._start(argv, git_dir, env, (into, out.sink, err.sink), program)
+        name = _command_name(argv)
+        is_transfer = name in _TRANSFERS
+        subject = ""
+        too_late = f"timed out after {timeout:.0f} seconds"
+        if clock:
+            subject = clock.subject
+            timeout = clock.left()
+            too_late = clock.why
+        with (
+            shutdown.shield(),
+            _files_left(),
+            _unnamed_file(git_dir or self.temporary) as source,
+            closing(CapturedOutput()) as out,
+            closing(CapturedOutput(_TAIL)) as err,
+        ):
+            source.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            source.seek(0)
+            running = self._start(argv, git_dir, env, (source, out.sink, err.sink), program)
             out.sink.close()
             err.sink.close()
-            limits = (timeout, late, self.stall if transfer else 0)
             watch = Watch(
                 running,
-                limits,
+                (timeout, too_late, self.stall if is_transfer else 0),
                 (out, err),
                 self.bounds,
-                git_dir if transfer else "",
+                git_dir if is_transfer else "",
                 stop,
             )
             code = self._exit_code_of(running, watch, meanwhile)
-            output = out.text()
-            words = err.text().decode("utf-8", "replace")
+        output = out.text()
+        messages = err.text().decode("utf-8", "replace")
         if "--progress" in argv:
-            words = _without_progress(words)
-        ended = watch.why or (self.bounds.passed(words) if code and program == "git" else "")
-        if ended:
+            messages = _without_progress(messages)
+        stopped = watch.why
+        if code and not stopped and program == "git":
+            stopped = self.bounds.passed(messages)
+        if stopped:
             self._sharing.end()
-            last = "\n".join(words.splitlines()[-_LAST:])
-            raise GitEnded(_command_name(argv), code, output, f"{last}\n{ended}")
-        if code:
-            shutdown.check()
-            if code < 0:
-                raise _killed(argv, program, -code).about(subject)
-            raise GitFailed(_command_name(argv), code, output, words)
-        self._log_warnings(words, subject)
-        return Ran(output, words)
+            last = "\n".join(messages.splitlines()[-_LAST:])
+            raise GitEnded(name, code, output, f"{last}\n{stopped}")
+        if code == 0:
+            self._log_warnings(messages, subject)
+            return Ran(output, messages)
+        shutdown.check()  # the command may have failed because of the signal
+        if code < 0:
+            raise _killed(argv, program, -code).about(subject)
+        raise GitFailed(name, code, output, messages)
 
-    def _log_warnings(self, words: str, subject: str) -> None:
+    def _log_warnings(self, messages: str, subject: str) -> None:
         """Log each of git's warnings once."""
-        for line in words.splitlines():
+        for line in messages.splitlines():
             if not line.startswith("warning:") or line in self._warned:
                 continue
             if len(self._warned) >= _WARNINGS:
@@ -448,15 +442,11 @@ class Git:
                 open(os.devnull, "wb") as err,
             ):
                 running = self._start(argv, git_dir, env, (into, out, err))
-            return Talk(
-                open(ask, "wb"),
-                open(answer, "rb"),
-                running,
-            )
+            return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
     def failure(self, repo: str, said: str, subject: str) -> TaskError:
-        """Return the error that corresponds to git's output for a repository. It may depend on the
-        configured credentials.
+        """Return the error that git's output (`said`) means for a repository. The hint may depend
+        on the configured credentials.
         """
         target = self._address(repo)
         given = self._access.given
@@ -472,8 +462,8 @@ class Git:
         )
 
     def ssh_environment(self, url: str) -> dict[str, str]:
-        """Return the variables for ssh to run without prompts: from options, else from the host or
-        the user's config.
+        """Return the variables with which ssh runs without prompts: from the options, or else from
+        the user's configuration. Empty if ssh is not used, or the environment has its own command.
         """
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
@@ -574,8 +564,12 @@ def _files_left() -> Iterator[None]:
         raise
 
 
-def _scratch(folder: str) -> IO[bytes]:
-    """Open an unnamed file, so that no file is left behind."""
+def _unnamed_file(folder: str) -> IO[bytes]:
+    """Open an empty file without a name, so that no file is left behind.
+
+    It uses space in this folder only on systems without memory files. Raises `ExhaustedError` or
+    `UnreachableError` if it cannot be created.
+    """
     try:
         if hasattr(os, "memfd_create"):
             return open(os.memfd_create("git"), "w+b", buffering=0)

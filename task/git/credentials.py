@@ -107,7 +107,7 @@ class Access:
         """
         with self._lock:
             bundle = self._bundle()
-            # curl sends the credentials from ~/.netrc to the host
+            # curl sends the credentials from ~/.netrc to the server
             alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.given.alone else {}
         return dict(self.given.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
 
@@ -169,7 +169,7 @@ class Access:
 
 
 _GITHUB = "https://github.com"
-# Usernames that hosts require with a token; most accept any.
+# Usernames that Git hosts require with a token; most accept any.
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _ATLASSIAN_USER = "x-bitbucket-api-token-auth"

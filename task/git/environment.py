@@ -1,7 +1,7 @@
 """What git gets from its machine: variables, credentials, server configuration, and local
 repositories.
 
-The environment of every git process is the host's, without the variables that change git's
+The environment of every git process is the machine's, without the variables that change git's
 behavior. From the user's and the system's git configuration, only the settings about servers are
 used.
 """
@@ -23,8 +23,8 @@ from task.processes import basic_environment, child_environment, is_secret
 from task.secret import Secret
 from task.urls import origin, split
 
-# Of the host's GIT_*, keep only the variables that say how to reach servers. The others would make
-# git use other repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE,
+# Of the machine's GIT_*, keep only the variables that say how to reach servers. The others would
+# make git use other repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE,
 # GIT_TRACE, GIT_AUTHOR_NAME, ...).
 _KEPT = frozenset({
     "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
@@ -71,7 +71,7 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """Return the variables that git needs from the host's environment, and our own. `protocols`
+    """Return the variables that git needs from the machine's environment, and our own. `protocols`
     lists the only protocols that git may use.
 
     The user's and the system's configuration is not included. Settings about servers are passed
@@ -245,8 +245,8 @@ def url_login(target: Address) -> tuple[Login, ...]:
     return (Login("/".join(target.url.split("/", 3)[:3]), target.user, target.password),)
 
 
-class HostConfig:
-    """The host's git configuration, read when a server is first contacted.
+class UserConfig:
+    """The user's and the system's git configuration, read when a server is first contacted.
 
     If there is no such file, no process is started.
     """
@@ -270,11 +270,9 @@ class HostConfig:
         files = configuration_files(self._environ) if self._environ else []
         readable = (path for path in files if os.path.isfile(path) and os.access(path, os.R_OK))
         found = [pair for path in readable for pair in self._list(path)]
-        return (
-            found + [pair for pair in self._list(self._more) if not _is_helper(pair[0])]
-            if self._more
-            else found
-        )
+        if self._more:
+            found += [pair for pair in self._list(self._more) if not _is_helper(pair[0])]
+        return found
 
     @property
     def rewrites(self) -> bool:

@@ -412,35 +412,38 @@ def refusal(
         down := failure(f"{reason}\n{stderr}", subject), UnreachableError
     ):
         return down
-    hint = (
-        "follow the server's message; for a rule about commit messages, use"
-        " --commit-message-template or --trailer"
+    said = "; ".join(filter(None, (reason, quoted(stderr))))
+    return RepositoryError(
+        f"the server rejected the push: {said}",
+        hint=_hint_for_rule(reason, stderr, subject, forced=forced),
+        subject=subject,
     )
+
+
+def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> str:
+    """Return what to do about the rule for which a server rejected a push to `subject`."""
     if "-memory/" in subject:
-        hint = (
+        return (
             "allow this user to create, force-push, and delete the branch, which stores holds and"
             " waiting builds; or set branchPrefix in .image-update/config to a prefix that the"
             " server allows"
         )
-    elif _has_words(f"{reason}\n{stderr}", _PROTECTED):
-        hint = (
-            "allow this user to push to the head branch, or set another head branch in the"
-            " git-branch annotation (base:head)"
-            if forced
-            else (
-                "allow this user to push to the branch, or open a pull request instead:"
-                " --pull-request"
+    if _has_words(f"{reason}\n{stderr}", _PROTECTED):
+        if forced:
+            return (
+                "allow this user to push to the head branch, or set another head branch in the"
+                " git-branch annotation (base:head)"
             )
+        return (
+            "allow this user to push to the branch, or open a pull request instead: --pull-request"
         )
-    elif "(non-fast-forward)" in reason:
-        hint = "allow this user to force-push to its own head branches, or delete the branch"
-    elif "exists; cannot create" in stderr:
-        hint = "the name conflicts with the names of existing branches: choose another head branch"
-    said = "; ".join(filter(None, (reason, quoted(stderr))))
-    return RepositoryError(
-        f"the server rejected the push: {said}",
-        hint=hint,
-        subject=subject,
+    if "(non-fast-forward)" in reason:
+        return "allow this user to force-push to its own head branches, or delete the branch"
+    if "exists; cannot create" in stderr:
+        return "the name conflicts with the names of existing branches: choose another head branch"
+    return (
+        "follow the server's message; for a rule about commit messages, use"
+        " --commit-message-template or --trailer"
     )
 
 

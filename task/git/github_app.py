@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from task.errors import CredentialsError, NoAnswerError, UnreachableError, UsageError
-from task.http import Http, Limits
+from task.http import Http, Limits, bearer
 from task.retry import again
 from task.secret import Secret
 
@@ -63,7 +63,7 @@ def token(
         through = "" if should_bypass_proxies(app.api, no_proxy) else proxy.reveal()
     http = Http(
         app.api,
-        login=lambda: {"Authorization": f"Bearer {proof.reveal()}"},
+        login=lambda: bearer(proof),
         ca_file=ca_file,
         verify=verify,
         headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},

@@ -59,14 +59,11 @@ def key_of(given: Secret, form: str = "") -> Key:
                 f"--signing-key: cannot read {text!r}: {why}",
                 hint="specify a readable file",
             ) from None
-    found = (
-        "openpgp"
-        if "PGP PRIVATE KEY BLOCK" in text
-        else "ssh"
-        if "PRIVATE KEY-----" in text
-        else ""
-    )
-    if not found:
+    if "PGP PRIVATE KEY BLOCK" in text:
+        found = "openpgp"
+    elif "PRIVATE KEY-----" in text:
+        found = "ssh"
+    else:
         raise UsageError("--signing-key: not a private key", hint=_ASIDE)
     if form not in ("", found):
         hint = "omit --signing-format: the format is detected from the key"
@@ -100,31 +97,27 @@ class Signer:
         """
         with self._lock:  # the agent handles one request at a time, and the key is prepared once
             self._prepare()
-            env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
-                   for what, value in (("NAME", who.name or who.email), ("EMAIL", who.email))}  # fmt: skip
-            programs = (
-                "-c",
+            name = who.name or who.email
+            env = {
+                "GIT_AUTHOR_NAME": name,
+                "GIT_AUTHOR_EMAIL": who.email,
+                "GIT_COMMITTER_NAME": name,
+                "GIT_COMMITTER_EMAIL": who.email,
+                **self._home(),
+            }
+            settings = (
+                f"gpg.format={self._key.form}",
+                f"user.signingKey={self._name}",
                 "gpg.program=gpg",
-                "-c",
                 "gpg.ssh.program=ssh-keygen",
-                "-c",
                 "i18n.commitEncoding=UTF-8",
             )
-            settings = (
-                "-c",
-                f"gpg.format={self._key.form}",
-                "-c",
-                f"user.signingKey={self._name}",
-                *programs,
-            )
-            argv = (*settings, "commit-tree", "-S", *(("-p", parent) if parent else ()), tree)
+            argv = [word for setting in settings for word in ("-c", setting)]
+            argv += ["commit-tree", "-S", tree]
+            if parent:
+                argv += ["-p", parent]
             try:
-                made = self._git.run(
-                    *argv,
-                    git_dir=git_dir,
-                    stdin=message,
-                    env={**env, **self._home()},
-                )
+                made = self._git.run(*argv, git_dir=git_dir, stdin=message, env=env)
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
             return made.out.decode().strip()

@@ -123,7 +123,8 @@ def write(found: SshFiles, folder: str) -> str:
     # ssh uses the first value that it finds: the given value, then the configuration's, then our
     # default.
     first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
-    first += ["IdentitiesOnly yes"] if found.only_keys else []
+    if found.only_keys:
+        first.append("IdentitiesOnly yes")
     last = [
         "Host *",
         "StrictHostKeyChecking yes",

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-import warnings
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -39,7 +37,7 @@ from task.kubernetes.kubeconfig import (
 )
 from task.kubernetes.pod import SERVICE_ACCOUNT, in_cluster
 from task.plain_data import parsed_json
-from task.processes import child_environment, send
+from task.processes import child_environment, run_login_program
 from task.secret import Secret
 from task.text import one_line
 from task.urls import is_loopback, split
@@ -334,7 +332,7 @@ def _info(plugin: Plugin, server: Server) -> str:
 
 
 def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
-    shutdown.check()
+    """Return the plugin's stdout. Raises the errors of `ask`."""
     try:
         program = sh.Command(plugin.command, environ.get("PATH", os.defpath).split(os.pathsep))
     except sh.CommandNotFound:
@@ -343,21 +341,8 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
             f"the kubeconfig's exec plugin {plugin.command!r} is not installed",
             hint=hint,
         ) from None
-    if sys.version_info >= (3, 12):
-        warnings.filterwarnings(
-            "ignore",
-            r"This process .* is multi-threaded, use of fork",
-            DeprecationWarning,
-        )
     try:
-        with shutdown.unheard():
-            running = program(
-                *plugin.args, _env=environ, _in="", _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
-                _truncate_exc=False, _timeout=SECONDS, _new_session=True, _preexec_fn=shutdown.hear, _return_cmd=True,
-            )  # fmt: skip
-        with shutdown.ending(lambda: send(running, "SIGTERM")):
-            running = running.wait()
-        return bytes(running.stdout)
+        return bytes(run_login_program(program, plugin.args, environ, SECONDS).stdout)
     except sh.TimeoutException:
         raise _useless(plugin, f"took more than {SECONDS} seconds") from None
     except sh.ErrorReturnCode as error:  # its message contains all arguments

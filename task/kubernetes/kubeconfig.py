@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,33 +81,15 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     `path` takes precedence over KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`,
     which does not contain secrets.
     """
-    merged: dict[str, Any] = {
-        "clusters": {},
-        "users": {},
-        "contexts": {},
-        "current-context": "",
-    }
-    for file in _paths(environ, path):  # like kubectl, prefer the first file
-        data = _read(file)
-        folder = os.path.dirname(os.path.abspath(file))
-        merged["current-context"] = merged["current-context"] or text(data, "current-context")
-        for kind in ("clusters", "users", "contexts"):
-            for item in mappings(data, kind):
-                merged[kind].setdefault(
-                    text(item, "name"),
-                    {**mapping(item, kind[:-1]), _FOLDER: folder},
-                )
+    merged = _merged_files(_paths(environ, path))
     name = context or merged["current-context"]
     if not name and not merged["contexts"]:
         return None
     if name not in merged["contexts"]:
-        known = ", ".join(sorted(merged["contexts"]))
         what = f"has no context {name!r}" if name else "has no current context"
-        hint = (
-            f"use one of these: {known}"
-            if known
-            else "it has no contexts: pass another file with --kubeconfig"
-        )
+        hint = "it has no contexts: pass another file with --kubeconfig"
+        if merged["contexts"]:
+            hint = f"use one of these: {', '.join(sorted(merged['contexts']))}"
         raise UsageError(f"the kubeconfig {what}", hint=hint)
     chosen = merged["contexts"][name]
     cluster = text(chosen, "cluster")
@@ -117,10 +99,34 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
             raise UsageError(
                 f"the kubeconfig's context {name!r} refers to {wanted!r}, which is not among its"
                 f" {kind}",
-                             hint="correct it (see kubectl config view)")  # fmt: skip
+                hint="correct it (see kubectl config view)",
+            )
     server = _server(merged["clusters"][cluster], cluster)
     identity = _user(merged["users"].get(user, {}), user)
     return Kubeconfig(f"context {name!r}", server, identity)
+
+
+def _merged_files(files: Iterable[str]) -> dict[str, Any]:
+    """Return the content of all files, with each list as a mapping by name. As in kubectl, the
+    first file with an entry wins.
+    """
+    merged: dict[str, Any] = {
+        "clusters": {},
+        "users": {},
+        "contexts": {},
+        "current-context": "",
+    }
+    for file in files:
+        data = _read(file)
+        folder = os.path.dirname(os.path.abspath(file))
+        merged["current-context"] = merged["current-context"] or text(data, "current-context")
+        for kind in ("clusters", "users", "contexts"):
+            for item in mappings(data, kind):
+                merged[kind].setdefault(
+                    text(item, "name"),
+                    {**mapping(item, kind[:-1]), _FOLDER: folder},
+                )
+    return merged
 
 
 def _paths(environ: Mapping[str, str], path: str) -> list[str]:

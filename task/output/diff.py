@@ -55,23 +55,15 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
     """Yield each line of a unified diff with its kind: "file", "hunk", "add", "del",
     or "" for context.
     """
+    kinds = {"+": "add", "-": "del", "@": "hunk"}
     # In a hunk, a removed line may start with `--- `, like a header.
-    header = True
+    in_header = True
     for line in diff.removesuffix("\n").split("\n"):
         if line.startswith("diff --git "):
-            header = True
+            in_header = True
         elif line.startswith("@@"):
-            header = False
-        yield (
-            "file"
-            if header
-            else {
-                "+": "add",
-                "-": "del",
-                "@": "hunk",
-            }.get(line[:1], ""),
-            line,
-        )
+            in_header = False
+        yield "file" if in_header else kinds.get(line[:1], ""), line
 
 
 def _path_quoted(name: str) -> str:

@@ -140,15 +140,9 @@ def escaped(text: str) -> str:
 
 def properties(title: str, file: str = "", line: int = 0) -> str:
     """Return the properties of a GitHub annotation. Its list shows the title first."""
-    named = (
-        {
-            "file": file,
-            "line": str(line),
-            "title": title,
-        }
-        if file and line
-        else {"title": title}
-    )
+    named = {"title": title}
+    if file and line:
+        named = {"file": file, "line": str(line), "title": title}
     return ",".join(
         f"{name}={escaped(printable(text)).replace(':', '%3A').replace(',', '%2C')}"
         for name, text in named.items()
@@ -166,7 +160,8 @@ class JsonFormatter(TextFormatter):
             "level": level,
             "msg": without_logins(sentence),
         }
-        record |= {"fix": without_logins(hint)} if hint else {}
+        if hint:
+            record["fix"] = without_logins(hint)
         return exact_json(json.dumps(record, ensure_ascii=False))
 
 
@@ -199,11 +194,13 @@ class _Terminal(_Stream):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = record.levelname.lower()
-        line = Text(printable(record.getMessage()))
         if record.exc_info:
             line = Text(self.format(record))
-        elif level != "info":
-            line = Text.assemble((f"{level}:", STYLES[level]), " ", line)
+        elif level == "info":
+            line = Text(printable(record.getMessage()))
+        else:
+            sentence = printable(record.getMessage())
+            line = Text.assemble((f"{level}:", STYLES[level]), f" {sentence}")
         if hint := getattr(record, "hint", ""):
             line.append_text(Text.assemble("\n  ", ("fix:", "bold"), f" {printable(hint)}"))
         try:

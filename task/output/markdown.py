@@ -100,12 +100,12 @@ def code(text: str) -> str:
     or would end the code or the cell.
     """
     line = " ".join(printable(text).split())
-    line = line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 1]}…"
-    return (
-        f"`{''.join('?' if item in '`|' or not item.isprintable() else item for item in line)}`"
-        if line
-        else ""
-    )
+    if not line:
+        return ""
+    if len(line) > LONGEST_CELL:
+        line = f"{line[: LONGEST_CELL - 1]}…"
+    letters = ("?" if letter in "`|" or not letter.isprintable() else letter for letter in line)
+    return f"`{''.join(letters)}`"
 
 
 def link(url: str, name: str = "") -> str:
@@ -206,34 +206,35 @@ def _decision_row(line: Line, *, with_files: bool) -> Row:
 
 
 def _commit_list(report: JSON) -> list[str]:
-    told = [
-        f"- {'rollback ' if own_commit.get('rollback') else ''}commit"
-        f" {link(own_commit.get('url') or own_commit['commit'])} on {code(own_commit['head'])} of"
-        f" {link(own_commit['repository'])}"
-        for own_commit in own_commits(report)
-        if own_commit["commit"]
-    ]
-    told += [f"- request {link(url)}" for url in requests(report)]
-    told += [
-        f"- {item['outcome']}: {code(waiting_words(item))}" for item in report.get("waiting", ())
-    ]
-    return (
-        [*told[:MOST], f"- and {len(told) - MOST} more: see the report"]
-        if len(told) > MOST
-        else told
-    )
+    items = []
+    for commit in own_commits(report):
+        if commit["commit"]:
+            what = "rollback commit" if commit.get("rollback") else "commit"
+            page = link(commit.get("url") or commit["commit"])
+            items.append(
+                f"- {what} {page} on {code(commit['head'])} of {link(commit['repository'])}"
+            )
+    items += [f"- request {link(url)}" for url in requests(report)]
+    for waiting in report.get("waiting", ()):
+        items.append(f"- {waiting['outcome']}: {code(waiting_words(waiting))}")
+    if len(items) > MOST:
+        return [*items[:MOST], f"- and {len(items) - MOST} more: see the report"]
+    return items
 
 
 def _problems(problems: Sequence[JSON]) -> list[str]:
-    told = [
-        f"- {problem['severity']}:"
-        f" {' '.join(code(text) for text in (problem['application'], problem['message']) if text)}"
-        + (f" fix: {code(problem['hint'])}" if problem["hint"] else "")
-        for problem in problems[:MOST]
-    ]
-    return (
-        [*told, f"- and {len(problems) - MOST} more: see the log"] if len(problems) > MOST else told
-    )
+    lines = []
+    for problem in problems[:MOST]:
+        words = [f"- {problem['severity']}:"]
+        if problem["application"]:
+            words.append(code(problem["application"]))
+        words.append(code(problem["message"]))
+        if problem["hint"]:
+            words.append(f"fix: {code(problem['hint'])}")
+        lines.append(" ".join(words))
+    if len(problems) > MOST:
+        lines.append(f"- and {len(problems) - MOST} more: see the log")
+    return lines
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:

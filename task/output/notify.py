@@ -15,7 +15,7 @@ from typing import Any
 from task import shutdown
 from task.errors import NoAnswerError, UsageError
 from task.files import read_text
-from task.http import Http, Limits
+from task.http import Http, Limits, bearer
 from task.model import Commit, Decision, Report
 from task.output.report_json import current
 from task.secret import Secret
@@ -97,9 +97,7 @@ def send_events(
     try:
         http = Http(
             url,
-            login=(
-                (lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None
-            ),
+            login=(lambda: bearer(token)) if token else None,
             more_ca=_authorities(ca_file),
             limits=Limits(
                 connect=5.0,
@@ -141,12 +139,10 @@ def _authorities(path: str) -> str:
     """Return the PEM text in a file, or in all files of a folder."""
     if not path:
         return ""
-    names = (
-        sorted(os.path.join(path, name) for name in os.listdir(path))
-        if os.path.isdir(path)
-        else [path]
-    )
-    texts = [read_text(name, errors="replace") for name in filter(os.path.isfile, names)]
+    paths = [path]
+    if os.path.isdir(path):
+        paths = sorted(os.path.join(path, name) for name in os.listdir(path))
+    texts = [read_text(file, errors="replace") for file in filter(os.path.isfile, paths)]
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
 

@@ -112,7 +112,10 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     rows = [row for rows in apps.values() for row in rows]
     widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
     left = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
-    widths = widths[: 3 if left >= 0 else 1] + ([left] if left >= _REASON else [])
+    if left >= _REASON:
+        widths.append(left)
+    elif left < 0:
+        widths = widths[:1]
     for app, members in apps.items():
         yield _NOTHING
         yield Text(printable(app), "bold blue")
@@ -155,8 +158,10 @@ def plain(report: JSON) -> str:
     head = headline(report)
     shown = [head, *_decisions(report), *_commits(report)]
     for commit in report["commits"]:
-        shown += commit["diff"].rstrip("\n").split("\n") if commit.get("diff") else []
-    shown += [head] if len(shown) > 1 + AT_A_GLANCE else []
+        if commit.get("diff"):
+            shown += commit["diff"].rstrip("\n").split("\n")
+    if len(shown) > 1 + AT_A_GLANCE:
+        shown.append(head)
     # nearly all of this content is untrusted: names, URLs, diffs
     return "\n".join(map(printable, shown)) + "\n"
 

@@ -306,13 +306,20 @@ def rules(image_status: ImageStatus) -> str:
     sub = image_status.subscription
     policy = image_status.subscription.policy
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
-    words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
-    words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
-    words += [f"tag-order {policy.tag_order}"] if policy.tag_order else []
-    words += [f"platforms {', '.join(policy.platforms)}"] if policy.platforms else []
-    words += ["pin-digest"] if policy.pin_digest else []
-    words += ["by pull request"] if sub.pull_request else []
-    words += [f"to branch {sub.head_template}"] if sub.head_template else []
+    if policy.allow is not None:
+        words.append(f"allow-tags {policy.allow}")
+    if policy.ignore:
+        words.append(f"ignore-tags {', '.join(policy.ignore)}")
+    if policy.tag_order:
+        words.append(f"tag-order {policy.tag_order}")
+    if policy.platforms:
+        words.append(f"platforms {', '.join(policy.platforms)}")
+    if policy.pin_digest:
+        words.append("pin-digest")
+    if sub.pull_request:
+        words.append("by pull request")
+    if sub.head_template:
+        words.append(f"to branch {sub.head_template}")
     return "; ".join(words)
 
 
@@ -330,8 +337,10 @@ def summary(status: Status) -> str:
     states = Counter(state(image_status) for image_status in status.images)
     words = [f"{states[text]} {text}" for text in STATES if states[text]]
     severities = Counter(problem.severity for problem in status.problems)
-    words += [counted(severities["error"], "error")] if severities["error"] else []
-    words += [counted(severities["warning"], "warning")] if severities["warning"] else []
+    if severities["error"]:
+        words.append(counted(severities["error"], "error"))
+    if severities["warning"]:
+        words.append(counted(severities["warning"], "warning"))
     many = f"{counted(len(status.images), 'image')} of {counted(len(apps), 'Application')}"
     at = f", as of {status.at}" if status.at else ""
     return f"{many}{': ' if words else ''}{', '.join(words)}{at}"

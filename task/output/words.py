@@ -339,12 +339,7 @@ def nothing_decided(report: JSON) -> str:
     if report["status"] == "failed" or not report["images"]:
         return "nothing was done"
     number = report["counts"]["applications"]
-    of = (
-        "in these repositories "
-        if any(error["rule"] == ELSEWHERE for error in report["errors"])
-        else ""
-    )
-    return (
-        f"no Application {of}tracks it"
-        f" ({f'{number} read' if number else 'none with an image-list was found'})"
-    )
+    elsewhere = any(error["rule"] == ELSEWHERE for error in report["errors"])
+    where = "in these repositories " if elsewhere else ""
+    read = f"{number} read" if number else "none with an image-list was found"
+    return f"no Application {where}tracks it ({read})"

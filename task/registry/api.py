@@ -208,12 +208,13 @@ class RegistryApi:
         by_password = "basic" in offered
         if login and login.token and (by_token or by_password):
             return bearer(login.token)
-        trusted = (
-            login and by_token and trusts(self._base, offered["bearer"].get("realm", ""), login)
-        )
-        if login and login.password and by_password and not trusted:
-            return basic(login.username, login.password)
-        return bearer(self._token(offered["bearer"], repository, login)) if by_token else {}
+        if login and login.password and by_password:
+            trusted = by_token and trusts(self._base, offered["bearer"].get("realm", ""), login)
+            if not trusted:
+                return basic(login.username, login.password)
+        if by_token:
+            return bearer(self._token(offered["bearer"], repository, login))
+        return {}
 
     def _token(
         self,

@@ -175,21 +175,23 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
 
     Raises `RegistryAccessError` for an unreadable file.
     """
-    text = environ.get(
-        "DOCKER_AUTH_CONFIG",
-        "",
-    ).strip()  # GitLab's variable, which contains the file's content
-    inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
-    seen: dict[str, DockerConfig] = {}
+    configs: list[DockerConfig] = []
+    # GitLab's variable, which contains the file's content
+    if content := environ.get("DOCKER_AUTH_CONFIG", "").strip():
+        configs.append(_parsed(content, "variable DOCKER_AUTH_CONFIG"))
+    seen: set[str] = set()
     for path, named in _places(environ):
         real = os.path.realpath(path)
+        if real in seen or not os.path.isfile(real):
+            continue
         # A shared home may contain another user's file, which is skipped. But a file set by the
         # user must be readable.
-        if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
+        if named or os.access(real, os.R_OK):
+            seen.add(real)
             hint = "make it readable, or set DOCKER_CONFIG"
             text = text_of(path, "cannot read Docker's config", hint, RegistryAccessError, _LARGEST)
-            seen[real] = _parsed(text, path)
-    return (*inline, *seen.values())
+            configs.append(_parsed(text, path))
+    return tuple(configs)
 
 
 def password_of(

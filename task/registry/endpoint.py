@@ -76,10 +76,10 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     if not isinstance(entries, list):
         raise Malformed("registries is not a list")
     registries = tuple(_registry_entry(entry, number) for number, entry in enumerate(entries, 1))
-    unique = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
-    unique += ["default: true" for registry in registries if registry.default]
-    for setting in unique:
-        if unique.count(setting) > 1:
+    settings = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
+    settings += ["default: true" for registry in registries if registry.default]
+    for setting in settings:
+        if settings.count(setting) > 1:
             raise Malformed(f"two registries have {setting}", "keep only one of them")
     return registries
 
@@ -297,20 +297,15 @@ def place_of(
         "\n".join(filter(None, texts)),
         conf.limit,
     )
-
-    repository = (
-        image.repository.removeprefix("library/") if image.registry == HUB else image.repository
-    )
-    # AIU's `defaultns`. An entry for Docker Hub itself does not need it: the default is `library`.
+    repository = image.repository
+    if image.registry == HUB:
+        repository = repository.removeprefix("library/")
     if "/" not in repository:
-        hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
-        repository = (
-            f"{conf.defaultns}/{repository}"
-            if conf.defaultns
-            else image.repository
-            if hub
-            else repository
-        )
+        at_hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
+        if conf.defaultns:
+            repository = f"{conf.defaultns}/{repository}"
+        elif at_hub:  # an entry for Docker Hub itself does not need AIU's `defaultns`
+            repository = image.repository
     return endpoint, repository, conf
 
 

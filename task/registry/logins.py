@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from threading import Lock
 
@@ -29,7 +27,7 @@ from task.errors import (
     RegistryError,
 )
 from task.plain_data import parsed_json
-from task.processes import child_environment
+from task.processes import child_environment, run_login_program
 from task.registry.docker_config import (
     HUB,
     DockerConfig,
@@ -196,26 +194,10 @@ class Logins:
         repository: str,
     ) -> RegistryLogin:
         name = f"secret {source.namespace}/{source.name}"
-        if self._secret is None:
-            raise RegistryError(
-                f"{where} refers to {name}, but no cluster is available",
-                hint=(
-                    "read all Applications from the cluster, or set the credentials in Docker's"
-                    " config file or with options"
-                ),
-            )
-        try:
-            data = self._secret(source.namespace, source.name)
-        except LookupError:
-            raise RegistryAccessError(
-                f"{where}: {name} not found",
-                hint="create it, or use another secret",
-            ) from None
-        except Malformed as refused:
-            kind = AnnotationError if where == _ANNOTATION else RegistryError
-            raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
-        fields = (source.field, ".dockercfg") if source.kind == "pullsecret" else (source.field,)
-        raw = next((data[field] for field in fields if field in data), None)
+        data = self._secret_data(source, where, name)
+        raw = data.get(source.field)
+        if raw is None and source.kind == "pullsecret":
+            raw = data.get(".dockercfg")
         if raw is None:
             raise RegistryAccessError(
                 f"{where}: {name} has no field {source.field}",
@@ -236,6 +218,27 @@ class Logins:
             message = f"{where}, {name} has no credentials for {host}"
             raise RegistryAccessError(message, hint="add them, or use another secret")
         return config.logins[key]
+
+    def _secret_data(self, source: CredentialSource, where: str, name: str) -> Mapping[str, bytes]:
+        """Return the fields of a secret in the cluster. `where` and `name` are for messages."""
+        if self._secret is None:
+            raise RegistryError(
+                f"{where} refers to {name}, but no cluster is available",
+                hint=(
+                    "read all Applications from the cluster, or set the credentials in Docker's"
+                    " config file or with options"
+                ),
+            )
+        try:
+            return self._secret(source.namespace, source.name)
+        except LookupError:
+            raise RegistryAccessError(
+                f"{where}: {name} not found",
+                hint="create it, or use another secret",
+            ) from None
+        except Malformed as refused:
+            kind = AnnotationError if where == _ANNOTATION else RegistryError
+            raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
         if key := best_key(self._given, host, repository):
@@ -364,35 +367,24 @@ def _run(
 
     Errors do not quote the program's output.
     """
-    shutdown.check()
+    folders = [
+        folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
+    ]
     try:
-        folders = [
-            folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
-        ]
         program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
-    # sh forks, and since 3.12, Python warns if a process with threads forks
-    if sys.version_info >= (
-        3,
-        12,
-    ):
-        warnings.filterwarnings(
-            "ignore",
-            r"This process .* is multi-threaded, use of fork",
-            DeprecationWarning,
-        )
     theirs = child_environment(environ, (name,))
     try:
-        with shutdown.unheard():
-            running = program(
-                *args, _env=theirs, _in=stdin, _bg=True, _bg_exc=False, _tty_in=False, _tty_out=False,
-                _timeout=_PATIENCE[kind], _new_session=True, _preexec_fn=shutdown.hear, _return_cmd=True,
-                _ok_code=tuple(range(256)),
-            )  # fmt: skip
-        with shutdown.ending(running.terminate):
-            running = running.wait()
-        return running.exit_code, bytes(running.stdout), bytes(running.stderr)
+        ended = run_login_program(
+            program,
+            args,
+            theirs,
+            _PATIENCE[kind],
+            stdin,
+            codes=tuple(range(256)),
+        )
+        return ended.exit_code, bytes(ended.stdout), bytes(ended.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
             f"{name} did not return credentials within {_PATIENCE[kind]} seconds",
@@ -403,10 +395,8 @@ def _run(
             f"{name} was killed before it could start",
             hint="run it again",
         ) from None
-    except (
-        sh.ErrorReturnCode,
-        OSError,
-    ) as error:  # sh includes the command line and the output in the error message
+    # sh includes the command line and the output in the error message
+    except (sh.ErrorReturnCode, OSError) as error:
         shutdown.check()
         raise RegistryAccessError(
             f"{name} failed ({type(error).__name__})",

@@ -195,4 +195,6 @@ def _is_image(data: Any) -> bool:
 def _platform(data: Any) -> str:
     entry = mapping(data)
     os, arch, variant = (text(entry.get(key)) for key in ("os", "architecture", "variant"))
-    return "/".join((os, arch, variant) if variant else (os, arch)) if os and arch else ""
+    if not os or not arch:
+        return ""
+    return f"{os}/{arch}/{variant}" if variant else f"{os}/{arch}"

@@ -66,27 +66,33 @@ class Asked:
 
         Raises `Malformed` if it does not match the demand.
         """
+        signer, origin = self._signer(signature)
+        if signature.statement is not None:
+            if not self.of_build:
+                raise Malformed("it is an attestation, not a signature")
+            origin = origin_of(signature.statement)
+        if self.of_build:
+            if origin is None:
+                raise Malformed(f"a signature by {signer} does not say where the image was built")
+            if wrong := objection(origin, self.demand):
+                raise Malformed(wrong)
+        if origin is None:
+            return Proof("signature", signer)
+        repositories = ", ".join(origin.repositories)
+        builder = next(iter(origin.builders), "")
+        return Proof(origin.kind, signer, repositories, origin.ref, origin.workflow, builder)
+
+    def _signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
+        """Return the result of the first check that accepts the signature.
+
+        Raises the first check's `Malformed` if none does.
+        """
         why = ""
         for check in self.checks:
             try:
-                who, origin = check.signer(signature)
+                return check.signer(signature)
             except Malformed as error:
                 why = why or error.message
-                continue
-            if signature.statement is not None:
-                if not self.of_build:
-                    raise Malformed("it is an attestation, not a signature")
-                origin = origin_of(signature.statement)
-            if self.of_build:
-                if origin is None:
-                    raise Malformed(f"a signature by {who} does not say where the image was built")
-                if wrong := objection(origin, self.demand):
-                    raise Malformed(wrong)
-            if origin is None:
-                return Proof("signature", who)
-            of = ", ".join(origin.repositories)
-            builder = next(iter(origin.builders), "")
-            return Proof(origin.kind, who, of, origin.ref, origin.workflow, builder)
         raise Malformed(why)
 
     @property
@@ -143,7 +149,7 @@ class Evidence:
             if (not referrer.artifact_type or referrer.artifact_type.startswith(ARTIFACTS))
             and (said := predicate_of(referrer.annotations)) in ("", *predicates)
         ]
-        for _, descriptor in sorted(ours, key=lambda each: each[0])[:MOST]:
+        for _, descriptor in sorted(ours, key=lambda pair: pair[0])[:MOST]:
             if found := self._manifest(descriptor.digest):
                 yield from layers(found.data)
 

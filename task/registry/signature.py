@@ -320,6 +320,9 @@ def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
 
 
 def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
+    """Return the origin in a SLSA v1 predicate: from GitHub's workflow, Tekton's run, GitLab's job,
+    or the dependencies.
+    """
     definition = mapping(predicate, "buildDefinition")
     builder = text(predicate, "runDetails", "builder", "id")
     given = mapping(definition, "externalParameters")

@@ -107,9 +107,8 @@ def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> 
         "Proof": [f"{change.image.name} {change.proof}" for change in changes if change.proof],
         "Event": [f"{change.image.name} {change.event}" for change in changes if change.event],
     }
-    return trailer_lines(
-        (*(one for key, values in own.items() for one in _repeated(key, values)), *trailers)
-    )
+    ours = (trailer for key, values in own.items() for trailer in _repeated(key, values))
+    return trailer_lines([*ours, *trailers])
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
@@ -128,19 +127,19 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 
 def tidy(text: str) -> str:
-    """Clean the text like `git commit`, and remove control characters
-    and lines that would end it early.
+    """Clean the text like `git commit`, and remove control characters and lines that would end it
+    early.
 
     Commits are created by `git fast-import`, which does not clean messages.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.replace("\n", "").isprintable():
         text = UNSAFE.sub("", text)
-    text = text[:LONGEST]
-    lines = "\n".join(line.rstrip() for line in text.split("\n"))
-    if "\n\n\n" in lines:
-        lines = re.sub(r"\n{3,}", "\n\n", lines)
-    return DIVIDER.sub(" ", lines.strip("\n")) if "--" in lines else lines.strip("\n")
+    text = "\n".join(line.rstrip() for line in text[:LONGEST].split("\n"))
+    if "\n\n\n" in text:
+        text = re.sub(r"\n{3,}", "\n\n", text)
+    text = text.strip("\n")
+    return DIVIDER.sub(" ", text) if "--" in text else text
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
@@ -156,20 +155,21 @@ def default_text(apps: Sequence[AppChanges]) -> str:
         for line, names in list(owners.items())[:MOST_LINES]
         for text in _line_wrapped(line, names)
     ]
-    lines += [f"and {len(owners) - MOST_LINES} more changes"] if len(owners) > MOST_LINES else []
+    if len(owners) > MOST_LINES:
+        lines.append(f"and {len(owners) - MOST_LINES} more changes")
     return "\n".join((_subject(apps), "", *lines, ""))
 
 
 def _subject(apps: Sequence[AppChanges]) -> str:
     changes = [change for app in apps for change in app.changes]
-    verb = (
-        "promote"
-        if changes and all(change.promoted_from for change in changes)
-        else "automatic update of"
-    )
+    is_promotion = changes and all(change.promoted_from for change in changes)
+    verb = "promote" if is_promotion else "automatic update of"
     versions = list(dict.fromkeys(map(new_version, changes)))
-    to = f" to {' and '.join(versions)}" if len(versions) < 3 else f" to {len(versions)} versions"
-    to = to if versions else ""
+    to = ""
+    if len(versions) > 2:
+        to = f" to {len(versions)} versions"
+    elif versions:
+        to = f" to {' and '.join(versions)}"
     if len(apps) == 1:
         return f"build: {verb} {_names(apps)}{to}"
     images = list(dict.fromkeys(one_line(change.name) for change in changes))
@@ -309,21 +309,18 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
-    olds, news = ({f(change) for change in changes} for f in (old_version, new_version))
-    end = (
-        f" from {olds.pop()}" if command == "rollback" and len(olds) == 1 and "" not in olds else ""
-    )
-    end += (
-        f" to {news.pop()}"
-        if len(news) == 1
-        else f": {one_line(why)}"
-        if why and not changes
-        else ""
-    )
+    olds = set(map(old_version, changes))
+    news = set(map(new_version, changes))
+    end = ""
+    if command == "rollback" and len(olds) == 1 and "" not in olds:
+        end = f" from {olds.pop()}"
+    if len(news) == 1:
+        end += f" to {news.pop()}"
+    elif why and not changes:
+        end += f": {one_line(why)}"
     line = f"{verb} {_names(apps)}"
-    line = (
-        line if len(line + end) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
-    )
+    if len(line + end) > SUBJECT and len(apps) > 1:
+        line = f"{verb} {len(apps)} Applications"
     return one_line(line + end, 2 * SUBJECT)
 
 

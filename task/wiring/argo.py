@@ -375,14 +375,12 @@ def applications(
             if argo and source in ("cluster", "argocd") and scope is not None:
                 yield from argo.manifests(source, scope, images)
                 continue
-            git = repo and not os.path.exists(source)
-            kept = repositories.of(repo, named=False) if git else None
+            if repo and not os.path.exists(source):
+                kept = repositories.of(repo, named=False)
+                manifests = git_manifests(kept, path, rendering)
+            else:
+                manifests = local_manifests(source, rendering)
             try:
-                manifests = (
-                    git_manifests(kept, path, rendering)
-                    if kept
-                    else local_manifests(source, rendering)
-                )
                 for manifest in chain.from_iterable(map(rendered, manifests)):
                     followed.note(manifest)
                     yield manifest

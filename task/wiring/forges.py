@@ -28,7 +28,7 @@ def forges_of(
     Raises `UsageError` immediately for an invalid `--forge`, or if the token file does not exist.
     The token itself is checked when it is first needed.
     """
-    given = settings.host
+    given = settings.forge
     try:
         forge = forge_option(given.forge) if given.forge else None
     except Malformed as error:

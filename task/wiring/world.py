@@ -91,7 +91,7 @@ class RealWorld(World):
             self._registry()  # fail immediately if a setting is invalid
         self._lineage = once(self._open_lineage)
         self._lineage_lock = threading.Lock()
-        if settings.host.forge or settings.host.forge_token_file:
+        if settings.forge.forge or settings.forge.forge_token_file:
             self._forges()  # fail immediately if a setting is invalid
         self._signer = signers(settings.commit, self._git.git, self._opened)
         self._follow = once(self._open_follow)

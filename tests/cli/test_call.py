@@ -9,7 +9,7 @@ from support import image_update
 
 from scripts.typer_options import options_of
 from task.cli.app import group
-from task.cli.call import HOSTED, adopt, defaults, parameter_of, strange_variables
+from task.cli.call import CI_COMMANDS, adopt, defaults, parameter_of, strange_variables
 from task.settings import SECRETS
 
 
@@ -97,12 +97,12 @@ def test_another_command_in_the_same_job_uses_only_the_parameters_it_knows() -> 
     )
 
 
-@pytest.mark.parametrize("command", HOSTED)
+@pytest.mark.parametrize("command", CI_COMMANDS)
 def test_a_variable_of_the_pipeline_is_never_refused(command: str) -> None:
     taken = {one.envvar for one in options_of(command)}
     others = {
         str(one.envvar): "x"
-        for other in HOSTED
+        for other in CI_COMMANDS
         for one in options_of(other)
         if one.envvar not in taken
     }
@@ -119,14 +119,14 @@ def test_a_parameter_wins_over_the_pipeline_variable_unless_it_has_its_default()
     assert adopted("run", pipeline, deadline="120")[0] == pipeline
 
 
-@pytest.mark.parametrize("command", HOSTED)
+@pytest.mark.parametrize("command", CI_COMMANDS)
 def test_no_command_rejects_default_values(command: str) -> None:
     every = {name.replace("-", "_"): text for name, text in defaults().items()}
     assert adopted(command, {}, **every) == ({}, "")
 
 
 @given(
-    st.sampled_from(HOSTED),
+    st.sampled_from(CI_COMMANDS),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
 )
 def test_parameter_values_are_passed_on_unchanged(command: str, value: str) -> None:
@@ -138,7 +138,7 @@ def test_parameter_values_are_passed_on_unchanged(command: str, value: str) -> N
 
 
 def test_every_option_of_a_command_has_a_unique_parameter_name() -> None:
-    for command in HOSTED:
+    for command in CI_COMMANDS:
         names = [parameter_of(one) for one in options_of(command)]
         assert len(set(names)) == len(names)
 

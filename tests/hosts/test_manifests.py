@@ -18,7 +18,7 @@ from scripts.typer_options import options_of
 from task import __version__
 from task.ci.publish import NAMES as RESULTS
 from task.cli import form
-from task.cli.call import HOSTED, parameter_of
+from task.cli.call import CI_COMMANDS, parameter_of
 from task.option import PARAMETER_PREFIX
 
 TASK, STEP_ACTION, TEMPLATE, ACTION = table.TASK, table.STEP_ACTION, table.TEMPLATE, table.ACTION
@@ -131,7 +131,7 @@ def test_the_parameters_and_defaults_of_a_form_match_the_table(host: str) -> Non
     words = table.HOSTS[MANIFESTS[host]]
     own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}
     assert own == {one.name: one.default for one in table.of_host(words)}
-    flags = {parameter_of(one) for command in HOSTED for one in options_of(command)}
+    flags = {parameter_of(one) for command in CI_COMMANDS for one in options_of(command)}
     assert set(own) - {"command", "options"} == set(table.FORM) - set(words.settled)
     assert set(table.FORM) <= flags
 

@@ -19,7 +19,7 @@ from scripts import hosts as table
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options
 from task.ci.publish import NAMES as RESULTS
-from task.cli.call import HOSTED
+from task.cli.call import CI_COMMANDS
 
 ACTION = ROOT / "action.yml"
 COMPONENT = ROOT / "templates" / "image-update.yml"
@@ -258,7 +258,7 @@ def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
 def test_only_the_command_name_reaches_the_shell() -> None:
     inputs, job = component()
     assert job["script"] == ["image-update $[[ inputs.command ]]"]
-    assert inputs["command"]["options"] == list(HOSTED)
+    assert inputs["command"]["options"] == list(CI_COMMANDS)
 
 
 def test_the_job_passes_on_its_results() -> None:

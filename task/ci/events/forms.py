@@ -91,7 +91,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
         if form == "auto" and text[:1] not in ("{", "["):
             return None
         raise
-    if form == "auto" and not any(_form_of(one, allowed) for _, one in documents):
+    if form == "auto" and not any(_form_of(document, allowed) for _, document in documents):
         return None
     if len(documents) > MOST_EVENTS:
         raise Malformed(
@@ -124,7 +124,7 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
                 _AS_SENT,
             ) from None
         if isinstance(document, list):
-            yield from ((f"event {number}", one) for number, one in enumerate(document, 1))
+            yield from ((f"event {number}", event) for number, event in enumerate(document, 1))
         else:
             yield f"line {line}", document
         after = end

@@ -282,7 +282,8 @@ class BareRepository:
 
         def read() -> Head | None:
             tip = self._fetched[name] if name in self._fetched else self._remote.fetch_head(name)
-            self._fetched = {one: at for one, at in self._fetched.items() if one != name}
+            # the same tip is not used twice, because the branch may move
+            self._fetched = {key: oid for key, oid in self._fetched.items() if key != name}
             if not tip:
                 return None
             known = commit_of(self._remote.objects, tip)

@@ -258,11 +258,18 @@ class BareFolder:
         return self._configured("", "")
 
     def _configured(self, partial: str, promisor: str) -> str:
-        local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "") if self._local else ""
+        local = ""
+        if self._local:
+            local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "")
         text = _CONFIG.format(
-            partial=partial, promisor=promisor, remote=REMOTE, url=_config_quoted(self._url), format=self.object_format,
-            local=local, stall=max(round(self._stall), 1),
-        )  # fmt: skip
+            partial=partial,
+            promisor=promisor,
+            remote=REMOTE,
+            url=_config_quoted(self._url),
+            format=self.object_format,
+            local=local,
+            stall=max(round(self._stall), 1),
+        )
         with self._room():
             self._write("config", text)
         return self.path

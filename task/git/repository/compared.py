@@ -212,8 +212,10 @@ class ComparedRepository(BareRepository):
             return commit
         names = [text] if _is_id(text) or text.startswith("refs/") else []
         bare = text.removeprefix("origin/")
-        names += [f"refs/heads/{bare}"] if is_branch_name(bare) and not names else []
-        names += [f"refs/tags/{bare}"] if is_branch_name(bare) and not _is_id(text) else []
+        if is_branch_name(bare) and not names:
+            names.append(f"refs/heads/{bare}")
+        if is_branch_name(bare) and not _is_id(text):
+            names.append(f"refs/tags/{bare}")
         for name in names:
             if found := self._remote.fetch_commit(name):
                 return found
@@ -243,7 +245,7 @@ class ComparedRepository(BareRepository):
         if base in (head, *self._parents(head)):
             return self._root(head)
         made = self._compared.merge
-        if made and (tree := self._of_host(made, base, head)):
+        if made and (tree := self._of_forge(made, base, head)):
             return tree
         if not self._common(base, head):
             raise SourceError(
@@ -256,7 +258,7 @@ class ComparedRepository(BareRepository):
         self._fetch_changed(base, head)
         return self._merge_tree(base, head)
 
-    def _of_host(self, made: str, base: str, head: str) -> str:
+    def _of_forge(self, made: str, base: str, head: str) -> str:
         """Return the tree of the Git host's own merge if it merges these two commits, or ""."""
         if not _is_id(made):
             return ""

@@ -307,10 +307,7 @@ def versions_of(
             raw, read = _readers(remote.objects)
             every = list(dict.fromkeys(chain.from_iterable(pages)))
             blobs = _blobs(raw, along_first_parents(remote.objects, tip, COMMITS), every, most)
-            remote.fetch_files(
-                list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid)),
-                branch,
-            )
+            remote.fetch_files(_blob_ids(blobs), branch)
             found.append((blobs, read))
         known, read = found[0]
         return _file_versions(remote.objects, {path: known[path] for path in paths}, read)
@@ -324,7 +321,7 @@ def _file_versions(
     blobs: Mapping[str, Sequence[_Blob]],
     read: ReadTree,
 ) -> Mapping[str, tuple[FileVersion, ...]]:
-    wanted = list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid))
+    wanted = _blob_ids(blobs)
     texts: dict[str, str | None] = {}
     left = LARGEST
     for start in range(0, len(wanted), _VERSIONS_AT_ONCE):
@@ -334,10 +331,16 @@ def _file_versions(
             left -= size
     return {
         path: tuple(
-            _version(texts.get(blob.oid), _writer(objects, read, path, blob)) for blob in of
+            _version(texts.get(blob.oid), _writer(objects, read, path, blob)) for blob in versions
         )
-        for path, of in blobs.items()
+        for path, versions in blobs.items()
     }
+
+
+def _blob_ids(blobs: Mapping[str, Sequence[_Blob]]) -> list[str]:
+    """Return the ids of all files' versions, without duplicates."""
+    every = chain.from_iterable(blobs.values())
+    return list(dict.fromkeys(blob.oid for blob in every if blob.oid))
 
 
 def _version(text: str | None, commit: PastCommit | None) -> FileVersion:

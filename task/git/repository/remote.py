@@ -29,7 +29,7 @@ from task.urls import split, without_login
 
 # A small repository is fetched with its files, which saves the request for the required files:
 # three round trips. For a large repository, the tip is fetched with its trees but without files:
-# every large host supports that, but many reject tree filters (GitHub:
+# every large Git host supports that, but many reject tree filters (GitHub:
 # `uploadpackfilter.tree.maxDepth=0`). Old and dumb servers do not support filters, and send
 # everything.
 _SMALL = "blob:limit=64k"
@@ -391,9 +391,8 @@ class Remote:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
                 tip = file.readline().partition("\t")[0]
-            if (
-                ref == "base" and depth
-            ):  # for later runs: everything below it is present, without history
+            if ref == "base" and depth:
+                # for later runs: everything below the tip is present, without history
                 self._folder.kept = Kept(tip, self._filter == _WHOLE)
             return tip
 
@@ -503,10 +502,10 @@ class Remote:
         """Return the branch's recent commit with this parent and tree, or "" if there is none."""
         if self.tip(branch) in ("", parent):
             return ""
-        found = (
-            oid for oid, of, parents in self._lately(branch) if (of, parents) == (tree, [parent])
-        )
-        return next(found, "")
+        for commit, commits_tree, parents in self._lately(branch):
+            if commits_tree == tree and parents == [parent]:
+                return commit
+        return ""
 
     def tip(self, branch: str) -> str:
         """Return the commit that a branch is at, or "" if the branch does not exist."""
@@ -618,8 +617,10 @@ class Remote:
         filters = [f"--filter={self._filter}"] if self._filter else []
         small = self._filter == _SMALL and not self._size  # later fetches get only new objects
         options = ["--progress"] if small else []
-        options += [f"--depth={depth}"] if depth else []
-        options += ["--no-write-fetch-head", "--stdin"] if oids else []
+        if depth:
+            options.append(f"--depth={depth}")
+        if oids:
+            options += ["--no-write-fetch-head", "--stdin"]
         # With `haves`, the server would leave out everything that the tip refers to.
         negotiation = ("-c", f"fetch.negotiationAlgorithm={'noop' if oids else 'default'}")
         argv = (*negotiation, "fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)

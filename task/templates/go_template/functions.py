@@ -64,9 +64,11 @@ def named(value: object) -> str:
     """Return a value's kind, for messages."""
     if value is None:
         return "nil"
-    return kind(value) or (
-        "map" if isinstance(value, GoMap) else "struct" if isinstance(value, Mapping) else "list"
-    )
+    if isinstance(value, GoMap):
+        return "map"
+    if isinstance(value, Mapping):
+        return "struct"
+    return kind(value) or "list"
 
 
 def truth(value: object) -> bool:

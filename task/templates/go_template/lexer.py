@@ -217,7 +217,8 @@ def number(literal: str) -> int | float:
         digits = literal.lstrip("+-").replace("_", "").lower()
         octal = digits.isdecimal() and digits.startswith("0")
         integer = int(digits, 8) if octal else int(digits, 0)
-        integer = -integer if literal[0] == "-" else integer
+        if literal.startswith("-"):
+            integer = -integer
         if not -LARGEST - 1 <= integer <= LARGEST:
             raise Malformed(f"{literal} overflows int")
         return integer

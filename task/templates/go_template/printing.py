@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, isnan
 from typing import Any
 
@@ -27,20 +27,6 @@ ESCAPES = {
     "\t": "\\t",
     "\v": "\\v",
     "\\": "\\\\",
-}
-ROUND = {
-    "f": 6,
-    "F": 6,
-    "e": 6,
-    "E": 6,
-}
-BASES = {
-    "d": "d",
-    "b": "b",
-    "o": "o",
-    "O": "o",
-    "x": "x",
-    "X": "X",
 }
 PREFIXES = {
     "b": "0b",
@@ -76,8 +62,12 @@ class Spec:
         return text.rjust(self.width, "0" if zeros and "0" in self.flags else " ")
 
     def sign(self, *, negative: bool) -> str:
-        """Return the sign or space before a number."""
-        return "-" if negative else "+" if "+" in self.flags else " " if " " in self.flags else ""
+        """Return the sign or space before a number, or "" if the flags do not ask for any."""
+        if negative:
+            return "-"
+        if "+" in self.flags:
+            return "+"
+        return " " if " " in self.flags else ""
 
 
 PLAIN = Spec()
@@ -99,25 +89,20 @@ def _print_string(spec: Spec, verb: str, value: str) -> str | None:
         return _hexadecimal(spec, verb, go_bytes(value))
     text = value[: spec.precision]
     if verb == "q" or spec.sharp_v:
-        raw = (
-            "#" in spec.flags
-            and "`" not in text
-            and all(c == "\t" or (c >= " " and c != "\x7f") for c in text)
-        )
-        return spec.pad(
-            f"`{text}`"
-            if raw and text.isprintable()
-            else quote(text, '"', ascii_only="+" in spec.flags)
-        )
+        if "#" in spec.flags and "`" not in text and text.isprintable():
+            return spec.pad(f"`{text}`")
+        return spec.pad(quote(text, '"', ascii_only="+" in spec.flags))
     return spec.pad(text) if verb in {"s", "v"} else None
 
 
 def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
-    raw = raw[: spec.precision]
-    prefix = f"0{verb}" if "#" in spec.flags and raw else ""
-    text = prefix + raw.hex()
+    """Format bytes for `%x`: with a space in the flags, they are separated by spaces."""
+    shown = raw[: spec.precision]
+    prefix = f"0{verb}" if "#" in spec.flags and shown else ""
     if " " in spec.flags:
-        text = " ".join(f"{prefix}{byte:02x}" for byte in raw)
+        text = " ".join(f"{prefix}{byte:02x}" for byte in shown)
+    else:
+        text = prefix + shown.hex()
     return spec.pad(text.upper() if verb == "X" else text)
 
 
@@ -142,12 +127,12 @@ def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
 def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
     if verb in {"c", "q", "U"}:
         return _rune(spec, verb, value)
-    if verb not in BASES:
+    if verb not in "dboOxX":
         return None
     sign = spec.sign(negative=value < 0)
-    if spec.precision == 0 and not value:  # in this case, Go prints only padding
+    if spec.precision == 0 and value == 0:  # in this case, Go prints only padding
         return " " * spec.width
-    digits = format(abs(value), BASES[verb])
+    digits = format(abs(value), "o" if verb == "O" else verb)
     if spec.precision is not None:
         digits = digits.rjust(spec.precision, "0")
     elif "0" in spec.flags and "-" not in spec.flags:
@@ -161,8 +146,9 @@ def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
 
 
 def _rune(spec: Spec, verb: str, value: int) -> str:
-    valid = 0 <= value <= 0x10FFFF and not 0xD800 <= value < 0xE000
-    letter = chr(value) if valid else "\ufffd"
+    """Format a code point for `%c`, `%q`, or `%U`. As in Go, an invalid one is shown as U+FFFD."""
+    is_valid = 0 <= value <= 0x10FFFF and not 0xD800 <= value < 0xE000
+    letter = chr(value) if is_valid else "\ufffd"
     if verb == "U":
         if spec.precision is not None or value < 0:
             raise FailedTemplate("printf: %U accepts only a character, without precision, here")
@@ -181,7 +167,9 @@ def _print_float(spec: Spec, verb: str, value: float) -> str | None:
     if not isfinite(value):
         text = "NaN" if isnan(value) else f"{value:+}".replace("i", "I")
         return spec.pad(text, zeros=False)
-    precision = ROUND.get(verb) if spec.precision is None else spec.precision
+    precision = spec.precision
+    if precision is None and verb in "eEfF":
+        precision = 6
     number = abs(value)
     text = go_float(number) if precision is None else format(number, f".{precision}{verb}")
     text = text.upper() if verb in "EG" else text
@@ -221,9 +209,7 @@ def sprint(values: Sequence[Any]) -> str:
 
 
 def sprintln(values: Sequence[Any]) -> str:
-    """Format values like `fmt.Sprintln`, with spaces between them
-    and a newline at the end.
-    """
+    """Format values like `fmt.Sprintln`, with spaces between them and a newline at the end."""
     sink = Sink()
     for at, value in enumerate(values):
         sink.add(" " if at else "")
@@ -276,13 +262,12 @@ class Printf:
             self.sink.add(f"%!{verb}(MISSING)")
         else:
             spec = Spec(flags, width, precision)
-            if verb == "v":
-                spec = Spec(
-                    flags.replace("#", "").replace("+", ""),
-                    width,
-                    precision,
-                    "+" in flags,
-                    "#" in flags,
+            if verb == "v":  # with this verb, `+` and `#` have another meaning
+                spec = replace(
+                    spec,
+                    flags=flags.replace("#", "").replace("+", ""),
+                    plus_v="+" in flags,
+                    sharp_v="#" in flags,
                 )
             write(self.sink, spec, verb, self.take())
 
@@ -293,13 +278,12 @@ class Printf:
         """
         if index is None:
             return
+        digits = index[1:-1]
         if not (
-            index[1:-1].isascii()
-            and index[1:-1].isdecimal()
-            and 0 < int(index[1:-1][:9]) <= len(self.values)
+            digits.isascii() and digits.isdecimal() and 0 < int(digits[:9]) <= len(self.values)
         ):
             raise FailedTemplate(f"printf: no operand {index[:20]}")
-        self.operand = int(index[1:-1]) - 1
+        self.operand = int(digits) - 1
         self.reordered = True
 
     def take(self) -> Any:
@@ -322,10 +306,13 @@ class Printf:
         return None if precision is None or precision < 0 else precision
 
     def number(self, text: str, bad: str) -> int | None:
-        """Return a width or precision: the number, or for `*` the next operand.
+        """Return a width or precision: the number in the directive, or for `*` the next operand.
 
-        Raises FailedTemplate if it is too large.
+        Return None if there is no number. If the operand is not an integer, also add Go's note
+        `bad`. Raises FailedTemplate if the number is too large.
         """
+        if not text:
+            return None
         value: Any = text
         if text == "*":
             value = self.take() if self.operand < len(self.values) else None
@@ -333,9 +320,9 @@ class Printf:
                 self.sink.add(bad)
                 return None
         # eight characters: a sign and 1000000
-        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:
+        if len(str(value)) > 8 or abs(int(value)) > WIDEST:
             raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
-        return int(value) if value else None if isinstance(value, str) else 0
+        return int(value)
 
     def extra(self) -> None:
         """Add Go's note about operands that no directive used."""
@@ -359,8 +346,9 @@ def type_name(value: object) -> str:
         int: "int",
         float: "float64",
         GoMap: "map[string]string",
+        AnyMap: "map[string]interface {}",
+        list: "[]interface {}",
     }
-    names |= {AnyMap: "map[string]interface {}", list: "[]interface {}"}
     name = names.get(type(value))
     if name is None:
         raise FailedTemplate("printf: the type name of a list or struct is not supported")
@@ -407,6 +395,7 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
+    """Format a map, sorted by key, as Go does."""
     sink.add("map[")
     for at, (name, element) in enumerate(sorted(value.items())):
         sink.add(" " if at else "")
@@ -417,6 +406,7 @@ def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
 
 
 def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -> None:
+    """Format a struct: its values, or with `%+v` also the names of its fields."""
     sink.add("{")
     for at, (name, element) in enumerate(value.items()):
         sink.add(" " if at else "")
