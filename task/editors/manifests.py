@@ -40,26 +40,26 @@ SUFFIXES = (".yaml", ".yml", ".json")
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
-class _Host(NamedTuple):
-    """A workflow engine's keys for things that run an image, in objects of these kinds."""
+class _WorkflowEngine(NamedTuple):
+    """The keys under which a workflow engine runs images, in its objects of these kinds."""
 
     group: str
     kinds: frozenset[str]  # empty means all kinds
     names: frozenset[str]  # keys of a container or a list of containers
 
 
-_HOSTS = (
-    _Host(
+_ENGINES = (
+    _WorkflowEngine(
         "argoproj.io",
         frozenset(("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")),
         frozenset(("container", "script", "sidecars")),
     ),
-    _Host(
+    _WorkflowEngine(
         "tekton.dev",
         frozenset(),
         frozenset(("steps", "sidecars", "stepTemplate")),
     ),
-    _Host(
+    _WorkflowEngine(
         "tekton.dev",
         frozenset(("StepAction",)),
         frozenset(("spec",)),
@@ -315,7 +315,7 @@ def _container_images(tree: Tree) -> Iterator[Node]:
     for root in tree.roots:
         if value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
-        names = _LISTS.union(*(host.names for host in _hosts(root)))
+        names = _LISTS.union(*(engine.names for engine in _engines_in(root)))
         for node in walk(root):
             if node.kind == "mapping":
                 for key, found in pairs(node):
@@ -328,7 +328,7 @@ def _container_images(tree: Tree) -> Iterator[Node]:
                             yield image
 
 
-def _hosts(root: Node) -> Iterator[_Host]:
+def _engines_in(root: Node) -> Iterator[_WorkflowEngine]:
     """Yield the workflow engines whose objects appear in a document."""
     for node in walk(root):
         if (
@@ -338,7 +338,7 @@ def _hosts(root: Node) -> Iterator[_Host]:
         ):
             group = version.value.partition("/")[0]
             yield from (
-                host
-                for host in _HOSTS
-                if host.group == group and kind.value in (host.kinds or (kind.value,))
+                engine
+                for engine in _ENGINES
+                if engine.group == group and kind.value in (engine.kinds or (kind.value,))
             )

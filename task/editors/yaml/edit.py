@@ -104,7 +104,7 @@ def grows(more: More, *, last: bool = True) -> Same:
         if (
             len(new.children) != len(old.children) + count
             or new.anchor != old.anchor
-            or not holds(fresh, more)
+            or not reads_as(fresh, more)
         ):
             return None
         return zip(old.children, new.children[:at] + new.children[at + count :], strict=True)
@@ -128,7 +128,7 @@ def shrinks(*numbers: int) -> Same:
     return same
 
 
-def holds(node: Node, data: Data) -> bool:
+def reads_as(node: Node, data: Data) -> bool:
     """Return whether a node is exactly this data,
     and every YAML reader reads its strings as strings.
     """
@@ -139,12 +139,12 @@ def holds(node: Node, data: Data) -> bool:
     if isinstance(data, Mapping):
         keys = [key.value for key, _ in pairs(node)] if node.kind == "mapping" else None
         return keys == list(data) and all(
-            holds(value, data[key.value]) for key, value in pairs(node)
+            reads_as(value, data[key.value]) for key, value in pairs(node)
         )
     return (
         node.kind == "sequence"
         and len(node.children) == len(data)
-        and all(map(holds, node.children, data))
+        and all(map(reads_as, node.children, data))
     )
 
 
@@ -153,7 +153,9 @@ def becomes(data: Word, old: Node) -> Same:
 
     def same(_: Node, now: Node) -> tuple[tuple[Node, Node], ...] | None:
         return (
-            () if holds(now, data) and (old.kind == "alias" or now.anchor == old.anchor) else None
+            ()
+            if reads_as(now, data) and (old.kind == "alias" or now.anchor == old.anchor)
+            else None
         )
 
     return same
@@ -302,7 +304,7 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
                 ],
             )
         )
-        if len(new.roots) != 1 or not holds(new.roots[0], more):
+        if len(new.roots) != 1 or not reads_as(new.roots[0], more):
             raise more_than_meant()
         return new
     check = {id(node): grows(more)}
