@@ -138,7 +138,7 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
     sub = ask.subscription
-    return bool(sub.suspended or (terms.require_live and not all_live(sub)))
+    return bool(sub.locked or (terms.require_live and not all_live(sub)))
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:

@@ -63,7 +63,7 @@ Versions = Sequence[FileVersion]
 
 def without_git(sub: Subscription) -> ImageStatus:
     """Return the status from the Application alone, without reading Git."""
-    hold = Hold(sub.suspended) if sub.suspended else None
+    hold = Hold(sub.locked) if sub.locked else None
     return ImageStatus(
         sub,
         branch=sub.base,
@@ -229,7 +229,7 @@ def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) 
     return since
 
 
-MOST = 50  # head branches per repository that are looked up at the Git host
+MOST = 50  # head branches per repository that are looked up at the forge
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
@@ -288,7 +288,7 @@ def with_requests(
         return rows, ()
     try:
         forge = world.forge(repo)
-    except TaskError as error:  # the token is missing or the Git host is unknown
+    except TaskError as error:  # the token is missing or the forge is unknown
         world.log(
             "info",
             f"cannot show open pull requests in {without_login(repo)}: {error.message}",
@@ -318,9 +318,7 @@ def _as_asked(
     request: OpenRequest | None,
     asked: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
-    """Return a request with the Git host's current data, or None if the request is no longer
-    open.
-    """
+    """Return a request with the forge's current data, or None if the request is no longer open."""
     if request is None or request.head not in asked:
         return request
     proposed = asked[request.head]
