@@ -415,8 +415,7 @@ def by_the_order(
         return replace(decision, judged=Verdict("refuse", "superseded", why))
     if promoted:
         why = gone_back(event, sub.policy, promoted.newest, in_git, memory)
-        refused = _refused_at_the_source(decision, promoted, why) if why else None
-        if refused:
+        if why and (refused := _refused_at_the_source(decision, promoted, why)):
             return refused
     doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
     return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
