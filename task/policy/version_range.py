@@ -153,26 +153,18 @@ def _meets(version: Version, term: Term) -> bool:
     return _RULES[term.operator](version, term)
 
 
-def _same_start(version: Version, term: Term, count: int) -> bool:
-    """Return whether the first `count` parts (major, minor, patch) are equal."""
-    return version.to_tuple()[:count] == term.version.to_tuple()[:count]
+def _start(version: Version, count: int) -> tuple[int, ...]:
+    """Return the first `count` of major, minor, and patch."""
+    return (version.major, version.minor, version.patch)[:count]
 
 
 # The library has a different rule for each operator if some parts are omitted.
 
 
-def _less(version: Version, term: Term) -> bool:
-    return version < term.version
-
-
-def _at_least(version: Version, term: Term) -> bool:
-    return version >= term.version
-
-
 def _greater(version: Version, term: Term) -> bool:
     """`>1` excludes every 1.x, so it starts at 2.0.0. `>*` is `>0.0.0`."""
     if term.given in (_MAJOR, _MINOR):
-        return version.to_tuple()[: term.given] > term.version.to_tuple()[: term.given]
+        return _start(version, term.given) > _start(term.version, term.given)
     return version > term.version
 
 
@@ -181,30 +173,29 @@ def _at_most(version: Version, term: Term) -> bool:
     if term.given == _PATCH:
         return version <= term.version
     count = term.given or _MINOR
-    return version.to_tuple()[:count] <= term.version.to_tuple()[:count]
+    return _start(version, count) <= _start(term.version, count)
 
 
-def _differs(version: Version, term: Term) -> bool:
+def _unlike(version: Version, term: Term) -> bool:
     """`!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the same pre-release."""
-    if term.given == _MAJOR:
-        return not _same_start(version, term, _MAJOR)
-    if term.given == _MINOR:
-        same_minor = _same_start(version, term, _MINOR)
-        return not same_minor or version.prerelease != term.version.prerelease
-    return version != term.version
+    if term.given not in (_MAJOR, _MINOR):
+        return version != term.version
+    if _start(version, term.given) != _start(term.version, term.given):
+        return True
+    return term.given == _MINOR and version.prerelease != term.version.prerelease
 
 
-def _equals(version: Version, term: Term) -> bool:
+def _equal(version: Version, term: Term) -> bool:
     """`=1.2` is `~1.2`."""
     return version == term.version if term.given == _PATCH else _tilde(version, term)
 
 
 def _tilde(version: Version, term: Term) -> bool:
     """`~1.2` fixes the minor version, and `~1` the major. `~0.0.0` and `~*` have no upper bound."""
-    zero = term.version.to_tuple()[:_PATCH] == (0, 0, 0)
-    unbounded = zero and term.given in (0, _PATCH)
     fixed = _MAJOR if term.given == _MAJOR else _MINOR
-    return version >= term.version and (unbounded or _same_start(version, term, fixed))
+    if term.given in (0, _PATCH) and _start(term.version, _PATCH) == (0, 0, 0):
+        fixed = 0
+    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
 
 
 def _caret(version: Version, term: Term) -> bool:
@@ -218,16 +209,16 @@ def _caret(version: Version, term: Term) -> bool:
         fixed = _MINOR
     else:
         fixed = _PATCH
-    return version >= term.version and _same_start(version, term, fixed)
+    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
 
 
 _RULES: Mapping[str, Callable[[Version, Term], bool]] = {
-    "<": _less,
+    "<": lambda version, term: version < term.version,
     ">": _greater,
     "<=": _at_most,
-    ">=": _at_least,
-    "=": _equals,
-    "!=": _differs,
+    ">=": lambda version, term: version >= term.version,
+    "=": _equal,
+    "!=": _unlike,
     "~": _tilde,
     "^": _caret,
 }
