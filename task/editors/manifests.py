@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -316,16 +316,24 @@ def _container_images(tree: Tree) -> Iterator[Node]:
         if value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
         names = _LISTS.union(*(engine.names for engine in _engines_in(root)))
-        for node in walk(root):
-            if node.kind == "mapping":
-                for key, found in pairs(node):
-                    if key.value not in names or (key.value in _LISTS and found.kind != "sequence"):
-                        continue
-                    containers = found.children if found.kind == "sequence" else (found,)
-                    for container in containers:
-                        image = value(container, "image")
-                        if image and resolved(image).kind == "scalar":
-                            yield image
+        for container in _containers_below(root, names):
+            image = value(container, "image")
+            if image and resolved(image).kind == "scalar":
+                yield image
+
+
+def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
+    """Yield the containers below these keys, which hold one container or a list of them."""
+    for node in walk(root):
+        if node.kind != "mapping":
+            continue
+        for key, found in pairs(node):
+            if key.value not in names:
+                continue
+            if found.kind == "sequence":
+                yield from found.children
+            elif key.value not in _LISTS:
+                yield found
 
 
 def _engines_in(root: Node) -> Iterator[_WorkflowEngine]:
