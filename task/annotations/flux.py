@@ -54,11 +54,7 @@ def subscribe_helm_release(
     flaws = _switch_flaws(annotations)
     automated = _policy(annotations, "automated")[1] == "true"
     if not automated or _policy(annotations, "ignore")[1] == "true":
-        return Subscribed(
-            release,
-            (),
-            tuple(flaws),
-        )
+        return Subscribed(release, (), tuple(flaws))
     values = mapping(item, "spec", "values")
     named = [key.removeprefix(MAPPED[0]) for key in annotations if key.startswith(MAPPED[0])]
     mapped = {name: _mapped_image(name, values, annotations) for name in named}
@@ -97,11 +93,7 @@ def subscribe_helm_release(
                     locked=locked,
                 )
             )
-    return Subscribed(
-        release,
-        tuple(subscriptions),
-        tuple(flaws),
-    )
+    return Subscribed(release, tuple(subscriptions), tuple(flaws))
 
 
 def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
