@@ -307,18 +307,21 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
     """Remember that this version failed, so that later rollbacks do not return to it."""
-    remembered = (*situation.memory.failed, *situation.memory.replaced)
-    if version in remembered or _by_request(situation.subscription):
+    if _is_known_as_bad(version, situation) or _by_request(situation.subscription):
         return None
     return Remember(noted_failure(situation.memory, version), notes=True)
 
 
 def _warning_if_unrecorded(version: str, situation: Situation) -> str:
     """Return the warning if the failure of this version cannot be remembered."""
-    remembered = (*situation.memory.failed, *situation.memory.replaced)
-    if version in remembered or not _by_request(situation.subscription):
+    if _is_known_as_bad(version, situation) or not _by_request(situation.subscription):
         return ""
     return f"; the failure of {version} cannot be remembered, so a later rollback may return to it"
+
+
+def _is_known_as_bad(version: str, situation: Situation) -> bool:
+    """Return whether the state file already says that this version failed or was rolled back."""
+    return version in (*situation.memory.failed, *situation.memory.replaced)
 
 
 def _by_request(sub: Subscription) -> bool:
@@ -339,8 +342,9 @@ def _destination_of_undo(
 ) -> RollbackDestination:
     """Return the destination after a failed update."""
     before = undone.current
-    bad = (*situation.memory.replaced, *situation.memory.failed)
-    if before.version in bad or situation.facts.synced(situation.subscription):
+    if _is_known_as_bad(before.version, situation) or situation.facts.synced(
+        situation.subscription
+    ):
         with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(before)
@@ -360,16 +364,15 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
     successfully. Raises `TargetError` if there is no such reading.
     """
     sub = situation.subscription
-    file = situation.in_git.file
-    memory = situation.memory
-    bad = (situation.in_git.version, *memory.replaced, *memory.failed)
+    in_git = situation.in_git
     synced = situation.facts.synced(sub)
     unsynced: RollbackDestination | None = None
     passed: list[str] = []
     for earlier, ran in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
         named = live_image(earlier.name) if earlier.name else None
         ours = named is None or named.identity == sub.entry.image.identity
-        if ours and earlier.version not in bad:
+        is_bad = earlier.version == in_git.version or _is_known_as_bad(earlier.version, situation)
+        if ours and not is_bad:
             if ran or not synced:
                 return RollbackDestination(earlier, tuple(passed))
             unsynced = unsynced or RollbackDestination(earlier, tuple(passed))
@@ -377,7 +380,7 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
     if unsynced:
         return unsynced
     message = f"Git's history has no earlier version of {sub.entry.image.name} to roll back to"
-    raise TargetError(message, hint="specify the tag: --to TAG", subject=file)
+    raise TargetError(message, hint="specify the tag: --to TAG", subject=in_git.file)
 
 
 def _requested_destination(

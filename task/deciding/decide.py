@@ -539,10 +539,10 @@ def _is_better(new: Move, old: Move, situation: Situation) -> bool:
     if rules_of(policy).older(new.decision.candidate.tag, old.decision.candidate.tag):
         return False
     ancestry = situation.facts.ancestry
-    return not why_older(_version_of(new), _version_of(old), policy, ancestry)
+    return not why_older(_version_written(new), _version_written(old), policy, ancestry)
 
 
-def _version_of(move: Move) -> Written:
+def _version_written(move: Move) -> Written:
     candidate = move.decision.candidate
     return Written(candidate.tag, candidate.digest, move.build)
 
@@ -565,7 +565,11 @@ def holds_of_others(
     for group in groups.values():
         if len({sub.application.key for sub in group.values()}) == 1:
             continue
-        held = _held_places(snapshot, group.values(), terms)
+        held = [
+            (sub.application.key, hold, edited_places(snapshot, sub, terms))
+            for sub in group.values()
+            if (hold := _hold(snapshot, sub, terms))
+        ]
         if not held:
             continue
         for identity, sub in group.items():
@@ -574,24 +578,18 @@ def holds_of_others(
     return by_identity
 
 
-_Held = tuple[str, Hold, set[tuple[str, str]]]  # the Application, its hold, and what it writes
-
-
-def _held_places(snapshot: Snapshot, subs: Iterable[Subscription], terms: Terms) -> list[_Held]:
-    """Return the held subscriptions, each with the files and keys that it writes."""
-    return [
-        (sub.application.key, hold, edited_places(snapshot, sub, terms))
-        for sub in subs
-        if (hold := _hold(snapshot, sub, terms))
-    ]
+Places = set[tuple[str, str]]  # files and keys
 
 
 def _hold_of_others(
     sub: Subscription,
-    own_places: set[tuple[str, str]],
-    held: Iterable[_Held],
+    own_places: Places,
+    held: Iterable[tuple[str, Hold, Places]],
 ) -> Hold | None:
-    """Return the strictest hold of another Application that writes one of these places."""
+    """Return the strictest hold of another Application that writes one of these places.
+
+    `held` has each held Application with its hold and what it writes.
+    """
     strictest: Hold | None = None
     for app, hold, held_places in held:
         if app != sub.application.key and own_places & held_places:
@@ -610,8 +608,9 @@ def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
 
 def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[str, ...]:
     """Return the files that an update would change, with or without a digest."""
-    pinned = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
-    return tuple(sorted({path for path, _ in (*edited_places(snapshot, sub, terms), *pinned)}))
+    without_digest = edited_places(snapshot, sub, terms)
+    with_digest = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
+    return tuple(sorted({path for path, _ in without_digest | with_digest}))
 
 
 def edited_places(

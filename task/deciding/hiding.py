@@ -77,7 +77,7 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
         return ()
     paths: list[str] = []
     for source in sub.application.sources:
-        if not _in_repository(source, sub):
+        if not in_repository(source, sub):
             continue
         paths += _override_files(sub, source)
         if kind == "helmvalues":
@@ -120,7 +120,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
             return
         name = posixpath.relpath(sub.path, sub.source.path or ".")
         ref = next((item.ref for item in sub.application.sources if item.ref), "")
-        own = sub.source.path and _in_repository(sub.source, sub) and not sub.source.chart
+        own = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
         entry = name if own else f"${ref or '<ref>'}/{sub.path}"
         raise TargetError(
             "no source of the Application reads this values file, so an update has no effect",
@@ -186,7 +186,7 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
     names = _names_to(full_steps)
     in_list = path in {layer.path for layer in way.files}
     for layer in way.parameters:
-        if any(_parameter_sets(each, full_steps, in_list=in_list) for each in layer.parameters):
+        if any(_parameter_covers(each, full_steps, in_list=in_list) for each in layer.parameters):
             return False
     merged: Any = {}
     for layer in (*way.files, *way.values):
@@ -237,7 +237,8 @@ def _narrow(value: Any, names: Sequence[str]) -> Any:
     if not names or not isinstance(value, dict):
         return value
     merged = _with_merge_keys(value)
-    return {names[0]: _narrow(merged[names[0]], names[1:])} if names[0] in merged else {}
+    first, *rest = names
+    return {first: _narrow(merged[first], rest)} if first in merged else {}
 
 
 def _over(below: Any, above: Any) -> Any:
@@ -299,7 +300,7 @@ def _both_ours(
     full_steps: Sequence[Segment],
     target: Target,
 ) -> bool:
-    """Return whether the file and the layer both name the target's image, so that either may win."""
+    """Return whether the file and the layer both name the target's image, so either may win."""
     wanted = path_text(full_steps)
     theirs = _text_at(layer.values, full_steps)
     for parameter in layer.parameters:
@@ -375,7 +376,7 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
     parameters = _spec_layer("helm.parameters", parameters=source.parameters)
     files_of_spec = tuple(Parameter(name, "") for name in source.file_parameters)
     of_files = _spec_layer("helm.fileParameters", parameters=files_of_spec)
-    overrides = _override_files(sub, source) if _in_repository(source, sub) else []
+    overrides = _override_files(sub, source) if in_repository(source, sub) else []
     for path in overrides:
         helm = mapping(_plain_of(files, path), "helm")
         values_object = helm.get("valuesObject")
@@ -417,12 +418,12 @@ def _spec_layer(
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
     """Return whether a layer sets the value at these steps, or replaces a parent of it."""
-    if any(_parameter_sets(parameter, steps, in_list=False) for parameter in layer.parameters):
+    if any(_parameter_covers(parameter, steps, in_list=False) for parameter in layer.parameters):
         return True
     return _in_values(layer.values, steps) if isinstance(layer.values, dict) else False
 
 
-def _parameter_sets(parameter: Parameter, steps: Sequence[Segment], *, in_list: bool) -> bool:
+def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list: bool) -> bool:
     """Return whether a parameter sets the value at these steps, or a parent of it.
 
     A parameter for a list item changes only that item in the list of a values file (`in_list`), but
@@ -469,8 +470,9 @@ def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
     if not steps or not isinstance(own, dict):
         return tuple(steps)
     merged = _with_merge_keys(own)
-    if steps[0].name in merged:
-        return (steps[0], *_as_written(merged[steps[0].name], steps[1:]))
+    first = steps[0]
+    if first.name in merged:
+        return (first, *_as_written(merged[first.name], steps[1:]))
     for used in range(2, len(steps) + 1):
         name = ".".join(step.text for step in steps[:used])
         if name in merged:
@@ -504,7 +506,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     same names. Overlays and components may have their own entries for the resulting name.
     """
     source = sub.source
-    if not _in_repository(source, sub):
+    if not in_repository(source, sub):
         return
     given = _images(files, sub)
     mine = every_entry(files, target, sub.path)
@@ -632,7 +634,8 @@ def _override_files(sub: Subscription, source: Source) -> list[str]:
     return [posixpath.join(source.path, file_name) for file_name in names]
 
 
-def _in_repository(source: Source, sub: Subscription) -> bool:
+def in_repository(source: Source, sub: Subscription) -> bool:
+    """Return whether the source is in the written repository."""
     return not source.chart and normal_url(source.repo) == normal_url(sub.repo)
 
 
@@ -652,7 +655,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
         names = (name for name in source.value_files if _UNKNOWN.search(name.lstrip("$")))
         return any(_may_stand_for(sub, source, name) for name in names)
     inside_it = not source.path or sub.path.startswith(f"{source.path}/")
-    return not source.ref and _in_repository(source, sub) and inside_it
+    return not source.ref and in_repository(source, sub) and inside_it
 
 
 def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
@@ -670,7 +673,7 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
     """Return the path of the chart's own values, or None if the chart is in a different
     repository.
     """
-    if not _in_repository(source, sub) or (source.ref and not source.path):
+    if not in_repository(source, sub) or (source.ref and not source.path):
         return None
     return posixpath.join(source.path, _VALUES)
 
@@ -693,7 +696,7 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
             if where is None or normal_url(where.repo) != normal_url(sub.repo):
                 return None
             return inside("", rest)
-        if "://" in name or not _in_repository(source, sub):
+        if "://" in name or not in_repository(source, sub):
             return None
         return inside(source.path, name.replace("$ARGOCD_APP_NAME", sub.application.name))
     except TaskError:  # it leads out of the repository, which Argo CD reports

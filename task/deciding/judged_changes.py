@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.annotations.write_back import refuse_files
+from task.deciding.by_hand import TEXTS_FOR_A_TAG
 from task.deciding.decide import NOTHING, file_of, own_states, reading, state_path, states_of
 from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Move, Promoted, Terms, error_decision, failed
@@ -246,7 +247,9 @@ def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
 
 def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool:
     """Return whether two readings have different versions or names, ignoring spelling."""
-    if (old.tag, old.digest) != (new.tag, new.digest) or set(old.also) != set(new.also):
+    if (old.tag, old.digest) != (new.tag, new.digest):
+        return True
+    if set(old.also) != set(new.also):
         return True
     own = sub.entry.image.identity
     return (identity_of(old.name) or own) != (identity_of(new.name) or own)
@@ -397,10 +400,11 @@ class Judgement:
     warnings: tuple[Problem, ...] = ()
 
 
-def situation_of_change(touched: Touched, memories: Memories, judging: Judging) -> Situation:
+def situation_of_change(version: Version, judging: Judging) -> Situation:
     """Return everything that the decision about a version depends on."""
+    touched = version.touched
     sub = touched.pair.effective
-    state = memories.state
+    state = version.memories.state
     memory = state.images.get(key_of(touched.pair.before or sub), Memory())
     branch = judging.sides.base.branch
     return Situation(
@@ -416,23 +420,26 @@ def situation_of_change(touched: Touched, memories: Memories, judging: Judging) 
     )
 
 
-def offer_of(image: Image, memories: Memories) -> Offer:
+def offer_of(version: Version) -> Offer:
     """Return a version as an offer, with its build if the change records it in the state file."""
-    newest = memories.after.written
+    image = version.image
+    newest = version.memories.after.written
     build = Build()
-    if newest and newest != memories.before.written and alike(newest, image):
+    if newest and newest != version.memories.before.written and alike(newest, image):
         build = newest.build
-    return Offer(image, build, pinned=bool(image.digest))
+    return Offer(image, build, pinned=bool(image.digest), promoted=version.promoted)
 
 
-def is_rollback(touched: Touched, image: Image, memories: Memories) -> bool:
+def is_rollback(version: Version) -> bool:
     """Return whether the change is a rollback that its state file describes.
 
     If a rollback is repeated because someone restored the other version, the state file does not
     change.
     """
-    meant = memories.after.rollback
-    return meant is not None and alike(meant, image) and meant.was == touched.in_git.version
+    meant = version.memories.after.rollback
+    if meant is None or not alike(meant, version.image):
+        return False
+    return meant.was == version.touched.in_git.version
 
 
 def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
@@ -445,22 +452,17 @@ def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Qu
     """Return the facts needed about a version: those that a run would need,
     and whether a digest in the change exists.
     """
-    touched = version.touched
-    image = version.image
-    memories = version.memories
-    sub = touched.pair.effective
+    situation = situation_of_change(version, judging)
+    sub = situation.subscription
     check = judging.terms.check
-    if check == "never" or objection(image.tag, sub.policy):
+    offer = offer_of(version)
+    if check == "never" or objection(offer.image.tag, sub.policy) or is_rollback(version):
         return []
-    if is_rollback(touched, image, memories):
-        return []
-    situation = situation_of_change(touched, memories, judging)
-    offer = offer_of(image, memories)
-    needed = list(facts_needed_by_offer(sub, offer, touched.in_git, situation.memory, check))
-    if image.digest:
-        needed.append((question_about(sub, image), "exists"))
-    if sub.policy.minimum_age and not (offer.build.created or version.promoted):
-        needed.append((question_about(sub, image), "created"))
+    needed = list(facts_needed_by_offer(sub, offer, situation.in_git, situation.memory, check))
+    if offer.image.digest:
+        needed.append((question_about(sub, offer.image), "exists"))
+    if sub.policy.minimum_age and not (offer.build.created or offer.promoted):
+        needed.append((question_about(sub, offer.image), "created"))
     return needed
 
 
@@ -468,28 +470,22 @@ def judged(version: Version, judging: Judging) -> Judgement:
     """Return what a run would decide about a version that a change writes."""
     touched = version.touched
     image = version.image
-    memories = version.memories
-    situation = situation_of_change(touched, memories, judging)
+    situation = situation_of_change(version, judging)
     try:
         _refuse_files(touched, judging)
     except TaskError as error:
         decision = error_decision(touched.pair.effective, image, error, judging.sides.base.branch)
         return Judgement(touched, Move(replace(decision, current=touched.old, kind=touched.kind)))
-    if is_rollback(touched, image, memories):
-        return _rolled_back(touched, image, memories, situation, judging)
+    if is_rollback(version):
+        return _rolled_back(version, situation, judging)
     if denied := _denied(version, situation):
         return Judgement(touched, denied)
-    offer = replace(offer_of(image, memories), promoted=version.promoted)
+    offer = offer_of(version)
     if verdict := _unfit_for_git(touched, image, judging):
         return Judgement(touched, Move(situation.decision(image, verdict)))
     decision, warnings = _by_rules_and_order(offer, situation, judging)
     source = offer.promoted.source if offer.promoted else ""
-    decision = replace(
-        decision,
-        candidate=image,
-        built=image.digest,
-        source=source,
-    )
+    decision = replace(decision, candidate=image, built=image.digest, source=source)
     if decision.verdict == "update":
         decision = _unless_too_young(decision, offer, situation)
     if decision.verdict == "update":
@@ -636,15 +632,12 @@ def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
     return Verdict("defer", "held", f"{hold_text(hold)}; {image.version} has to wait: {way}")
 
 
-def _rolled_back(
-    touched: Touched,
-    image: Image,
-    memories: Memories,
-    situation: Situation,
-    judging: Judging,
-) -> Judgement:
+def _rolled_back(version: Version, situation: Situation, judging: Judging) -> Judgement:
     """Return the decision about a rollback. Neither a person's hold nor the order blocks it."""
-    freeze = touched.pair.effective.freeze
+    touched = version.touched
+    image = version.image
+    memories = version.memories
+    freeze = situation.subscription.freeze
     because = f"rolled back from {touched.old.version or 'nothing'}"
     decision = situation.decision(image, Verdict("update", "admitted", because))
     if freeze and memories.hold_after is None:
@@ -673,9 +666,6 @@ def _repeated_rollback(touched: Touched, image: Image) -> Problem:
     return Problem(Trouble.warning("held", message, hint), application=app)
 
 
-TEXTS = 50  # versions of a file to read to find out whether it ever had an image version
-
-
 def _doubt_about_existence(
     touched: Touched,
     image: Image,
@@ -688,7 +678,7 @@ def _doubt_about_existence(
     sub = touched.pair.before or touched.pair.effective
     target = target_of(sub, touched.kind, carry=situation.terms.carry)
     try:
-        for _, text in situation.facts.earlier(touched.old.file, TEXTS, ()):
+        for _, text in situation.facts.earlier(touched.old.file, TEXTS_FOR_A_TAG, ()):
             earlier = earlier_reading(snapshot.files, target, touched.old.file, text)
             if earlier and (earlier.tag, earlier.digest) == (image.tag, image.digest):
                 return None
@@ -743,7 +733,8 @@ def _looser(before: Subscription, after: Subscription) -> list[str]:
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
     old = before.application.annotations
     new = after.application.annotations
-    return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))[:5]
+    changed = [key for key in {*old, *new} if old.get(key) != new.get(key)]
+    return sorted(changed)[:5]
 
 
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
@@ -767,9 +758,9 @@ def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
         return 0
     if path not in files:
         return 0
-    lines = zip(
-        before.split("\n"),
-        files[path].text.split("\n"),
-        strict=False,
-    )
-    return next((number for number, (old, new) in enumerate(lines, 1) if old != new), 0)
+    old_lines = before.split("\n")
+    new_lines = files[path].text.split("\n")
+    for number, (old, new) in enumerate(zip(old_lines, new_lines, strict=False), 1):
+        if old != new:
+            return number
+    return 0

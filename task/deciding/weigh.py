@@ -113,7 +113,8 @@ def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
     """Return whether the current version may be newer than the image. A tag that the rules no
     longer admit never is.
     """
-    if not current.version or (image.tag == current.tag and image.digest in ("", current.digest)):
+    is_current = image.tag == current.tag and image.digest in ("", current.digest)
+    if not current.version or is_current:
         return False
     return not current.tag or objection(current.tag, policy) is None
 
@@ -167,10 +168,8 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     if last_written is not None and last_written.version != current.version:
         return memory
     old = last_written or Written(current.tag, current.digest)
-    return replace(
-        memory,
-        written=replace(old, build=replace(old.build, created=old.build.created or answer.created)),
-    )
+    build = replace(old.build, created=old.build.created or answer.created)
+    return replace(memory, written=replace(old, build=build))
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
@@ -279,7 +278,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         built=offer.image.digest,
         event=offer.origin,
     )
-    event = _as_written(offer, decision.candidate, answer)
+    event = _event_of_offer(offer, decision.candidate, answer)
     if decision.verdict == "update" and promoted:
         decision = by_age(decision, promoted, situation.terms)
     if decision.verdict == "update":
@@ -294,7 +293,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     return Move(decision, event.build, _remembered_update(event, situation))
 
 
-def _as_written(offer: Offer, image: Image, answer: Answer | None) -> Written:
+def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
     """Return the offered build as a state file stores it, once `image` is written."""
     created = offer.build.created or (answer.created if answer else "")
     build = replace(offer.build, created=created)
@@ -393,7 +392,6 @@ def by_the_order(
     """
     sub = situation.subscription
     in_git = situation.in_git
-    ancestry = situation.facts.ancestry
     offer = Offer(sub.image_at(event), event.build)
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
     about_git = question_about(sub, in_git)
@@ -408,17 +406,30 @@ def by_the_order(
     if promoted and situation.terms.allow_downgrade:
         return decision
     memory = memory_with_date(situation.memory, in_git, answer_about_git)
-    if why := superseded(event, sub.policy, in_git, memory, ancestry):
+    if refused := _refused_as_older(decision, event, memory, situation, promoted):
+        return refused
+    doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
+    return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
+
+
+def _refused_as_older(
+    decision: Decision,
+    event: Written,
+    memory: Memory,
+    situation: Situation,
+    promoted: Promoted | None,
+) -> Decision | None:
+    """Return the refusal of a build that is older than the one in Git, or None."""
+    sub = situation.subscription
+    in_git = situation.in_git
+    if why := superseded(event, sub.policy, in_git, memory, situation.facts.ancestry):
         if not promoted:
             app = sub.application.key
             why = f"{why}; to write it anyway: image-update rollback {app} --to {event.version}"
         return replace(decision, judged=Verdict("refuse", "superseded", why))
-    if promoted:
-        why = gone_back(event, sub.policy, promoted.newest, in_git, memory)
-        if why and (refused := _refused_at_the_source(decision, promoted, why)):
-            return refused
-    doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
-    return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
+    if promoted and (why := gone_back(event, sub.policy, promoted.newest, in_git, memory)):
+        return _refused_at_the_source(decision, promoted, why)
+    return None
 
 
 def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
