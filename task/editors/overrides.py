@@ -468,7 +468,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         name = _text(element, "name")
         if name in mine:
             return mine[name]
-        return carried.get(name) if origin_comment(tree, element) else None
+        copied = carried.get(name)
+        return copied if copied and origin_comment(tree, element) else None
 
     def key_of(element: Node) -> str | None:
         name = _text(element, "name")
