@@ -509,13 +509,20 @@ class Written(Versioned):
 
 @dataclass(frozen=True)
 class Hold:
-    """A hold on one image, or on all images of an Application, which prevents updates."""
+    """What stops updates of one image or of all images of an Application: a person's hold, or a
+    freeze.
+    """
 
     reason: str
     by: str = ""
     at: str = ""  # RFC 3339, UTC
     until: str = ""  # RFC 3339, UTC; "" means until released
     source: str = ""  # for a freeze: its location in the config
+
+    @property
+    def is_freeze(self) -> bool:
+        """Whether this is a freeze in the repository's config, rather than a person's hold."""
+        return self.source != ""
 
 
 @dataclass(frozen=True)
@@ -541,7 +548,7 @@ class Memory:
     # look for a good version skip them.
     failed: tuple[str, ...] = ()
     hold: Hold | None = None
-    deferred: Written | None = None  # the newest event during a hold
+    deferred: Written | None = None  # the newest build that a hold or a freeze kept back
     rollback: Meant | None = None
 
 
@@ -633,7 +640,7 @@ class Subscription(Tracked):
     home: str = ""
     # Paths of the same entry's other targets on the same branch, which also get the version.
     beside: tuple[str, ...] = ()
-    suspended: str = ""  # why Flux's own annotations stop updates, or ""
+    locked: str = ""  # why Flux's own annotations stop updates, or ""
     # the key that must have signed the image, in addition to the command line's requirements
     signed_by: KeySecret | None = None
     wishes: Wishes = Wishes()  # from the repository's config, once read
@@ -726,7 +733,7 @@ class Compared:
     # the base, unless `base` is a commit: in a merge queue, that commit includes the requests
     # before this one
     branch: str = ""
-    # a merge of both by the Git host; it counts only if its parents are these two
+    # the forge's merge of both; it counts only if its parents are these two
     merge: str = ""
 
 
@@ -823,7 +830,7 @@ class Commit:
     through: Through | None = None  # how it was committed; None if by another run
     remembers: bool = False  # on the memory branch: holds and waiting builds
     notes: bool = False  # it only records that a version failed, which does not count as an update
-    url: str = ""  # its page on the Git host; "" if the host is unknown
+    url: str = ""  # its page on the forge; "" if the forge is unknown
 
 
 @dataclass(frozen=True)
@@ -868,9 +875,9 @@ class Report:
     def updates(self) -> tuple[Decision, ...]:
         """The decisions that updated an image."""
         return tuple(
-            unusable
-            for unusable in self.decisions
-            if isinstance(unusable, Decision) and unusable.verdict == "update"
+            decision
+            for decision in self.decisions
+            if isinstance(decision, Decision) and decision.verdict == "update"
         )
 
 

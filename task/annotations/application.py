@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -262,21 +262,24 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
     selector is invalid.
     """
     return (
-        all(
-            not globs
-            or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in globs)
-            for globs in (narrow.names, narrow.within)
-        )
-        and (
-            not narrow.namespaces
-            or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces)
-        )
-        and (not narrow.projects or any(fnmatchcase(app.project, glob) for glob in narrow.projects))
-        and (
-            not narrow.selector
-            or all(requirement.met(app.labels) for requirement in parse_selector(narrow.selector))
-        )
+        _is_named(app, narrow.names)
+        and _is_named(app, narrow.within)
+        and _fits(app.namespace, narrow.namespaces)
+        and _fits(app.project, narrow.projects)
+        and all(requirement.met(app.labels) for requirement in parse_selector(narrow.selector))
     )
+
+
+def _is_named(app: Tracker, globs: Sequence[str]) -> bool:
+    """Return whether one of the globs matches `name` or `namespace/name`, or there are none."""
+    return not globs or any(
+        fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in globs
+    )
+
+
+def _fits(name: str, globs: Sequence[str]) -> bool:
+    """Return whether one of the globs matches the name, or there are none."""
+    return not globs or any(fnmatchcase(name, glob) for glob in globs)
 
 
 def is_glob(text: str) -> bool:

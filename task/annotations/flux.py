@@ -46,7 +46,7 @@ def subscribe_helm_release(
 
     `repo`, `branch` ("" means the default branch), and `path` are the manifest's location in Git.
     Without a `repo`, every image gets a `source` flaw. A release that is not `automated`, or that
-    has `ignore` set, gets no Subscriptions. Subscriptions of a `locked` release are `suspended`.
+    has `ignore` set, gets no Subscriptions. In those of a locked release, `locked` says why.
     """
     annotations = _annotations(item)
     source = Source(repo, posixpath.dirname(path), branch, kind="Helm")
@@ -54,11 +54,7 @@ def subscribe_helm_release(
     flaws = _switch_flaws(annotations)
     automated = _policy(annotations, "automated")[1] == "true"
     if not automated or _policy(annotations, "ignore")[1] == "true":
-        return Subscribed(
-            release,
-            (),
-            tuple(flaws),
-        )
+        return Subscribed(release, (), tuple(flaws))
     values = mapping(item, "spec", "values")
     named = [key.removeprefix(MAPPED[0]) for key in annotations if key.startswith(MAPPED[0])]
     mapped = {name: _mapped_image(name, values, annotations) for name in named}
@@ -71,17 +67,17 @@ def subscribe_helm_release(
             message = "spec.values has no image at this path"
             flaws.append(_warned(key, annotations[key], message, hint))
     release = replace(release, live=tuple(container.image.reference for container in images))
-    held = _why_locked(annotations)
+    locked = _why_locked(annotations)
     subscriptions = []
     for container in images:
         image = replace(container.image, tag="", digest="")
         entry = Entry(container.name, image, "", f"{container.name}={image.name}")
         policy, wrong = _filter_of(entry, annotations)
         if wrong:
-            flaws.append(replace(wrong, trouble=wrong.trouble.as_warning()) if held else wrong)
+            flaws.append(replace(wrong, trouble=wrong.trouble.as_warning()) if locked else wrong)
         if placeless := _without_place(entry, container, repo, path):
             flaws.append(placeless)
-        elif not wrong or held:
+        elif not wrong or locked:
             subscriptions.append(
                 Subscription(
                     application=release,
@@ -94,14 +90,10 @@ def subscribe_helm_release(
                     repo=source.repo,
                     base=source.revision,
                     home=posixpath.dirname(path),
-                    suspended=held,
+                    locked=locked,
                 )
             )
-    return Subscribed(
-        release,
-        tuple(subscriptions),
-        tuple(flaws),
-    )
+    return Subscribed(release, tuple(subscriptions), tuple(flaws))
 
 
 def _annotations(item: Mapping[str, Any]) -> dict[str, str]:

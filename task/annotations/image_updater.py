@@ -184,13 +184,13 @@ def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> It
             field=reference.field,
         )
     for words in settings.advice:
-        told = _resource_warning(
+        warning = _resource_warning(
             reference.origin,
             f"{reference.place}: {words}",
             _STRATEGY,
             reference.field,
         )
-        yield replace(told, advice=True)
+        yield replace(warning, advice=True)
 
 
 def _configured(app: Application, reference: Reference, settings: ReferenceSettings) -> Application:
@@ -220,9 +220,9 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
 
 
 def _resource_warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
-    told = f"{origin}: {message}" if origin not in NO_FILES else message
+    located = f"{origin}: {message}" if origin not in NO_FILES else message
     hint = hint or "see the ImageUpdater specification"
-    return Problem(Trouble.warning("source", told, hint), field=field)
+    return Problem(Trouble.warning("source", located, hint), field=field)
 
 
 # an ImageUpdater's namespace and name, the resource, and its origin

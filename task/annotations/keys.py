@@ -193,8 +193,9 @@ def split_key(full: str) -> tuple[str, str]:
     for key in IMAGE_KEYS:
         if full == key:
             return "", key
-        if full.endswith(key) and full[-len(key) - 1] == "." and len(full) > len(key) + 1:
-            return full[: -len(key) - 1], key
+        name = full.removesuffix(f".{key}")
+        if name not in ("", full):
+            return name, key
     return "", ""
 
 
@@ -269,12 +270,14 @@ def git_branch(value: str) -> tuple[str, str]:
     parts = []
     depth = 0
     start = 0
-    for i, char in enumerate(value):
-        two = value[i : i + 2]
-        depth += (two == "{{") - (two == "}}" and depth > 0)
+    for position, char in enumerate(value):
+        if value.startswith("{{", position):
+            depth += 1
+        elif value.startswith("}}", position) and depth > 0:
+            depth -= 1
         if char == ":" and depth == 0:
-            parts.append(value[start:i].strip())
-            start = i + 1
+            parts.append(value[start:position].strip())
+            start = position + 1
     parts.append(value[start:].strip())
     if len(parts) > 2:  # base and head
         raise Faulty(
@@ -423,7 +426,8 @@ def _doubt_of(kind: DoubtKind, message: str, hint: str, meant: str = "", name: s
 
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
     """Return every way to split an alias off a key, the longest alias first."""
-    return [(key[:i], key[i + 1 :]) for i in range(len(key) - 1, 0, -1) if key[i] in at]
+    positions = [position for position in range(len(key) - 1, 0, -1) if key[position] in at]
+    return [(key[:position], key[position + 1 :]) for position in positions]
 
 
 def _near(key: str, known: str, name: str = "") -> Doubt:
@@ -454,19 +458,18 @@ def _level(key: str, known: str) -> Doubt:
 
 def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
     close = nearest(prefix, listed.shown)
-    aliases = ", ".join(listed.shown[:SHOWN]) + (", …" if len(listed.shown) > SHOWN else "")
-    told = f"the aliases are {aliases}" if aliases else "no entry has an alias"
-    hint = (
-        f"did you mean {close}.{known}? "
-        if close
-        else f"add {prefix}=<image> to image-list, or remove the annotation; "
-    )
-    return _doubt_of(
-        "orphan",
-        f"{key} has no effect: no image-list entry has the alias {prefix!r}",
-        f"{hint}{told[:1].upper() + told[1:] if close else told}",
-        f"{close}.{known}" if close else "",
-    )
+    aliases = ", ".join(listed.shown[:SHOWN])
+    if len(listed.shown) > SHOWN:
+        aliases = f"{aliases}, …"
+    if close:
+        meant = f"{close}.{known}"
+        hint = f"did you mean {meant}? The aliases are {aliases}"
+    else:
+        meant = ""
+        known_aliases = f"the aliases are {aliases}" if aliases else "no entry has an alias"
+        hint = f"add {prefix}=<image> to image-list, or remove the annotation; {known_aliases}"
+    message = f"{key} has no effect: no image-list entry has the alias {prefix!r}"
+    return _doubt_of("orphan", message, hint, meant)
 
 
 DOCKER_CONFIG = ".dockerconfigjson"

@@ -114,8 +114,8 @@ def _without_effect(app: Application) -> Iterator[Remark]:
     """Yield a warning if no image is listed, and for annotations that
     `write-back-method: argocd` ignores.
     """
-    # `_key` reports it
-    misspelled = any(one.meant == "image-list" for _, one in doubts(app.annotations))
+    # `_key` reports a misspelled image-list
+    misspelled = any(doubtful.meant == "image-list" for _, doubtful in doubts(app.annotations))
     if (
         app.annotations
         and not misspelled
@@ -169,38 +169,44 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     every generated Application, with different values for its placeholders. Other mistakes come
     from a parameter, so such findings are merged only if their messages are the same.
     """
-    made = Counter[tuple[str, str]]()
-    kin: dict[tuple[object, ...], list[_Member]] = {}
-    count = 0
+    generated = Counter[tuple[str, str]]()  # Applications by their ApplicationSet and its location
+    similar: dict[tuple[object, ...], list[_Member]] = {}
+    position = 0
     for app in apps:
-        made[app.generated_by, app.origin] += 1
-        alike = Counter[tuple[object, ...]]()
+        generated[app.generated_by, app.origin] += 1
+        repeated = Counter[tuple[object, ...]]()
         for finding in findings(app, defaults):
-            count += 1
-            maker = _maker(app, finding)
-            shape = (
-                finding.message
-                if finding.field
-                else _without_name(app, finding, _QUOTED.sub("", finding.message))
-            )
-            what = (maker, finding.origin, finding.key, finding.severity, shape)
-            alike[what] += 1
-            kin.setdefault((*what, alike[what]) if maker else (count,), []).append(
-                (count, app, finding)
-            )
-    told: dict[int, Finding] = {}
-    for members in kin.values():
+            position += 1
+            key: tuple[object, ...] = (position,)  # a finding without a maker stands alone
+            if _maker(app, finding):
+                shape = _common_part(app, finding)
+                repeated[shape] += 1
+                key = (*shape, repeated[shape])
+            similar.setdefault(key, []).append((position, app, finding))
+    reported: dict[int, Finding] = {}
+    for members in similar.values():
         _, app, example = members[0]
-        if example.field or len(members) == made[app.generated_by, app.origin]:
+        # A finding in every generated Application is a mistake in the template.
+        if example.field or len(members) == generated[app.generated_by, app.origin]:
             groups = [members]
         else:
             groups = _of_the_same_words(members)
-        for (at, app, first), *others in groups:
-            told[at] = _of_several(app, first, len(others)) if others else first
-    return tuple(told[at] for at in sorted(told))
+        for (position, app, first), *others in groups:
+            reported[position] = _of_several(app, first, len(others)) if others else first
+    return tuple(reported[position] for position in sorted(reported))
 
 
 _Member = tuple[int, Application, Finding]  # the number is the finding's position
+
+
+def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
+    """Return the part of a finding that is the same in all Applications of an ApplicationSet or
+    ImageUpdater.
+    """
+    words = finding.message
+    if not finding.field:
+        words = _without_name(app, finding, _QUOTED.sub("", words))
+    return _maker(app, finding), finding.origin, finding.key, finding.severity, words
 
 
 def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
@@ -343,8 +349,6 @@ def _is_read(app: Application, key: str) -> bool:
 
 def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
     """Yield problems that would otherwise appear only when a run queries the registry."""
-    if not value:
-        return
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = (
             f"{key}: {value!r} is a template, but it is never rendered: Application annotations are"
@@ -356,31 +360,29 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
             message,
             "use the literal value, or render the annotation with an ApplicationSet",
         )
-    if key == "pull-secret" or key.endswith(".pull-secret"):
-        try:
-            source = parse_credential_source(value)
-        except Malformed as error:
-            yield key, "error", f"{key}: {error.message}", error.hint
-        else:
-            if source.kind in ("ext", "env"):
-                what, option = (
-                    ("script", "--allow-exec")
-                    if source.kind == "ext"
-                    else ("variable", "--allow-env")
-                )
-                message = (
-                    f"{key}: the {what} {source.script or source.env} is used only with {option}"
-                )
-                more = (
-                    f" {source.env}" if source.env else ", and add the script to the step's image"
-                )
-                yield key, "info", message, f"pass {option}{more}"
-            if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
-                message = (
-                    f"{key}: the field {source.field} does not contain user:password, which"
-                    " secret:…#<field> requires"
-                )
-                yield key, "error", message, f"use pullsecret:{source.namespace}/{source.name}"
+    if value and (key == "pull-secret" or key.endswith(".pull-secret")):
+        yield from _pull_secret_mistakes(key, value)
+
+
+def _pull_secret_mistakes(key: str, value: str) -> Iterator[Remark]:
+    try:
+        source = parse_credential_source(value)
+    except Malformed as error:
+        yield key, "error", f"{key}: {error.message}", error.hint
+        return
+    if source.kind == "ext":
+        message = f"{key}: the script {source.script} is used only with --allow-exec"
+        hint = "pass --allow-exec, and add the script to the step's image"
+        yield key, "info", message, hint
+    elif source.kind == "env":
+        message = f"{key}: the variable {source.env} is used only with --allow-env"
+        yield key, "info", message, f"pass --allow-env {source.env}"
+    elif source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
+        message = (
+            f"{key}: the field {source.field} does not contain user:password, which"
+            " secret:…#<field> requires"
+        )
+        yield key, "error", message, f"use pullsecret:{source.namespace}/{source.name}"
 
 
 def _entry_mistakes(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:

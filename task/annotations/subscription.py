@@ -81,18 +81,15 @@ def subscribe(
         *asked.flaws,
         *(flaw for error in errors for flaw in _of_every_entry(app, asked.readings, error)),
     ]
-    chosen = [
-        entry_reading
-        for entry_reading in asked.usable
-        if not entry_reading.broken
-        and (wanted is None or entry_reading.entry.image.identity in wanted)
-    ]
-    subscriptions = (
-        () if errors else _subscriptions_for(app, asked, chosen, wheres, pull_request=pull_request)
-    )
-    strategies = {
-        entry_reading.entry.text: entry_reading.strategy for entry_reading in asked.readings
-    }
+    subscriptions: tuple[Subscription, ...] = ()
+    if not errors:
+        chosen = [
+            reading
+            for reading in asked.usable
+            if not reading.broken and (wanted is None or reading.entry.image.identity in wanted)
+        ]
+        subscriptions = _subscriptions_for(app, asked, chosen, wheres, pull_request=pull_request)
+    strategies = {reading.entry.text: reading.strategy for reading in asked.readings}
     return Subscribed(
         app,
         subscriptions,
@@ -162,22 +159,14 @@ def _of_every_entry(
     """
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, Trouble("annotation", str(error), error.hint))
-        return [
-            replace(flaw, text=entry_reading.entry.text, entry=entry_reading.entry)
-            for entry_reading in readings
-        ] or [flaw]
-    target = app.annotations.get(TARGET, "")
-    flaw = Flaw(
-        "",
-        None,
-        TARGET if target else "",
-        target,
-        Trouble(error.rule, error.message, error.hint),
-    )
-    return [
-        replace(flaw, text=entry_reading.entry.text, entry=entry_reading.entry)
-        for entry_reading in readings
-    ]
+    else:
+        target = app.annotations.get(TARGET, "")
+        trouble = Trouble(error.rule, error.message, error.hint)
+        flaw = Flaw("", None, TARGET if target else "", target, trouble)
+    flaws = [replace(flaw, text=reading.entry.text, entry=reading.entry) for reading in readings]
+    if not flaws and isinstance(error, Faulty):
+        return [flaw]
+    return flaws
 
 
 @dataclass(frozen=True)
@@ -242,28 +231,21 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
             )
     return _Asked(
         readings=tuple(readings),
-        usable=tuple(
-            entry_reading for entry_reading in readings if entry_reading.entry.text not in stopped
-        ),
-        managed=tuple(
-            dict.fromkeys(name for entry_reading in readings for name in entry_reading.managed)
-        ),
-        claims=tuple(
-            Claim(
-                alias=entry_reading.entry.alias,
-                identity=entry_reading.entry.image.identity,
-                tag=entry_reading.keys.tag,
-                kustomize_name=entry_reading.keys.kustomize_name,
-                manifests_name=entry_reading.keys.manifests_name,
-            )
-            for entry_reading in readings
-            if len(readings) > 1  # claims matter only if several entries could own a place
-        ),
-        flaws=(
-            *flaws,
-            *misspelled,
-            *(flaw for entry_reading in readings for flaw in entry_reading.flaws),
-        ),
+        usable=tuple(reading for reading in readings if reading.entry.text not in stopped),
+        managed=tuple(dict.fromkeys(name for reading in readings for name in reading.managed)),
+        # claims matter only if several entries could own a place
+        claims=tuple(map(_claim_of, readings)) if len(readings) > 1 else (),
+        flaws=(*flaws, *misspelled, *(flaw for reading in readings for flaw in reading.flaws)),
+    )
+
+
+def _claim_of(reading: EntryReading) -> Claim:
+    return Claim(
+        alias=reading.entry.alias,
+        identity=reading.entry.image.identity,
+        tag=reading.keys.tag,
+        kustomize_name=reading.keys.kustomize_name,
+        manifests_name=reading.keys.manifests_name,
     )
 
 
@@ -377,17 +359,13 @@ class EntryReader:
         digest = self.settings["helm.image-digest"]
         if digest and names.spec:
             message = "helm.image-digest: the value of helm.image-spec already includes the digest"
-            self._fault(
-                digest,
-                message,
-                "remove it, or use helm.image-tag instead of helm.image-spec",
-            )
+            hint = "remove it, or use helm.image-tag instead of helm.image-spec"
+            self._fault(digest, message, hint)
         elif digest and digest.value in (names.tag or "image.tag", names.name or "image.name"):
-            self._fault(
-                digest,
-                f"helm.image-digest: {digest.value} is already the key for the tag or the name",
-                "use a separate key",
+            message = (
+                f"helm.image-digest: {digest.value} is already the key for the tag or the name"
             )
+            self._fault(digest, message, "use a separate key")
 
     def _try(self, read: Callable[[], T], otherwise: T) -> T:
         try:
@@ -397,27 +375,13 @@ class EntryReader:
             return otherwise
 
     def _fault(self, at: Setting | Faulty, message: str, hint: str) -> None:
-        self.flaws.append(
-            Flaw(
-                self.entry.text,
-                self.entry,
-                at.key,
-                at.value,
-                Trouble("annotation", message, hint),
-            )
-        )
+        self._add(at.key, at.value, Trouble("annotation", message, hint))
 
     def _warn(self, at: Setting | Faulty, message: str, hint: str) -> None:
-        told = f"{at.key}: {message}"
-        self.flaws.append(
-            Flaw(
-                self.entry.text,
-                self.entry,
-                at.key,
-                at.value,
-                Trouble.warning("annotation", told, hint),
-            )
-        )
+        self._add(at.key, at.value, Trouble.warning("annotation", f"{at.key}: {message}", hint))
+
+    def _add(self, key: str, value: str, trouble: Trouble) -> None:
+        self.flaws.append(Flaw(self.entry.text, self.entry, key, value, trouble))
 
     def _strategy(self) -> tuple[Strategy, str]:
         """Return the canonical strategy, and the constraint in `semver:<constraint>` or "".
@@ -476,15 +440,7 @@ class EntryReader:
         entry = self.entry
         message = f"{entry.text!r}: {strategy} accepts every tag and ignores {entry.constraint!r}"
         hint = advice.on_ignored_constraint(entry)
-        self.flaws.append(
-            Flaw(
-                entry.text,
-                entry,
-                "image-list",
-                entry.text,
-                Trouble.warning("annotation", message, hint),
-            )
-        )
+        self._add("image-list", entry.text, Trouble.warning("annotation", message, hint))
 
     def _platforms(self) -> tuple[str, ...]:
         """Return the wanted platforms. An impossible platform name does not let any tag through."""

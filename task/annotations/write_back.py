@@ -364,7 +364,8 @@ _CI = "the repository's CI definition"
 _REVIEWERS = "the repository's reviewer definitions"
 _NEVER_AT_ALL = (_OURS, _GITS)
 # File and folder names, without the YAML extension. Case is ignored, because some file systems
-# ignore case. Depth is ignored too, because hosts can be configured to look in other folders.
+# ignore case. Depth is ignored too, because forges and CI systems can be configured to look in
+# other folders.
 _NEVER: Mapping[str, str] = {
     name: what
     for what, names in (

@@ -8,9 +8,10 @@ memory → registry responses and proofs → a decision for each entry.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain, islice
 
 from task.commands.check_promotions import sources_named, with_sources
 from task.commands.check_report import check_report
@@ -84,8 +85,16 @@ def may_matter(path: str) -> bool:
 
 
 @dataclass(frozen=True)
+class TrackedEntries:
+    """The entries that are written in this repository and branch."""
+
+    pairs: Sequence[Pair]  # each entry's two sides
+    subscriptions: Sequence[Subscription]  # of both sides
+
+
+@dataclass(frozen=True)
 class Looked:
-    """The tracked entries that the change affects, and related findings."""
+    """The tracked entries that the change affects."""
 
     sides: Sides
     touched: tuple[Touched, ...]
@@ -113,18 +122,18 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     read_at = world.now()
     entries = _tracked_entries(change, before, after)
     looked = _look_at_both_sides(change, entries, job)
-    problems += _without_entries(entries[1], after.seen, change)
-    problems += _of_states(looked, entries)
+    problems += _without_entries(entries.subscriptions, after.seen, change)
+    problems += _of_states(looked.sides, entries.subscriptions)
     problems += _of_config(looked.sides)
-    problems += _removed(looked, entries, after)
-    decisions, told = _decided(change, looked, before.seen, job, world)
+    problems += tuple(_no_longer_judged(looked, entries.pairs, after.seen))
+    decisions, warnings = _decided(change, looked, before.seen, job, world)
     if not (decisions or problems):
         _tell_nothing(change, world)
     return check_report(
         job,
         after.seen.considered,
         decisions,
-        (*problems, *told),
+        (*problems, *warnings),
         change.commits,
         _timings(job, began, read_at, world),
     )
@@ -179,12 +188,10 @@ def _tracked_entries(
     change: ChangeToJudge,
     before: SideSeen,
     after: SideSeen,
-) -> tuple[list[Pair], list[Subscription]]:
-    """Return the tracked entries in this repository and branch: as pairs of both sides, and all
-    entries.
-    """
-    sides = [_entries_written_here(side.seen, change) for side in (before, after)]
-    return paired(*sides), [*sides[0], *sides[1]]
+) -> TrackedEntries:
+    in_base = _entries_written_here(before.seen, change)
+    in_change = _entries_written_here(after.seen, change)
+    return TrackedEntries(paired(in_base, in_change), [*in_base, *in_change])
 
 
 def _without_entries(
@@ -224,11 +231,11 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
 
 def _look_at_both_sides(
     change: ChangeToJudge,
-    entries: tuple[Sequence[Pair], Sequence[Subscription]],
+    entries: TrackedEntries,
     job: Job,
 ) -> Looked:
     """Read both sides, and return the entries that the change touches."""
-    pairs, subs = entries
+    subs = entries.subscriptions
     states = [Place(path) for path in change.paths if is_state_path(path)]
     states += [Place(state_path(sub)) for sub in subs]
     wanted = (*CONFIG, *states, *(place for sub in subs for place in target_places(sub)))
@@ -238,12 +245,12 @@ def _look_at_both_sides(
         merged=_read(change, "merged", wanted, urls, subs, job),
         paths=frozenset(change.paths),
     )
-    looked = [one for pair in pairs if (one := touched_entry(pair, sides, job.terms))]
-    looked += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
+    found = [touched_entry(pair, sides, job.terms) for pair in entries.pairs]
+    found += [left_behind(pair, sides, job.terms) for pair in entries.pairs]
     return Looked(
         sides,
-        tuple(one for one in looked if isinstance(one, Touched)),
-        tuple(one for one in looked if isinstance(one, NotJudged)),
+        tuple(entry for entry in found if isinstance(entry, Touched)),
+        tuple(entry for entry in found if isinstance(entry, NotJudged)),
     )
 
 
@@ -259,12 +266,8 @@ def _read(
     return with_missing(snapshot, subs, job.terms, change)
 
 
-def _of_states(
-    looked: Looked,
-    entries: tuple[Sequence[Pair], Sequence[Subscription]],
-) -> tuple[Problem, ...]:
-    called = {state_path(sub): sub.application.key for sub in entries[1]}
-    sides = looked.sides
+def _of_states(sides: Sides, subs: Iterable[Subscription]) -> tuple[Problem, ...]:
+    called = {state_path(sub): sub.application.key for sub in subs}
     return state_changes(sides.base.files, sides.merged.files, sides.paths, called)
 
 
@@ -291,52 +294,42 @@ def _changes_config(sides: Sides) -> bool:
     return any(place.path in sides.paths for place in CONFIG)
 
 
-def _removed(
-    looked: Looked,
-    entries: tuple[Sequence[Pair], Sequence[Subscription]],
-    after: SideSeen,
-) -> tuple[Problem, ...]:
-    """Return a warning for each entry that is no longer judged, with the reason."""
-    flaws = {
+def _no_longer_judged(looked: Looked, pairs: Sequence[Pair], after: Seen) -> Iterator[Problem]:
+    """Yield a warning for each entry that is no longer judged, with the reason."""
+    for unjudged in looked.not_judged:
+        if not unjudged.broken:
+            yield _not_judged(unjudged.pair.effective, str(unjudged.error))
+    flaws = _errors_in_annotations(after)
+    judged_once_more = [touched.pair.before for touched in looked.touched if not touched.pair.after]
+    for pair in pairs:
+        if pair.after is None and pair.before is not None:
+            warning = _judged_once_more if pair.before in judged_once_more else _not_judged
+            yield warning(pair.before, _why_gone(pair.before, after, flaws))
+    apps = {pair.effective.application.key for pair in pairs}
+    new_apps = {pair.effective.application.key for pair in pairs if pair.before is None}
+    for app, text in sorted(flaws):
+        if app not in apps - new_apps:
+            yield _flaw_problem(app, flaws[app, text])
+
+
+_Flaws = Mapping[tuple[str, str], Flaw]  # by the Application's key, and the entry's text or ""
+
+
+def _errors_in_annotations(seen: Seen) -> _Flaws:
+    return {
         (subscribed.application.key, flaw.entry.text if flaw.entry else ""): flaw
-        for subscribed in after.seen.subscribed
+        for subscribed in seen.subscribed
         for flaw in subscribed.flaws
         if flaw.severity == "error"
     }
-    apps = {subscribed.application.key for subscribed in after.seen.subscribed}
-    problems = [
-        _not_judged(unjudged.pair.effective, str(unjudged.error))
-        for unjudged in looked.not_judged
-        if not unjudged.broken
-    ]
-    gone = [pair.before for pair in entries[0] if pair.after is None and pair.before is not None]
-    last = [one.pair.before for one in looked.touched if one.pair.after is None]
-    for sub in gone:
-        told = _judged_once_more if sub in last else _not_judged
-        problems.append(told(sub, _why_gone(sub, apps, flaws)))
-    new = {pair.effective.application.key for pair in entries[0] if pair.before is None}
-    in_base = _known_applications(entries[0]) - new
-    problems += [
-        _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in in_base
-    ]
-    return tuple(problems)
 
 
-def _known_applications(pairs: Sequence[Pair]) -> set[str]:
-    return {pair.effective.application.key for pair in pairs}
-
-
-def _why_gone(
-    sub: Subscription,
-    apps: Collection[str],
-    flaws: Mapping[tuple[str, str], Flaw],
-) -> str:
+def _why_gone(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
     app = sub.application.key
-    if app not in apps:
+    if all(subscribed.application.key != app for subscribed in after.subscribed):
         return "the change removes the Application or its image-list"
-    flaw = flaws.get((app, sub.entry.text)) or next(
-        (flaw for (key, _), flaw in flaws.items() if key == app), None
-    )
+    of_app = (flaw for (key, _), flaw in flaws.items() if key == app)
+    flaw = flaws.get((app, sub.entry.text)) or next(of_app, None)
     if flaw:
         return f"the change breaks {flaw.key or 'image-list'}: {flaw.message}"
     return "the change removes it from image-list or moves its write-back target"
@@ -381,42 +374,42 @@ def _decided(
     """Return a decision for each version that the change writes, and the warnings."""
     branch = looked.sides.base.branch
     broken = [
-        replace(
-            error_decision(
-                unjudged.pair.effective, unjudged.pair.effective.entry.image, unjudged.error, branch
-            ),
-            line=1 if unjudged.error.subject else 0,
-        )
-        for unjudged in looked.not_judged
-        if unjudged.broken
+        _broken_decision(unjudged, branch) for unjudged in looked.not_judged if unjudged.broken
     ]
     if not looked.touched:
         return broken, []
     try:
-        ones, sides, config = _under_both_configs(change, looked, job)
+        touched, sides, config = _under_both_configs(change, looked, job)
     except TaskError as error:
-        return [*broken, *(_failed_decision(one, error, branch) for one in looked.touched)], []
-    brought, failed = _versions(ones, sides, job)
+        failed = [_failed_decision(entry, error, branch) for entry in looked.touched]
+        return [*broken, *failed], []
+    written, unreadable = _versions(touched, sides, job)
     names = sources_named(change.messages)
-    brought, unread = with_sources(brought, names, before.subscribed, job, world)
-    judgements = [*failed, *_judged(change, brought, Judging(sides, job.terms, config), world)]
-    moves = verified(
-        [judgement.move for judgement in judgements],
-        LastChecks(world.registry, world.prove, world.always_prove),
-    )
+    written, unread = with_sources(written, names, before.subscribed, job, world)
+    judging = Judging(sides, job.terms, config)
+    judgements = [*unreadable, *_judged(change, written, judging, world)]
+    last_checks = LastChecks(world.registry, world.prove, world.always_prove)
+    moves = verified([judgement.move for judgement in judgements], last_checks)
+    decisions = [move.decision for move in moves]
+    pairs = [judgement.touched.pair for judgement in judgements]
     of_both_sides = [
-        move.decision
-        for move, judgement in zip(moves, judgements, strict=True)
-        if judgement.touched.pair.before is not None and judgement.touched.pair.after is not None
+        decision
+        for decision, pair in zip(decisions, pairs, strict=True)
+        if pair.before is not None and pair.after is not None
     ]
-    decided = [move.decision for move in moves]
-    decisions = overridden(sides.merged, decided, of_both_sides, job.terms)
-    told = [problem for judgement in judgements for problem in judgement.told]
+    decisions = overridden(sides.merged, decisions, of_both_sides, job.terms)
     placed = [
         _with_its_place(decision, sides, judgement.touched, job)
         for decision, judgement in zip(decisions, judgements, strict=True)
     ]
-    return [*broken, *placed], [*unread, *told, *cautions(placed)]
+    warnings = [warning for judgement in judgements for warning in judgement.warnings]
+    return [*broken, *placed], [*unread, *warnings, *cautions(placed)]
+
+
+def _broken_decision(unjudged: NotJudged, branch: str) -> Decision:
+    sub = unjudged.pair.effective
+    decision = error_decision(sub, sub.entry.image, unjudged.error, branch)
+    return replace(decision, line=1 if unjudged.error.subject else 0)
 
 
 def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decision:
@@ -454,40 +447,38 @@ def _under_both_configs(
         repaired = {place.path: sides.merged.files.get(place.path) for place in CONFIG}
         files = {path: file for path, file in base.files.items() if path not in repaired}
         base = replace(base, files=files | {at: file for at, file in repaired.items() if file})
-    asks = asks_of(looked.touched)
-    governed, snapshot, worded = govern_asks(tuple(asks), base, job, change)
-    wanted = list(governed)
-    ones = []
-    for touched in looked.touched:
-        number = sum(sub is not None for sub in (touched.pair.after, touched.pair.before))
-        ones.append(replace(touched, pair=governed_pair(touched.pair, wanted[:number])))
-        del wanted[:number]
-    return ones, replace(sides, base=snapshot), worded.wording.config
+    asks = [asks_of(touched) for touched in looked.touched]
+    governed, snapshot, worded = govern_asks(tuple(chain.from_iterable(asks)), base, job, change)
+    remaining = iter(governed)
+    entries = []
+    for touched, own_asks in zip(looked.touched, asks, strict=True):
+        pair = governed_pair(touched.pair, list(islice(remaining, len(own_asks))))
+        entries.append(replace(touched, pair=pair))
+    return entries, replace(sides, base=snapshot), worded.wording.config
 
 
 def _versions(
-    ones: Sequence[Touched],
+    entries: Sequence[Touched],
     sides: Sides,
     job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
     """Return the versions that the change writes, and a failure for each memory that cannot be
     read.
     """
-    brought: list[Version] = []
-    failed: list[Judgement] = []
-    for touched in ones:
+    written: list[Version] = []
+    unreadable: list[Judgement] = []
+    for touched in entries:
         try:
-            brought += versions(touched, sides, job.terms.now)
+            written += versions(touched, sides, job.terms.now)
         except TaskError as error:
-            failed.append(
-                Judgement(touched, Move(_failed_decision(touched, error, sides.base.branch)))
-            )
-    return brought, failed
+            decision = _failed_decision(touched, error, sides.base.branch)
+            unreadable.append(Judgement(touched, Move(decision)))
+    return written, unreadable
 
 
 def _judged(
     change: ChangeToJudge,
-    brought: Sequence[Version],
+    written: Sequence[Version],
     judging: Judging,
     world: World,
 ) -> list[Judgement]:
@@ -509,7 +500,7 @@ def _judged(
         facts=facts,
         refused=frozenset(judging.config.refused),
     )
-    needed = [item for version in brought for item in facts_needed_by_version(version, judging)]
+    needed = [fact for version in written for fact in facts_needed_by_version(version, judging)]
     answered = replace(facts, answers=answers_to(as_questions(needed), world))
     judging = replace(judging, facts=answered)
-    return [judged(version, judging) for version in brought]
+    return [judged(version, judging) for version in written]

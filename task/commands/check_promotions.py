@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from task.commands.promotion import SourceVersion, source_versions
-from task.deciding.job import Job, Promoted
+from task.deciding.job import Job
 from task.deciding.judged_changes import Version
 from task.errors import Trouble
 from task.landing.ports import World
@@ -62,9 +62,9 @@ def with_sources(
 def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
     if not names:
         return ()
-    told = and_more([shortened(path, 100) for path in names])
+    listed = and_more([shortened(name, 100) for name in names])
     message = (
-        f"the commit message says it promotes versions from {told}, but --applications does not"
+        f"the commit message says it promotes versions from {listed}, but --applications does not"
         " include them"
     )
     hint = "add them to --applications; otherwise, these versions will be checked like any others"
@@ -78,22 +78,14 @@ def _with_source(
 ) -> Version:
     app = version.touched.pair.effective.application.key
     givers = [
-        source_version
-        for source_version in in_sources
-        if source_version.source != app
-        and source_version.subscription.entry.image.identity == version.image.identity
+        giver
+        for giver in in_sources
+        if giver.source != app and giver.subscription.entry.image.identity == version.image.identity
     ]
     for giver in givers:
         if giver.error is None and alike(giver.image, version.image):
-            promoted = Promoted(
-                giver.source,
-                giver.newest,
-                giver.pinned,
-                giver.since,
-                giver.went_back,
-            )
-            return replace(version, promoted=promoted)
-    unmatched = [one for one in givers if not _given(one, versions)]
+            return replace(version, promoted=giver.promoted)
+    unmatched = [giver for giver in givers if not _given(giver, versions)]
     if not unmatched:  # this version was not promoted, but waited next to the promoted one
         return version
     giver = unmatched[0]

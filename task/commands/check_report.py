@@ -30,7 +30,8 @@ def check_report(
     refused or held, unless there is a worse problem.
     """
     shown = tuple(sorted(decisions, key=_place))
-    told = (*(problem for item in shown if (problem := stopped(item))), *problems)
+    blocking = (problem for item in shown if (problem := stopped(item)))
+    all_problems = (*blocking, *problems)
     versions = dict.fromkeys(item.candidate for item in shown if item.candidate.version)
     errors = (item.judged.trouble for item in shown if item.verdict == "error")
     base, head = commits
@@ -40,8 +41,8 @@ def check_report(
         considered=considered,
         decisions=shown,
         commits=(),
-        problems=tuple(dict.fromkeys(told)),
-        exit=int(exit_of((*errors, *told))),
+        problems=tuple(dict.fromkeys(all_problems)),
+        exit=int(exit_of((*errors, *all_problems))),
         timings=timings,
         dry=job.dry,
         pipeline_run=job.requests.run,

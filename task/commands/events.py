@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.deciding.decide import OF_VERSIONS, settled_without_git
+from task.deciding.decide import OF_VERSIONS, Identity, settled_without_git
 from task.deciding.job import Ask, Job
 from task.deciding.weigh import question_about, registry_error
 from task.errors import TaskError, Trouble
@@ -104,7 +104,7 @@ def _of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
 
 def _answers(
     matched: Matched,
-    open_ones: Mapping[tuple[str, str, str, str, str], Sequence[Event]],
+    open_ones: Mapping[Identity, Sequence[Event]],
     job: Job,
     world: World,
 ) -> Mapping[Question, Answer]:

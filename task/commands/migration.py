@@ -414,14 +414,14 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
 
 
 def _side(side: Side) -> str:
-    told = HOWS[side.how]
+    words = HOWS[side.how]
     if side.how == "git":
         head = f" through the head branch {side.head}" if side.head else ""
-        told += (
+        words += (
             f" {', '.join(side.files)} to {side.branch or 'the default branch'} of"
             f" {side.repo}{head}"
         )
-    return f"{told}: {side.because}" if side.because else told
+    return f"{words}: {side.because}" if side.because else words
 
 
 def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:

@@ -70,6 +70,11 @@ class SourceVersion:
         """The key of the source Application, for reports."""
         return self.subscription.application.key
 
+    @property
+    def promoted(self) -> Promoted:
+        """The source of a promotion of this version."""
+        return Promoted(self.source, self.newest, self.pinned, self.since, self.went_back)
+
 
 @dataclass(frozen=True)
 class Recipient:
@@ -232,13 +237,12 @@ class _Givers:
         self._giving = giving
         self._by_image: dict[str, list[Subscription]] = {}
         self._by_alias: dict[str, list[Subscription]] = {}
-        for subscription in entries:
-            if _named(subscription, promotion.images):
-                self._by_image.setdefault(subscription.entry.image.identity, []).append(
-                    subscription
-                )
-            if subscription.entry.alias in promotion.images:
-                self._by_alias.setdefault(subscription.entry.alias, []).append(subscription)
+        for sub in entries:
+            entry = sub.entry
+            if _named(sub, promotion.images):
+                self._by_image.setdefault(entry.image.identity, []).append(sub)
+            if entry.alias in promotion.images:
+                self._by_alias.setdefault(entry.alias, []).append(sub)
 
     def pair(self, target: Subscribed) -> Recipient:
         """Return a target with its source entries."""
@@ -254,15 +258,15 @@ class _Givers:
         )
 
     def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
-        """Return the entries with the same image (and alias, if several match), or else the entries
-        with the same alias.
+        """Return the entries with the same image, or else those with the same alias.
+
+        If some of the entries with the same image also have the same alias, return only these.
         """
-        same = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
-        if not same:
+        same_image = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
+        if not same_image:
             return self._to(target, self._by_alias.get(sub.entry.alias, ()))
-        return [
-            subscription for subscription in same if subscription.entry.alias == sub.entry.alias
-        ] or same
+        both = [given for given in same_image if given.entry.alias == sub.entry.alias]
+        return both or same_image
 
     def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
         key = target.application.key
@@ -311,8 +315,8 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
     """Return the source entries whose version matters to a target, without duplicates."""
-    every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
-    return list({subscription.identity: subscription for subscription in every}.values())
+    subs = (sub for pair in pairs for sub in (*chain.from_iterable(pair.givers), *pair.of_broken))
+    return list({sub.identity: sub for sub in subs}.values())
 
 
 def asks_to_promote(
@@ -333,12 +337,14 @@ def asks_to_promote(
     for pair in pairs:
         target = pair.target
         for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
-            if giving:
-                givers = [by_entry[subscription.identity] for subscription in giving]
-                ask = _promotion_ask(sub, _one_of(sub, givers), target, promotion)
-                refusal = _refusal(ask, givers, promotion)
-                decisions += [refusal] if refusal else []
-                asks += [] if refusal else [ask]
+            if not giving:
+                continue
+            givers = [by_entry[subscription.identity] for subscription in giving]
+            ask = _promotion_ask(sub, _common_version(sub, givers), target, promotion)
+            if refusal := _refusal(ask, givers, promotion):
+                decisions.append(refusal)
+            else:
+                asks.append(ask)
         images = [
             by_entry[subscription.identity].image
             for subscription in (*chain.from_iterable(pair.givers), *pair.of_broken)
@@ -366,30 +372,22 @@ def _promotion_ask(
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
     build = replace(given.build, repository=ours if same else "")
-    promoted = Promoted(given.source, given.newest, given.pinned, given.since, given.went_back)
-    return Ask(
-        sub,
-        (image,),
-        siblings=siblings_of(sub, target),
-        build=build,
-        promoted=promoted,
-    )
+    siblings = siblings_of(sub, target)
+    return Ask(sub, (image,), siblings=siblings, build=build, promoted=given.promoted)
 
 
-def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
-    """Return the version that all sources have, with the most details.
+def _common_version(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
+    """Return the version that all sources have, from the source that knows most about it.
 
     Raises `UsageError` if the sources differ.
     """
-    readable = [
-        source_version for source_version in givers if source_version.error is None
-    ] or givers
+    readable = [giver for giver in givers if giver.error is None] or givers
     best = max(
-        readable, key=lambda given: (given.pinned, bool(given.image.digest), given.build != Build())
+        readable, key=lambda giver: (giver.pinned, bool(giver.image.digest), giver.build != Build())
     )
-    for source_version in readable:
-        if not alike(source_version.image, best.image):
-            first, second = sorted((source_version, best), key=lambda given: given.source)
+    for giver in readable:
+        if not alike(giver.image, best.image):
+            first, second = sorted((giver, best), key=lambda given: given.source)
             raise UsageError(
                 f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
                 f" {first.image.version} from {first.source} and {second.image.version} from"
@@ -408,20 +406,15 @@ def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) ->
     """
     current = live_reading(ask.subscription)
     source = ask.promoted.source if ask.promoted else ""
-    for source_version in givers:
-        if source_version.error:
-            because = f"{source_version.source}: {source_version.error.message}"
-            verdict = Verdict(
-                "error",
-                source_version.error.rule,
-                because,
-                source_version.error.hint,
-                source_version.error.exit,
-            )
-            return Decision(ask.subscription, ask.offered, verdict, current, source=source)
-        if promotion.healthy and (why := unhealthy(source_version)):
-            verdict = Verdict("refuse", "not-healthy", f"{source_version.source} {why}")
-            return Decision(ask.subscription, ask.offered, verdict, current, source=source)
+    for giver in givers:
+        if error := giver.error:
+            because = f"{giver.source}: {error.message}"
+            verdict = Verdict("error", error.rule, because, error.hint, error.exit)
+        elif promotion.healthy and (why := unhealthy(giver)):
+            verdict = Verdict("refuse", "not-healthy", f"{giver.source} {why}")
+        else:
+            continue
+        return Decision(ask.subscription, ask.offered, verdict, current, source=source)
     return None
 
 
@@ -524,7 +517,9 @@ def _since(now: Reading, past: Sequence[PastBuild]) -> str:
     """Return the time of the commit that wrote the current version, or "" if the commit is
     unknown.
     """
-    return past[0].at if past and (past[0].tag, past[0].digest) == (now.tag, now.digest) else ""
+    if not past or (past[0].tag, past[0].digest) != (now.tag, now.digest):
+        return ""
+    return past[0].at
 
 
 def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
@@ -532,10 +527,11 @@ def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> boo
 
     If the newest version is not in the history, return True.
     """
-    at = next((place for place, one in enumerate(past) if alike(_version_of(one), newest)), None)
-    if at is None:
-        return True
-    return any(alike(_version_of(past_build), now) for past_build in past[at + 1 :])
+    versions = [_version_of(build) for build in past]
+    for number, version in enumerate(versions):
+        if alike(version, newest):
+            return any(alike(earlier, now) for earlier in versions[number + 1 :])
+    return True
 
 
 def _version_of(build: PastBuild) -> Written:

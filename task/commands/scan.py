@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.commands.branches import read_branches
-from task.deciding.decide import places
+from task.deciding.decide import Identity, places
 from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import all_live, live_reading
 from task.deciding.weigh import question_about, registry_error
@@ -37,7 +37,6 @@ from task.repository_config.config import for_some_paths
 from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
-Key = tuple[str, str, str, str, str]  # the key of an ask, or of a choice's first ask
 _TAGS_AT_ONCE = 8  # tags in one repository that are checked at a time after the newest one
 
 
@@ -51,7 +50,7 @@ class Choice:
     error: TaskError | None = None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> Identity:
         """The key of the choice's first ask."""
         return self.asks[0].key
 
@@ -103,7 +102,7 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     ) -> tuple[Sequence[Ask], Sequence[Decision]]:
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
-    wanted: dict[tuple[str, ...], Ask] = {}
+    wanted: dict[Identity, Ask] = {}
     decisions: list[Decision] = []
     for asks, lost in read_branches(open_ones, job, world, read, failed):
         wanted |= {ask.key: ask for ask in asks}
@@ -113,17 +112,24 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     return replace(matched, asks=left, decisions=(*matched.decisions, *decisions))
 
 
-def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched, Mapping[Key, str]]:
+def chosen(
+    matched: Matched, terms: Terms, registry: Registry
+) -> tuple[Matched, Mapping[Identity, str]]:
     """Return the asks, each with its newest tag, and a decision for each ask without a tag.
 
     Also return when the newest tag will be old enough, by the ask's key.
     """
-    ready = {ask.key: settled for ask in matched.asks if (settled := _without_asking(ask, terms))}
-    listed = _list_tags([ask for ask in matched.asks if ask.key not in ready], registry)
-    choices = _dated(listed, registry)
+    ready: dict[Identity, Ask] = {}
+    to_list = []
+    for ask in matched.asks:
+        if settled := _without_asking(ask, terms):
+            ready[ask.key] = settled
+        else:
+            to_list.append(ask)
+    choices = _dated(_list_tags(to_list, registry), registry)
     newest = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
-    until: dict[Key, str] = {}
+    until: dict[Identity, str] = {}
     for choice in choices:
         result = newest[choice.key]
         if result.tag and not result.error:
@@ -138,7 +144,7 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
     sub = ask.subscription
-    return bool(sub.suspended or (terms.require_live and not all_live(sub)))
+    return bool(sub.locked or (terms.require_live and not all_live(sub)))
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
@@ -148,13 +154,11 @@ def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
     """
     if _needs_no_tag_list(ask, terms):
         return ask
-    sub = ask.subscription
-    follows = (
-        rules_of(sub.policy).constraint == "tag"
-        and sub.policy.constraints
-        and not _age(sub.policy, terms)
-    )
-    return _with_tag(ask, sub.policy.constraints[0]) if follows else None
+    policy = ask.subscription.policy
+    follows_a_tag = rules_of(policy).constraint == "tag" and policy.constraints
+    if follows_a_tag and not _age(policy, terms):
+        return _with_tag(ask, policy.constraints[0])
+    return None
 
 
 def _age(policy: Policy, terms: Terms) -> int:
@@ -172,13 +176,8 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
         sub = ask.subscription
         secret = sub.policy.pull_secret
         image = replace(sub.entry.image, tag="", digest="")
-        listing = Question(
-            image,
-            ("tags",),
-            (),
-            secret,
-            sub.application.namespace if secret else "",
-        )
+        namespace = sub.application.namespace if secret else ""
+        listing = Question(image, ("tags",), (), secret, namespace)
         groups.setdefault((listing, sub.policy), []).append(ask)
     answers = registry(tuple(dict.fromkeys(listing for listing, _ in groups))) if groups else {}
     return [
@@ -192,15 +191,13 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
 
     Tags that were deleted after they were listed are skipped.
     """
-    questions = {choice.key: _about_dates(choice) for choice in choices}
-    answers = _ask_once(questions.values(), registry)
-    return [
-        _with_dates(
-            choice,
-            {tag: answers[question] for tag, question in questions[choice.key].items()},
-        )
-        for choice in choices
-    ]
+    questions = [_about_dates(choice) for choice in choices]
+    answers = _ask_once(questions, registry)
+    dated = []
+    for choice, by_tag in zip(choices, questions, strict=True):
+        of_choice = {tag: answers[question] for tag, question in by_tag.items()}
+        dated.append(_with_dates(choice, of_choice))
+    return dated
 
 
 def _about_dates(choice: Choice) -> dict[str, Question]:
@@ -246,7 +243,7 @@ def _newest_of_each(
     choices: Sequence[Choice],
     terms: Terms,
     registry: Registry,
-) -> dict[Key, Newest]:
+) -> dict[Identity, Newest]:
     """Return each choice's tag, or why the choice does not have one."""
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     size = 1
@@ -302,9 +299,10 @@ class _Search:
         until = answer.created and young_until(answer.created, self._minimum_age, self._terms.now)
         if answer.created and not until:
             return True
-        youngest, its_until = self.result.young or (tag, "")
-        # a tag with a date wins over one without
-        young = (tag, until) if until and not its_until else (youngest, its_until)
+        young = self.result.young
+        # The tags are examined from the newest one down. A tag with a date wins over one without.
+        if young is None or (until and not young[1]):
+            young = (tag, until)
         self.result = replace(self.result, tag="", young=young)
         return False
 
@@ -313,47 +311,42 @@ def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decisio
     """Return the refusals or errors for asks that have no tag, or only a tag that is too young."""
     error = newest.error
     if error:
-        example = ""
-        verdict = Verdict("error", "registry", "")
-    elif newest.young:
-        example, until = newest.young
-        verdict = too_young(example, _age(choice.policy, terms), until)
+        unknown = Verdict("error", "registry", "")
+        return [registry_error(_decision_without_tag(ask, unknown), error) for ask in choice.asks]
+    if newest.young:
+        tag, until = newest.young
+        verdict = too_young(tag, _age(choice.policy, terms), until)
     else:
-        example, verdict = _none(choice)
-    decisions = []
-    for ask in choice.asks:
-        offered = ask if error else _with_tag(ask, example)
-        decision = Decision(
-            ask.subscription,
-            offered.offered,
-            verdict,
-            live_reading(ask.subscription),
-        )
-        decisions.append(registry_error(decision, error) if error else decision)
-    return decisions
+        tag, verdict = _why_none_is_admitted(choice)
+    return [_decision_without_tag(_with_tag(ask, tag), verdict) for ask in choice.asks]
 
 
-def _none(choice: Choice) -> tuple[str, Verdict]:
-    """Return why no tag is admitted: the rule that refuses the most tags, and one of those tags as
-    an example.
+def _decision_without_tag(ask: Ask, verdict: Verdict) -> Decision:
+    sub = ask.subscription
+    return Decision(sub, ask.offered, verdict, live_reading(sub))
+
+
+def _why_none_is_admitted(choice: Choice) -> tuple[str, Verdict]:
+    """Return an example of a refused tag ("" if there is none), and the refusal.
+
+    The example is one of the tags that are refused by the rule that refuses the most tags.
     """
-    sub = choice.asks[0].subscription
     if not choice.tags:
-        return "", Verdict(
-            "refuse",
-            "not-in-registry",
-            f"the registry has no tags for {sub.entry.image.name}",
-        )
-    refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
-    if broken := next((no for _, no in refusals if no.verdict == "error"), None):
-        return "", broken
+        name = choice.asks[0].subscription.entry.image.name
+        return "", Verdict("refuse", "not-in-registry", f"the registry has no tags for {name}")
+    refusals: dict[str, Verdict] = {}
+    for tag in choice.tags:
+        if refusal := objection(tag, choice.policy):
+            if refusal.verdict == "error":
+                return "", refusal
+            refusals[tag] = refusal
     if not refusals:
         return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
-    rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]
-    tag, example = max((tag, no.because) for tag, no in refusals if no.rule == rule)
-    many = (
-        f"none of the {len(choice.tags)} tags in the registry is"
-        if len(choice.tags) > 1
-        else "the only tag is not"
-    )
-    return tag, Verdict("refuse", rule, f"{many} admitted: {example}")
+    rules = Counter(refusal.rule for refusal in refusals.values())
+    rule = rules.most_common(1)[0][0]
+    tag = max(tag for tag, refusal in refusals.items() if refusal.rule == rule)
+    if len(choice.tags) > 1:
+        summary = f"none of the {len(choice.tags)} tags in the registry is admitted"
+    else:
+        summary = "the only tag is not admitted"
+    return tag, Verdict("refuse", rule, f"{summary}: {refusals[tag].because}")

@@ -63,7 +63,7 @@ Versions = Sequence[FileVersion]
 
 def without_git(sub: Subscription) -> ImageStatus:
     """Return the status from the Application alone, without reading Git."""
-    hold = Hold(sub.suspended) if sub.suspended else None
+    hold = Hold(sub.locked) if sub.locked else None
     return ImageStatus(
         sub,
         branch=sub.base,
@@ -182,54 +182,60 @@ def past_builds(
             continue
         if values and value.version == values[-1][0].version:
             values[-1] = (value, version)
-        else:
-            values.append((value, version))
-            if len([build for build, _ in values if build.version]) > most:
-                break
+            continue
+        values.append((value, version))
+        if sum(bool(known.version) for known, _ in values) > most:
+            break
     else:
         if cut:  # the last value may have been written by an older version that was not read
             values = values[:-1]
-    return tuple(
-        PastBuild(
-            value.tag,
-            value.digest,
-            build.commit,
-            build.at,
-            build.by,
-            without_login(trailer_of(build.message, "Pipeline-Run")),
-            proof=without_login(trailer_of(build.message, "Proof", image)),
-            event=without_login(trailer_of(build.message, "Event", image)),
-        )
-        for value, build in values
-        if value.version and build.commit
-    )[:most]
+    builds = [
+        _past_build(value, version, image)
+        for value, version in values
+        if value.version and version.commit
+    ]
+    return tuple(builds[:most])
+
+
+def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
+    message = version.message
+    return PastBuild(
+        value.tag,
+        value.digest,
+        version.commit,
+        version.at,
+        version.by,
+        without_login(trailer_of(message, "Pipeline-Run")),
+        proof=without_login(trailer_of(message, "Proof", image)),
+        event=without_login(trailer_of(message, "Event", image)),
+    )
 
 
 def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return the time of the oldest version with the deferred event if all newer versions have it
-    too, or "" if unknown.
+    """Return since when the deferred build is in the state file without interruption, or "" if
+    unknown.
+
+    `versions` are the state file's, newest first.
     """
     sub = shown.subscription
     deferred = shown.deferred
-    since = ""
     if deferred is None:
         return ""
+    since = ""
     for version in versions:
         try:
             states = read_state(version.text or "")
         except TaskError:
             continue
-        memory = states.get(file_of(snapshot, sub, states), NOTHING).images.get(
-            key_of(sub),
-            Memory(),
-        )
+        state = states.get(file_of(snapshot, sub, states), NOTHING)
+        memory = state.images.get(key_of(sub), Memory())
         if memory.deferred is None or memory.deferred.version != deferred.version:
             break
         since = version.at
     return since
 
 
-MOST = 50  # head branches per repository that are looked up at the Git host
+MOST = 50  # head branches per repository that are looked up at the forge
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
@@ -240,20 +246,13 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
     waits: dict[BuildKey, OpenRequest] = {}
     ends: dict[ListedRelease, OpenRequest] = {}
     for waiting_list in lists_in(snapshot.memory_files):
-        url, number = (
-            (waiting_list.request.url, waiting_list.request.number)
-            if waiting_list.request
-            else ("", "")
-        )
+        request = OpenRequest("", "", waiting_list.head, "")
+        if known := waiting_list.request:
+            request = replace(request, url=known.url, number=known.number)
         for build in waiting_list.builds:
-            waits[build.key] = OpenRequest(
-                url,
-                number,
-                waiting_list.head,
-                build.tag or build.version,
-            )
+            waits[build.key] = replace(request, tag=build.tag or build.version)
         for release in waiting_list.releases:
-            ends[release] = OpenRequest(url, number, waiting_list.head, "")
+            ends[release] = request
     return [
         replace(
             row,
@@ -288,7 +287,7 @@ def with_requests(
         return rows, ()
     try:
         forge = world.forge(repo)
-    except TaskError as error:  # the token is missing or the Git host is unknown
+    except TaskError as error:  # the token is missing or the forge is unknown
         world.log(
             "info",
             f"cannot show open pull requests in {without_login(repo)}: {error.message}",
@@ -318,9 +317,7 @@ def _as_asked(
     request: OpenRequest | None,
     asked: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
-    """Return a request with the Git host's current data, or None if the request is no longer
-    open.
-    """
+    """Return a request with the forge's current data, or None if the request is no longer open."""
     if request is None or request.head not in asked:
         return request
     proposed = asked[request.head]
@@ -553,23 +550,21 @@ def _with_newest(
         for ask in with_tags.asks
         if ask.candidates[0].tag
     }
-    pinned: dict[tuple[str, ...], Question] = {}
+    questions: dict[tuple[str, ...], Question] = {}
     for row in rows:
         identity = row.subscription.identity
         facts = _facts_to_ask(row, dates=dates)
         if facts and identity in newest:
-            pinned[identity] = replace(
-                question_about(row.subscription, newest[identity]),
-                facts=facts,
-            )
-    answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
+            about = question_about(row.subscription, newest[identity])
+            questions[identity] = replace(about, facts=facts)
+    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
     problems = [_why_none(decision) for decision in with_tags.decisions]
     unanswered = {
         decision.subscription.identity
         for decision in with_tags.decisions
         if decision.verdict == "error"
     }
-    made = []
+    rows_with_newest = []
     for row in rows:
         identity = row.subscription.identity
         shown = replace(
@@ -579,11 +574,11 @@ def _with_newest(
             too_young_until=young.get(identity, ""),
             unanswered=identity in unanswered,
         )
-        if question := pinned.get(identity):
+        if question := questions.get(identity):
             shown, wrong = _with_answer(shown, question, answers[question])
             problems += wrong
-        made.append(shown)
-    return made, tuple(problems)
+        rows_with_newest.append(shown)
+    return rows_with_newest, tuple(problems)
 
 
 def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:

@@ -16,7 +16,13 @@ from itertools import groupby
 
 from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
-from task.deciding.weigh import Situation, deferred, question_about, stops_in_any_mode, weigh
+from task.deciding.weigh import (
+    Situation,
+    deferred_offer,
+    question_about,
+    stops_in_any_mode,
+    weigh,
+)
 from task.errors import TargetError, TaskError, Trouble, UsageError
 from task.image import live_image, split_image_list
 from task.model import (
@@ -78,7 +84,7 @@ def _hold(intent: Intent, situation: Situation) -> Move:
     new = intent.hold
     image = situation.subscription.image_at(situation.current)
     old = situation.state.hold if intent.whole else situation.memory.hold
-    if new is None or _equal(active(old, situation.terms.now), new):
+    if new is None or _same_hold(active(old, situation.terms.now), new):
         because = hold_text(old) if old else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
     decision = situation.decision(
@@ -99,9 +105,10 @@ def _held_until_released(hold: Hold, situation: Situation) -> str:
     )
 
 
-def _equal(old: Hold | None, new: Hold) -> bool:
-    """Compare two holds, ignoring their times. Setting the same hold twice does not change
-    anything.
+def _same_hold(old: Hold | None, new: Hold) -> bool:
+    """Return whether two holds are the same, except for the time when they were set.
+
+    Setting the same hold twice does not change anything.
     """
     return old is not None and replace(old, at=new.at) == new
 
@@ -119,49 +126,56 @@ def _release(intent: Intent, situation: Situation) -> Move:
     if not intent.whole and (all_held := active(situation.state.hold, now)):
         hint = "release the Application without --alias; to hold only some images, use hold --alias"
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
-    event = memory.deferred
-    if not (memory.hold or event or (intent.whole and situation.state.hold)):
-        return Move(
-            situation.decision(image, Verdict("unchanged", "same", _nothing_to_release(situation)))
-        )
     lifted = intent.whole and situation.state.hold is not None
-    if event is None or intent.discard:
+    deferred = memory.deferred
+    if not (memory.hold or deferred or lifted):
+        verdict = Verdict("unchanged", "same", _nothing_to_release(situation))
+        return Move(situation.decision(image, verdict))
+    if deferred is None or intent.discard:
         return _release_without_build(situation, image, lifted=lifted)
-    return _release_build(situation, event, lifted=lifted)
+    return _release_build(situation, deferred, lifted=lifted)
 
 
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and discards the waiting build."""
-    was = situation.hold
-    event = situation.memory.deferred
-    told = f"released: it was {hold_text(was)}" if was else "released"
-    kept = f"; Git keeps {situation.in_git.version or 'no version'}"
-    dropped = f"; {event.version} is discarded" if event else ""
-    decision = situation.decision(image, Verdict("unchanged", "same", told + kept + dropped))
+    """Return the move that ends a hold, and discards the deferred build."""
+    deferred = situation.memory.deferred
+    because = f"{_released_text(situation)}; Git keeps {situation.in_git.version or 'no version'}"
+    if deferred:
+        because = f"{because}; {deferred.version} is discarded"
+    decision = situation.decision(image, Verdict("unchanged", "same", because))
     remember = Remember(released(situation.memory), lifted=lifted)
     return Move(decision, remember=remember, released=True)
 
 
-def _release_build(situation: Situation, event: Written, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and writes the waiting build if rules still admit it."""
+def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> Move:
+    """Return the move that ends a hold, and writes the deferred build if the rules still admit
+    it.
+    """
     was = situation.hold
-    told = f"released: it was {hold_text(was)}" if was else "released"
-    free = released(situation.memory)
+    memory = released(situation.memory)
     state = State(None, situation.state.images)
-    move = weigh(
-        replace(situation, memory=free, state=state), deferred(situation.subscription, event)
-    )
-    if move.decision.verdict == "error":  # the hold stays until the release is retried
-        because = f"not released: {event.version} is waiting, and {move.decision.because}"
-        return move.without_effect(replace(move.decision.judged, because=because))
-    because = f"{told}; {event.version} was waiting: {move.decision.because}"
-    if move.hold and move.hold == situation.subscription.freeze:
-        lifts = f"{told}; " if was and was != move.hold else ""
-        because = f"{lifts}still {move.decision.because}; {_NO_END}"
-    decision = replace(move.decision, judged=replace(move.decision.judged, because=because))
-    memory = move.remember.memory if move.remember and move.remember.memory is not None else free
+    without_hold = replace(situation, memory=memory, state=state)
+    move = weigh(without_hold, deferred_offer(situation.subscription, deferred))
+    judged = move.decision.judged
+    if judged.verdict == "error":  # the hold stays until the release is retried
+        because = f"not released: {deferred.version} is waiting, and {judged.because}"
+        return move.without_effect(replace(judged, because=because))
+    if move.hold and move.hold.is_freeze:
+        because = f"still {judged.because}; {_NO_END}"
+        if was and was != move.hold:
+            because = f"{_released_text(situation)}; {because}"
+    else:
+        because = f"{_released_text(situation)}; {deferred.version} was waiting: {judged.because}"
+    decision = replace(move.decision, judged=replace(judged, because=because))
+    if move.remember and move.remember.memory is not None:
+        memory = move.remember.memory
     remember = Remember(memory, lifted=lifted)
     return replace(move, decision=decision, remember=remember, released=True)
+
+
+def _released_text(situation: Situation) -> str:
+    was = situation.hold
+    return f"released: it was {hold_text(was)}" if was else "released"
 
 
 def _nothing_to_release(situation: Situation) -> str:
@@ -196,7 +210,7 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     old = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
     decision = replace(decision, judged=replace(verdict, because=because))
-    if is_written and _equal(active(old, situation.terms.now), hold):
+    if is_written and _same_hold(active(old, situation.terms.now), hold):
         return Move(decision)
     remember = _memory_with_hold(intent, situation.memory if is_written else memory, hold)
     return Move(decision, remember=remember, rolled_back=not is_written)
@@ -229,18 +243,12 @@ def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> 
 def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
     """Keep the version in Git, and remember the failure if Git had the failed version before."""
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
-    failed_before = next(
-        (
-            earlier.version
-            for earlier, _ran in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG)
-            if _is_version(image, earlier.tag, earlier.digest)
-        ),
-        "",
-    )
     remember = None
-    if failed_before:
-        remember = _record_of_failure(failed_before, situation)
-        because = f"{because}{_warning_if_unrecorded(failed_before, situation)}"
+    for earlier, _ran in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG):
+        if _is_version(image, earlier.tag, earlier.digest):
+            remember = _record_of_failure(earlier.version, situation)
+            because = f"{because}{_warning_if_unrecorded(earlier.version, situation)}"
+            break
     verdict = Verdict("unchanged", "same", because)
     decision = situation.decision(situation.subscription.image_at(situation.current), verdict)
     return Move(decision, remember=remember)
@@ -299,18 +307,21 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
     """Remember that this version failed, so that later rollbacks do not return to it."""
-    remembered = (*situation.memory.failed, *situation.memory.replaced)
-    if version in remembered or _by_request(situation.subscription):
+    if _is_known_as_bad(version, situation) or _by_request(situation.subscription):
         return None
     return Remember(noted_failure(situation.memory, version), notes=True)
 
 
 def _warning_if_unrecorded(version: str, situation: Situation) -> str:
     """Return the warning if the failure of this version cannot be remembered."""
-    remembered = (*situation.memory.failed, *situation.memory.replaced)
-    if version in remembered or not _by_request(situation.subscription):
+    if _is_known_as_bad(version, situation) or not _by_request(situation.subscription):
         return ""
     return f"; the failure of {version} cannot be remembered, so a later rollback may return to it"
+
+
+def _is_known_as_bad(version: str, situation: Situation) -> bool:
+    """Return whether the state file already says that this version failed or was rolled back."""
+    return version in (*situation.memory.failed, *situation.memory.replaced)
 
 
 def _by_request(sub: Subscription) -> bool:
@@ -320,7 +331,10 @@ def _by_request(sub: Subscription) -> bool:
 
 def _steps_back(to: str) -> int:
     """Return how many readings to go back, or 0 if `to` is a version."""
-    return 1 if to == "previous" else int(steps[1]) if (steps := BACK.fullmatch(to)) else 0
+    if to == "previous":
+        return 1
+    steps = BACK.fullmatch(to)
+    return int(steps[1]) if steps else 0
 
 
 def _destination_of_undo(
@@ -328,8 +342,9 @@ def _destination_of_undo(
 ) -> RollbackDestination:
     """Return the destination after a failed update."""
     before = undone.current
-    bad = (*situation.memory.replaced, *situation.memory.failed)
-    if before.version in bad or situation.facts.synced(situation.subscription):
+    if _is_known_as_bad(before.version, situation) or situation.facts.synced(
+        situation.subscription
+    ):
         with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(before)
@@ -349,16 +364,15 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
     successfully. Raises `TargetError` if there is no such reading.
     """
     sub = situation.subscription
-    file = situation.in_git.file
-    memory = situation.memory
-    bad = (situation.in_git.version, *memory.replaced, *memory.failed)
+    in_git = situation.in_git
     synced = situation.facts.synced(sub)
     unsynced: RollbackDestination | None = None
     passed: list[str] = []
     for earlier, ran in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
         named = live_image(earlier.name) if earlier.name else None
         ours = named is None or named.identity == sub.entry.image.identity
-        if ours and earlier.version not in bad:
+        is_bad = earlier.version == in_git.version or _is_known_as_bad(earlier.version, situation)
+        if ours and not is_bad:
             if ran or not synced:
                 return RollbackDestination(earlier, tuple(passed))
             unsynced = unsynced or RollbackDestination(earlier, tuple(passed))
@@ -366,7 +380,7 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
     if unsynced:
         return unsynced
     message = f"Git's history has no earlier version of {sub.entry.image.name} to roll back to"
-    raise TargetError(message, hint="specify the tag: --to TAG", subject=file)
+    raise TargetError(message, hint="specify the tag: --to TAG", subject=in_git.file)
 
 
 def _requested_destination(
@@ -385,7 +399,8 @@ def _requested_destination(
     passed: list[str] = []
     most = MOST_TEXTS if back else TEXTS_FOR_A_TAG
     for earlier, _ran in _earlier_readings(situation, snapshot, most):
-        if len(passed) == back - 1 if back else intent.to in (earlier.version, earlier.tag):
+        is_named = not back and intent.to in (earlier.version, earlier.tag)
+        if is_named or len(passed) == back - 1:
             return RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
     if back:

@@ -5,10 +5,10 @@ and files that Argo CD will ignore.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from task.deciding.hiding import leads, read_by_nobody
+from task.deciding.hiding import is_for_image, read_by_nobody
 from task.deciding.job import Job, Terms
 from task.deciding.overlays import names_in_tree
 from task.deciding.target import target_of
@@ -117,33 +117,14 @@ def file_cautions(
     """
     target = target_of(sub, kind, carry=terms.carry)
     found: list[Problem] = []
-    listed: tuple[Stray, ...] = ()
+    stray_elements: tuple[Stray, ...] = ()
     others: tuple[tuple[str, int], ...] = ()
     with suppress(TaskError):  # an unreadable file is already an error
-        listed = strays(kind, files, target)
+        stray_elements = strays(kind, files, target)
         others = also_at(kind, files, target, image) if image.version else ()
         if kind == "helmvalues":
             found += _of_registry(files, sub, target)
-    for mark, hidden in dict.fromkeys((text.origin, text.hidden) for text in listed):
-        names = [text.name[:100] for text in listed if (text.origin, text.hidden) == (mark, hidden)]
-        told = and_more(names)
-        origin = mark.removeprefix("# from ")
-        file = chosen(files, target)
-        message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
-        hint = (
-            f"to keep it in sync with {origin}, add the comment `{mark}` at the end of its first"
-            " line in the file"
-        )
-        if hidden:
-            message = (
-                f"{file} hides {told} in {origin}: the file has its own list, and Argo CD uses"
-                " only that list"
-            )
-            hint = (
-                "copy them into the file with --carry-parameters, or, if nothing needs them, remove"
-                f" them from {origin}"
-            )
-        found.append(_caution(sub, message, hint))
+    found += _about_strays(stray_elements, chosen(files, target), sub)
     if kind == "kustomization":
         found += _matches_nothing(files, sub, target)
     if sub.neighbour and read_by_nobody(files, sub, kind):
@@ -154,10 +135,36 @@ def file_cautions(
         hint = "correct write-back-target, or have that Application track the image"
         found.append(_caution(sub, message, hint))
     if others:
-        told = and_more([f"{path}:{line}" for path, line in others])
+        listed = and_more([f"{path}:{line}" for path, line in others])
         hint = "to update the other places, edit them by hand or use a different write-back-target"
-        found.append(_caution(sub, f"{image.name} is also at {told}, which is not changed", hint))
+        found.append(_caution(sub, f"{image.name} is also at {listed}, which is not changed", hint))
     return tuple(found)
+
+
+def _about_strays(elements: Iterable[Stray], file: str, sub: Subscription) -> Iterator[Problem]:
+    """Yield a warning for each origin whose elements an override file changes or hides."""
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for stray in elements:
+        groups.setdefault((stray.origin, stray.hidden), []).append(stray.name[:100])
+    for (comment, hidden), names in groups.items():
+        listed = and_more(names)
+        origin = comment.removeprefix("# from ")
+        if hidden:
+            message = (
+                f"{file} hides {listed} in {origin}: the file has its own list, and Argo CD uses"
+                " only that list"
+            )
+            hint = (
+                "copy them into the file with --carry-parameters, or, if nothing needs them, remove"
+                f" them from {origin}"
+            )
+        else:
+            message = f"{file} differs from {origin} in {listed}; Argo CD uses the file"
+            hint = (
+                f"to keep it in sync with {origin}, add the comment `{comment}` at the end of its"
+                " first line in the file"
+            )
+        yield _caution(sub, message, hint)
 
 
 def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Problem]:
@@ -192,7 +199,7 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
     mine = [
         replacement.name
         for replacement in every_entry(files, target, sub.path)
-        if leads(replacement, target)
+        if is_for_image(replacement, target)
     ]
     if not there or not mine or there & set(mine):
         return []
@@ -204,10 +211,10 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
-    """Return a warning for each unchecked image, doubtful key or file,
-    and misnamed override file.
+    """Return all warnings that a decision alone can cause, such as about an unchecked image or a
+    misspelled key.
     """
-    kinds = (
+    warnings = (
         _is_unchecked,
         _is_overridden,
         _is_misspelled,
@@ -216,8 +223,8 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
         _makes_a_file,
         _writes_the_other_spelling,
     )
-    told = (kind(decision) for kind in kinds for decision in decisions)
-    return tuple(problem for problem in told if problem)
+    problems = (warning(decision) for warning in warnings for decision in decisions)
+    return tuple(problem for problem in problems if problem)
 
 
 def _is_unchecked(decision: Decision) -> Problem | None:

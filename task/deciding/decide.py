@@ -32,7 +32,7 @@ from task.deciding.weigh import (
     Offer,
     Situation,
     as_questions,
-    deferred,
+    deferred_offer,
     facts_needed_by_offer,
     key_of,
     may_ask,
@@ -126,8 +126,9 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     """
     own = own_states(snapshot.files, state_path(sub))
     more = own_states(snapshot.memory_files, state_path(sub)) if snapshot.memory_files else {}
-    together = merged if sub.pull_request or sub.head_template else stricter_only
-    return {**own, **{file: together(own.get(file, NOTHING), one) for file, one in more.items()}}
+    combine = merged if sub.pull_request or sub.head_template else stricter_only
+    combined = {file: combine(own.get(file, NOTHING), state) for file, state in more.items()}
+    return {**own, **combined}
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:
@@ -159,19 +160,18 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
 
     A kustomization's key is the path of its file or its folder. For manifests, it is their folder.
     """
-    names: tuple[str, ...] = (sub.path, *sub.fallbacks)
+    paths = [sub.path, *sub.fallbacks]
     if sub.target == "kustomization":
-        names = (
-            *(
-                f"{sub.path}/{sign}".lstrip("/")
-                for sign, kind in SIGNS.items()
-                if kind == "Kustomize"
-            ),
-            sub.path,
-        )
-    by_path = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
-    existing = next((by_path[name] for name in names if name in by_path), "")
-    return existing or next((name for name in names if name in snapshot.files), names[0]) or "."
+        signs = [sign for sign, kind in SIGNS.items() if kind == "Kustomize"]
+        paths = [*(f"{sub.path}/{sign}".lstrip("/") for sign in signs), sub.path]
+    keys = {posixpath.normpath(f"/{key}").lstrip("/"): key for key in states}
+    for path in paths:
+        if keys.get(path):
+            return keys[path]
+    for path in paths:
+        if path in snapshot.files:
+            return path or "."
+    return paths[0] or "."
 
 
 def questions_to_ask(
@@ -204,14 +204,14 @@ def questions_to_ask(
         remembered = [written.build for written in (memory.written, memory.deferred) if written]
         ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), remembered))
         if may_ask(ask.subscription, terms.check):
-            held = ask.subscription.freeze or holding(state, memory, terms.now)
-            free = ask.intent.verb == "release" if ask.intent else not held
-            needed += facts_needed_by_ask(
-                ask,
-                current,
-                memory if free else replace(memory, deferred=None),
-                terms,
-            )
+            if ask.intent:
+                writes_deferred = ask.intent.verb == "release"
+            else:
+                held = ask.subscription.freeze or holding(state, memory, terms.now)
+                writes_deferred = not held
+            if not writes_deferred:
+                memory = replace(memory, deferred=None)
+            needed += facts_needed_by_ask(ask, current, memory, terms)
     return list(ancestry), as_questions(needed)
 
 
@@ -235,13 +235,13 @@ def facts_needed_by_ask(
     memory: Memory,
     terms: Terms,
 ) -> list[tuple[Question, Fact]]:
-    """Return the facts needed about an ask's images and its held build,
+    """Return the facts needed about an ask's images and its deferred build,
     except for images that the rules refuse anyway.
     """
     sub = ask.subscription
     builds = ask.builds_of(terms)
     offered = [Offer(*item) for item in zip(ask.candidates, builds, strict=True)]
-    offered += [deferred(sub, memory.deferred)] if memory.deferred else []
+    offered += [deferred_offer(sub, memory.deferred)] if memory.deferred else []
     admitted = [offer for offer in offered if objection(offer.image.tag, sub.policy) is None]
     return [
         fact
@@ -263,8 +263,9 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     if terms.require_live and not all_live(sub):
         because = f"the Application is not running {sub.entry.image.name} (--require-live)"
         return Decision(sub, first, Verdict("refuse", "not-live", because))
-    if sub.suspended:
-        return Decision(sub, first, Verdict("defer", "held", sub.suspended))
+    if sub.locked:
+        # In reports, a locked HelmRelease looks like a held image.
+        return Decision(sub, first, Verdict("defer", "held", sub.locked))
     refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
     if refusals[0] is None or None in refusals:
         return None
@@ -357,17 +358,14 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     move = choose(situation, ask)
     if situation.in_git.version or move.decision.verdict != "unchanged":
         return move
-    # the rules compared the image with the running image, or with the Application's own sources
-    what = (
-        "live image is already"
-        if sub.application.live
-        else "Application's own sources already have"
-    )
-    because = f"the {what} {move.decision.candidate.version}, and the target does not set it"
-    return Move(
-        replace(move.decision, judged=replace(move.decision.judged, because=because)),
-        move.build,
-    )
+    # The rules compared the image with the running image, or with the Application's own sources.
+    if sub.application.live:
+        already = "the live image is already"
+    else:
+        already = "the Application's own sources already have"
+    because = f"{already} {move.decision.candidate.version}, and the target does not set it"
+    judged = replace(move.decision.judged, because=because)
+    return Move(replace(move.decision, judged=judged), move.build)
 
 
 def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
@@ -431,10 +429,10 @@ MOST_TRIED = 5  # builds to verify if the proofs of newer builds are refused
 
 
 def choose(situation: Situation, ask: Ask) -> Move:
-    """Return the move for the newest admitted tag of a build, else the first refusal.
+    """Return the move for the newest offer that the rules admit, else the first refusal.
 
-    Several events, each with its own build, compete in the same way. So does a deferred event once
-    its hold has ended.
+    The offers are the tags of one build, or several events, each with its own build. A deferred
+    build is one of them once its hold has ended.
     """
     promoted = situation.terms.promoted
     pinned = bool(promoted and promoted.pinned)
@@ -443,32 +441,30 @@ def choose(situation: Situation, ask: Ask) -> Move:
     if not on_offer:
         on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
     tries = MOST_TRIED if ask.events else 0
-    waiting = situation.memory.deferred
-    if waiting is None or situation.hold:
-        return _best(on_offer, situation, tries=tries)
     own = _best(on_offer, situation, tries=tries)
+    deferred = situation.memory.deferred
+    if deferred is None or situation.hold:
+        return own
     if own.decision.verdict == "error":
-        return own  # the deferred build waits until this is retried
-    offer = deferred(situation.subscription, waiting)
-    deferred_move = weigh(situation, offer)
-    if deferred_move.decision.verdict == "error":
-        return _beside_unanswered(own, deferred_move, waiting)
+        return own  # the build stays deferred until this is retried
+    offer = deferred_offer(situation.subscription, deferred)
+    of_deferred = weigh(situation, offer).decision
+    if of_deferred.verdict == "error":
+        return _still_deferring(own, deferred, of_deferred.because)
     return _best([*on_offer, offer], situation, tries=MOST_TRIED)
 
 
-def _beside_unanswered(move: Move, deferred_move: Move, waiting: Written) -> Move:
-    """Return an event's move if the deferred build could not be checked and keeps waiting."""
-    memory = move.remember.memory if move.remember else None
-    if not move.updates or memory is None:
+def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
+    """Return the move, with a memory that keeps the deferred build, which could not be checked."""
+    if not move.updates or move.remember is None or move.remember.memory is None:
         return move
     judged = move.decision.judged
-    because = (
-        f"{judged.because}; {waiting.version} is still waiting: {deferred_move.decision.because}"
-    )
+    because = f"{judged.because}; {deferred.version} is still waiting: {error}"
+    memory = replace(move.remember.memory, deferred=deferred)
     return replace(
         move,
         decision=replace(move.decision, judged=replace(judged, because=because)),
-        remember=replace(move.remember or Remember(), memory=replace(memory, deferred=waiting)),
+        remember=replace(move.remember, memory=memory),
     )
 
 
@@ -481,23 +477,30 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Mov
     moves = [weigh(situation, offer) for offer in on_offer]
     best = moves[0]
     for move in moves[1:]:
-        if _better(move, best, situation):
+        if _is_better(move, best, situation):
             best = move
     if kept := _kept_tag(moves, best, situation):
         return kept
     others = [offer for offer, move in zip(on_offer, moves, strict=True) if move is not best]
     if not (tries and others and best.updates):
         return best
-    waiting = situation.memory.deferred
-    was_deferred = waiting is not None and best.decision.candidate.tag == waiting.tag
-    if was_deferred:  # it must not compete again if its proof is refused
-        situation = replace(situation, memory=replace(situation.memory, deferred=None))
-    otherwise = _best(others, situation, tries=tries - 1)
-    if was_deferred and otherwise.updates:
-        remember = otherwise.remember or Remember()
-        remember = replace(remember, memory=remember.memory or situation.memory)
-        otherwise = replace(otherwise, remember=remember)
+    deferred = situation.memory.deferred
+    if deferred and best.decision.candidate.tag == deferred.tag:
+        otherwise = _best_without_deferred(others, situation, tries=tries - 1)
+    else:
+        otherwise = _best(others, situation, tries=tries - 1)
     return replace(best, otherwise=otherwise) if otherwise.updates else best
+
+
+def _best_without_deferred(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
+    """Return the best move if the deferred build's proof is refused.
+
+    The build is then forgotten, so that it does not compete again.
+    """
+    memory = replace(situation.memory, deferred=None)
+    move = _best(on_offer, replace(situation, memory=memory), tries=tries)
+    remember = move.remember or Remember()
+    return replace(move, remember=replace(remember, memory=remember.memory or memory))
 
 
 def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
@@ -526,18 +529,22 @@ RANK = {
 }
 
 
-def _better(new: Move, old: Move, situation: Situation) -> bool:
-    ranks = [RANK.get(move.decision.verdict, 0) for move in (new, old)]
-    if ranks[0] != ranks[1] or ranks[0] == 0:
-        return ranks[0] > ranks[1]
+def _is_better(new: Move, old: Move, situation: Situation) -> bool:
+    """Return whether a later offer's move wins over an earlier one's."""
+    new_rank = RANK.get(new.decision.verdict, 0)
+    old_rank = RANK.get(old.decision.verdict, 0)
+    if new_rank != old_rank or new_rank == 0:
+        return new_rank > old_rank
     policy = situation.subscription.policy
-    ours, theirs = (
-        Written(move.decision.candidate.tag, move.decision.candidate.digest, move.build)
-        for move in (new, old)
-    )
-    if rules_of(policy).older(ours.tag, theirs.tag):
+    if rules_of(policy).older(new.decision.candidate.tag, old.decision.candidate.tag):
         return False
-    return not why_older(ours, theirs, policy, situation.facts.ancestry)
+    ancestry = situation.facts.ancestry
+    return not why_older(_version_written(new), _version_written(old), policy, ancestry)
+
+
+def _version_written(move: Move) -> Written:
+    candidate = move.decision.candidate
+    return Written(candidate.tag, candidate.digest, move.build)
 
 
 Identity = tuple[str, str, str, str, str]  # a subscription's
@@ -548,32 +555,47 @@ def holds_of_others(
     subs: Iterable[Subscription],
     terms: Terms,
 ) -> Mapping[Identity, Hold]:
-    """Return a hold for each subscription that writes the same key in the same file
-    as a held Application.
+    """Return a hold for each subscription that writes the same key in the same file as another,
+    held Application.
     """
     groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
         groups.setdefault((sub.target, sub.path), {})[sub.identity] = sub
     by_identity: dict[Identity, Hold] = {}
     for group in groups.values():
-        if len({sub.application.key for sub in group.values()}) < 2:
+        if len({sub.application.key for sub in group.values()}) == 1:
             continue
-        holds = [(sub, hold) for sub in group.values() if (hold := _hold(snapshot, sub, terms))]
-        held = [(sub, hold, edited_places(snapshot, sub, terms)) for sub, hold in holds]
-        if held:
-            for identity, sub in group.items():
-                app = sub.application.key
-                own = edited_places(snapshot, sub, terms)
-                for other, hold, places in held:
-                    if other.application.key != app and own & places:
-                        because = replace(
-                            hold,
-                            reason=f"{hold.reason} (hold on {other.application.key})",
-                        )
-                        by_identity[identity] = (
-                            stricter(by_identity.get(identity), because) or because
-                        )
+        held = [
+            (sub.application.key, hold, edited_places(snapshot, sub, terms))
+            for sub in group.values()
+            if (hold := _hold(snapshot, sub, terms))
+        ]
+        if not held:
+            continue
+        for identity, sub in group.items():
+            if hold := _hold_of_others(sub, edited_places(snapshot, sub, terms), held):
+                by_identity[identity] = hold
     return by_identity
+
+
+Places = set[tuple[str, str]]  # files and keys
+
+
+def _hold_of_others(
+    sub: Subscription,
+    own_places: Places,
+    held: Iterable[tuple[str, Hold, Places]],
+) -> Hold | None:
+    """Return the strictest hold of another Application that writes one of these places.
+
+    `held` has each held Application with its hold and what it writes.
+    """
+    strictest: Hold | None = None
+    for app, hold, held_places in held:
+        if app != sub.application.key and own_places & held_places:
+            named = replace(hold, reason=f"{hold.reason} (hold on {app})")
+            strictest = stricter(strictest, named)
+    return strictest
 
 
 def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
@@ -586,8 +608,9 @@ def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
 
 def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[str, ...]:
     """Return the files that an update would change, with or without a digest."""
-    pinned = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
-    return tuple(sorted({path for path, _ in (*edited_places(snapshot, sub, terms), *pinned)}))
+    without_digest = edited_places(snapshot, sub, terms)
+    with_digest = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
+    return tuple(sorted({path for path, _ in without_digest | with_digest}))
 
 
 def edited_places(

@@ -1,10 +1,11 @@
 """Pure code that finds what overrides a written values file or kustomization.
 
 Helm merges the chart's own values, the values files in order, the Application's values, its
-parameters, and its file parameters; the last one wins. Argo CD applies `kustomize.images` after
-the kustomization's own entries. Image Updater's default method leaves parameters in the live
-Application: a commit to a values file, which they override, succeeds, but the old image keeps
-running.
+parameters, and its file parameters. The last one wins. Argo CD applies `kustomize.images` after
+the kustomization's own entries.
+
+This matters because Image Updater's default method leaves parameters in the live Application. They
+override the values file, so a commit to that file succeeds, but the old image keeps running.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Way:
-    """The layers that Helm merges for one source that reads the written file."""
+    """One way in which a source reads the written file: the layers that Helm then merges."""
 
     files: tuple[_Layer, ...]  # the values files, in order
     charts: tuple[_Layer, ...]  # the chart's own values, below everything else
     values: tuple[_Layer, ...]  # the Application's values, above the files
     parameters: tuple[_Layer, ...]  # above everything else
-    below: tuple[str, ...] = ()  # the path to the written file's subchart in all these values
+    # the keys of the subchart in all these values, if the written file is a subchart's
+    below: tuple[str, ...] = ()
 
     def later(self, path: str) -> tuple[_Layer, ...]:
         """Return the layers after the written file."""
@@ -68,12 +70,14 @@ class _Way:
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the places that `refuse_hidden` needs besides the target's own places."""
+    """Return the places that a snapshot must contain for `refuse_hidden`, in addition to the
+    target's own.
+    """
     if sub.method != "git" or kind not in ("helmvalues", "kustomization", "helm-override"):
         return ()
     paths: list[str] = []
     for source in sub.application.sources:
-        if not _in_repository(source, sub):
+        if not in_repository(source, sub):
             continue
         paths += _override_files(sub, source)
         if kind == "helmvalues":
@@ -82,7 +86,9 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
-    """Raise `TargetError`, with what overrides it, if Argo CD never uses the written version."""
+    """Raise `TargetError` if Argo CD never uses the written version. The error names what overrides
+    it.
+    """
     if sub.method != "git":
         return
     if kind == "helmvalues":
@@ -114,7 +120,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
             return
         name = posixpath.relpath(sub.path, sub.source.path or ".")
         ref = next((item.ref for item in sub.application.sources if item.ref), "")
-        own = sub.source.path and _in_repository(sub.source, sub) and not sub.source.chart
+        own = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
         entry = name if own else f"${ref or '<ref>'}/{sub.path}"
         raise TargetError(
             "no source of the Application reads this values file, so an update has no effect",
@@ -152,52 +158,51 @@ def _hidden_by(
         if _visible(way, target.path, steps):
             continue
         full_steps = (*map(Segment, way.below), *steps)
-        layer = next(
-            (item for item in reversed(way.later(target.path)) if _sets(item, full_steps)),
-            None,
-        )
-        if layer is None:
-            layer = _Layer("another value", "run helm template to see the chart's values")
-        if layer.path and layer.path in beside:
-            continue
-        if key == target.keys.name and _both_ours(own, steps, layer, full_steps, target):
+        layer = _topmost_that_sets(way.later(target.path), full_steps)
+        also_written = layer.path and layer.path in beside
+        is_name = key == target.keys.name
+        if also_written or (is_name and _both_ours(own, steps, layer, full_steps, target)):
             continue
         return _no_effect(steps, layer, full_steps, target)
     return None
+
+
+def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _Layer:
+    for layer in reversed(layers):
+        if _sets(layer, steps):
+            return layer
+    return _Layer("another value", "run helm template to see the chart's values")
 
 
 _PROBE = "\0"  # a value that no file has
 
 
 def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
-    """Merge values like Helm, and return whether it uses the written file's value at `steps`."""
+    """Return whether Helm uses the written file's value at `steps`.
+
+    The layers are merged like in Helm, with a probe as the written value.
+    """
     full_steps = (*map(Segment, way.below), *steps)
     names = _names_to(full_steps)
     in_list = path in {layer.path for layer in way.files}
     for layer in way.parameters:
-        if any(
-            _sets_too(parse_path(each.name), full_steps, in_list=in_list)
-            for each in layer.parameters
-        ):
+        if any(_parameter_covers(each, full_steps, in_list=in_list) for each in layer.parameters):
             return False
-    given: Any = {}
-    for file in (*way.files, *way.values):
-        said = _probe_below(names) if file.path == path else _narrow(file.values, names)
-        given = _over(given, said)
+    merged: Any = {}
+    for layer in (*way.files, *way.values):
+        values = _probe_at(names) if layer.path == path else _narrow(layer.values, names)
+        merged = _over(merged, values)
     for chart in way.charts:
-        said = (
-            _probe_below(names)
-            if chart.path == path and not way.below
-            else _narrow(chart.values, names)
-        )
-        given = _over_defaults(given, said)
-    given = _value_below(given, way.below)
-    if way.below:
-        given = _over_defaults(
-            {} if given is None else given,
-            _probe_below(names[len(way.below) :]),
-        )
-    return bool(_value_below(given, names[len(way.below) :]) == _PROBE)
+        is_written = chart.path == path and not way.below
+        defaults = _probe_at(names) if is_written else _narrow(chart.values, names)
+        merged = _over_defaults(merged, defaults)
+    if not way.below:
+        return bool(_value_below(merged, names) == _PROBE)
+    # The written file has the subchart's defaults.
+    subchart = _value_below(merged, way.below)
+    below = names[len(way.below) :]
+    merged = _over_defaults({} if subchart is None else subchart, _probe_at(below))
+    return bool(_value_below(merged, below) == _PROBE)
 
 
 def _value_below(values: Any, keys: Iterable[str]) -> Any:
@@ -208,7 +213,9 @@ def _value_below(values: Any, keys: Iterable[str]) -> Any:
 
 
 def _names_to(steps: Sequence[Segment]) -> list[str]:
-    """Return the keys down to the value or the first list, because Helm never merges lists."""
+    """Return the keys on the way to the value, but only down to the first list, because Helm never
+    merges lists.
+    """
     names = []
     for step in steps:
         names.append(step.name)
@@ -217,7 +224,8 @@ def _names_to(steps: Sequence[Segment]) -> list[str]:
     return names
 
 
-def _probe_below(names: Sequence[str]) -> Any:
+def _probe_at(names: Sequence[str]) -> Any:
+    """Return values with only the probe, at these nested keys."""
     value: Any = _PROBE
     for name in reversed(names):
         value = {name: value}
@@ -225,15 +233,16 @@ def _probe_below(names: Sequence[str]) -> Any:
 
 
 def _narrow(value: Any, names: Sequence[str]) -> Any:
-    """Return values with only these nested keys."""
+    """Return the values without any keys except for these nested ones."""
     if not names or not isinstance(value, dict):
         return value
     merged = _with_merge_keys(value)
-    return {names[0]: _narrow(merged[names[0]], names[1:])} if names[0] in merged else {}
+    first, *rest = names
+    return {first: _narrow(merged[first], rest)} if first in merged else {}
 
 
 def _over(below: Any, above: Any) -> Any:
-    """Merge a later file's values over these. Null also replaces a mapping."""
+    """Merge a later file's values (`above`) over earlier ones. Null also replaces a mapping."""
     if not isinstance(above, dict):
         return below
     if not isinstance(below, dict):
@@ -291,14 +300,12 @@ def _both_ours(
     full_steps: Sequence[Segment],
     target: Target,
 ) -> bool:
-    """Return whether the file and the layer both have the target's image, so either may win."""
+    """Return whether the file and the layer both name the target's image, so either may win."""
     wanted = path_text(full_steps)
-    given = [
-        parameter.value
-        for parameter in layer.parameters
-        if path_text(parse_path(parameter.name)) == wanted
-    ]
-    theirs = given[-1] if given else _text_at(layer.values, full_steps)
+    theirs = _text_at(layer.values, full_steps)
+    for parameter in layer.parameters:
+        if path_text(parse_path(parameter.name)) == wanted:
+            theirs = parameter.value
     return _names_it(_text_at(own, steps), target) and _names_it(theirs, target)
 
 
@@ -330,7 +337,7 @@ def _file_layer(files: Files, path: str, listed: str) -> _Layer:
 
 
 def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the key paths under which parent values configure the chart with the written file."""
+    """Yield the keys under which a parent chart's values configure the written file's chart."""
     folder, name = posixpath.split(sub.path)
     if name != _VALUES:
         return
@@ -339,12 +346,10 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
     charts = nested[1].strip("/").split("/")[1::2] if nested else []
     aliases = []
     for item in mappings(chart, "dependencies"):
-        where = text(item, "repository")
-        local = where.removeprefix("file://") if where.startswith("file://") else None
-        local_folder = (
-            None if local is None else posixpath.normpath(posixpath.join(source.path, local))
-        )
-        if local_folder == folder or (charts and text(item, "name") == charts[0]):
+        repository = text(item, "repository")
+        path = posixpath.join(source.path, repository.removeprefix("file://"))
+        is_own = repository.startswith("file://") and posixpath.normpath(path) == folder
+        if is_own or (charts and text(item, "name") == charts[0]):
             aliases.append(text(item, "alias") or text(item, "name"))
     if charts:
         yield from ((first, *charts[1:]) for first in aliases or charts[:1])
@@ -371,17 +376,18 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
     parameters = _spec_layer("helm.parameters", parameters=source.parameters)
     files_of_spec = tuple(Parameter(name, "") for name in source.file_parameters)
     of_files = _spec_layer("helm.fileParameters", parameters=files_of_spec)
-    overrides = _override_files(sub, source) if _in_repository(source, sub) else []
+    overrides = _override_files(sub, source) if in_repository(source, sub) else []
     for path in overrides:
         helm = mapping(_plain_of(files, path), "helm")
+        values_object = helm.get("valuesObject")
         way_out = f"remove it from {path}"
         if isinstance(helm.get("valueFiles"), list):
             value_files = tuple(map(str, elements(helm, "valueFiles")))
             files_from = path
-        if "valuesObject" in helm and isinstance(helm["valuesObject"], dict):
-            kept = values if field == "valuesObject" else []
-            said = helm["valuesObject"]
-            values = [*kept, _Layer(f"helm.valuesObject in {path}", way_out, said)]
+        if isinstance(values_object, dict):
+            layer = _Layer(f"helm.valuesObject in {path}", way_out, values_object)
+            # A merge patch merges two objects. Argo CD ignores `values` next to an object.
+            values = [*values, layer] if field == "valuesObject" else [layer]
             field = "valuesObject"
         elif field == "values" and isinstance(helm.get("values"), str):
             values = [_Layer(f"helm.values in {path}", way_out, _values_in(helm["values"]))]
@@ -412,27 +418,26 @@ def _spec_layer(
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
     """Return whether a layer sets the value at these steps, or replaces a parent of it."""
-    if any(
-        _sets_too(parse_path(parameter.name), steps, in_list=False)
-        for parameter in layer.parameters
-    ):
+    if any(_parameter_covers(parameter, steps, in_list=False) for parameter in layer.parameters):
         return True
     return _in_values(layer.values, steps) if isinstance(layer.values, dict) else False
 
 
-def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bool) -> bool:
+def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list: bool) -> bool:
     """Return whether a parameter sets the value at these steps, or a parent of it.
 
-    A parameter for a list item changes a values file's list, but replaces a chart's list.
+    A parameter for a list item changes only that item in the list of a values file (`in_list`), but
+    replaces a chart's list.
     """
-    for given_step, step in zip(given, steps, strict=False):
-        if given_step.name != step.name:
+    parameter_steps = parse_path(parameter.name)
+    for own, step in zip(parameter_steps, steps, strict=False):
+        if own.name != step.name:
             return False
-        if given_step.brackets != step.brackets and given_step.brackets and in_list:
-            return False
-        if given_step.brackets != step.brackets or (given_step.brackets and not in_list):
-            return True
-    return len(given) <= len(steps)
+        if own.brackets and not in_list:
+            return True  # it replaces the list
+        if own.brackets != step.brackets:
+            return not own.brackets  # it sets the whole list, or else another item
+    return len(parameter_steps) <= len(steps)
 
 
 def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
@@ -450,12 +455,12 @@ def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
 
 def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a mapping with its merge key expanded."""
-    above = value.get("<<")
-    if above is None:
+    merge = value.get("<<")
+    if merge is None:
         return value
-    brought = above if isinstance(above, list) else [above]
+    sources = merge if isinstance(merge, list) else [merge]
     merged: dict[str, Any] = {}
-    for item in reversed(brought):
+    for item in reversed(sources):
         merged |= _with_merge_keys(item) if isinstance(item, dict) else {}
     return {**merged, **value}
 
@@ -465,8 +470,9 @@ def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
     if not steps or not isinstance(own, dict):
         return tuple(steps)
     merged = _with_merge_keys(own)
-    if steps[0].name in merged:
-        return (steps[0], *_as_written(merged[steps[0].name], steps[1:]))
+    first = steps[0]
+    if first.name in merged:
+        return (first, *_as_written(merged[first.name], steps[1:]))
     for used in range(2, len(steps) + 1):
         name = ".".join(step.text for step in steps[:used])
         if name in merged:
@@ -500,15 +506,15 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     same names. Overlays and components may have their own entries for the resulting name.
     """
     source = sub.source
-    if not _in_repository(source, sub):
+    if not in_repository(source, sub):
         return
     given = _images(files, sub)
     mine = every_entry(files, target, sub.path)
-    names = [replacement.name for replacement in mine if leads(replacement, target)] or [
+    names = [replacement.name for replacement in mine if is_for_image(replacement, target)] or [
         target.keys.kustomize_name or target.image.name
     ]
-    own = sub.path == source.path
-    after = [] if own else lists_after(files, source.path, sub.path)
+    is_source = sub.path == source.path
+    after = [] if is_source else lists_after(files, source.path, sub.path)
     if after is None:
         return
     written = [*mine, *(Replacement(name, "", "", "") for name in names)]
@@ -516,7 +522,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     shadowed: list[TargetError] = []
     for name in names:
         probed = _probed(written, name)
-        if own:
+        if is_source:
             error = _hidden_by_given(name, probed, given, sub)
         else:
             error = _hidden_by_folders(name, probed, folders, given, sub)
@@ -554,14 +560,12 @@ def _hidden_by_folders(
     made = made_of(Replacement(name, "", _PROBE, ""), [probed])
     for folder, own in folders:
         at_root = folder == sub.source.path
-        entries = own
-        if folder in sub.beside:  # the same update also writes it
-            entries = [
-                replace(entry, tag=_PROBE, digest="") if entry.name in (name, made.new) else entry
-                for entry in own
-            ]
         if at_root and given.replacements:
             entries = override_kustomize.edited([*own, *given.replacements])
+        elif folder in sub.beside:  # the same update also writes it
+            entries = _probed(own, name, made.new)
+        else:
+            entries = list(own)
         after = made_of(made, [entries])
         if after.tag != _PROBE:
             if at_root and made_of(made, [given.replacements]).tag != _PROBE:
@@ -573,15 +577,14 @@ def _hidden_by_folders(
     return error
 
 
-def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
-    """Return the entries after an update: entries with this name have the new tag."""
+def _probed(entries: Sequence[Replacement], *names: str) -> list[Replacement]:
+    """Return the entries after an update: entries with one of these names have the new tag."""
     return [
-        replace(replacement, tag=_PROBE, digest="") if replacement.name == name else replacement
-        for replacement in entries
+        replace(entry, tag=_PROBE, digest="") if entry.name in names else entry for entry in entries
     ]
 
 
-def leads(entry: Replacement, target: Target) -> bool:
+def is_for_image(entry: Replacement, target: Target) -> bool:
     """Return whether an entry is for the target's image, by its name or its new name."""
     name = identity_of(target.keys.kustomize_name)
     if name and identity_of(entry.name) == name:
@@ -631,7 +634,8 @@ def _override_files(sub: Subscription, source: Source) -> list[str]:
     return [posixpath.join(source.path, file_name) for file_name in names]
 
 
-def _in_repository(source: Source, sub: Subscription) -> bool:
+def in_repository(source: Source, sub: Subscription) -> bool:
+    """Return whether the source is in the written repository."""
     return not source.chart and normal_url(source.repo) == normal_url(sub.repo)
 
 
@@ -643,7 +647,7 @@ def _is_helm(files: Files, source: Source) -> bool:
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Return whether a source may read the file in a way that only Argo CD can determine."""
+    """Return whether a source may read the written file, although only Argo CD knows for sure."""
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
@@ -651,7 +655,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
         names = (name for name in source.value_files if _UNKNOWN.search(name.lstrip("$")))
         return any(_may_stand_for(sub, source, name) for name in names)
     inside_it = not source.path or sub.path.startswith(f"{source.path}/")
-    return not source.ref and _in_repository(source, sub) and inside_it
+    return not source.ref and in_repository(source, sub) and inside_it
 
 
 def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
@@ -669,7 +673,7 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
     """Return the path of the chart's own values, or None if the chart is in a different
     repository.
     """
-    if not _in_repository(source, sub) or (source.ref and not source.path):
+    if not in_repository(source, sub) or (source.ref and not source.path):
         return None
     return posixpath.join(source.path, _VALUES)
 
@@ -692,7 +696,7 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
             if where is None or normal_url(where.repo) != normal_url(sub.repo):
                 return None
             return inside("", rest)
-        if "://" in name or not _in_repository(source, sub):
+        if "://" in name or not in_repository(source, sub):
             return None
         return inside(source.path, name.replace("$ARGOCD_APP_NAME", sub.application.name))
     except TaskError:  # it leads out of the repository, which Argo CD reports

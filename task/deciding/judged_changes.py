@@ -1,12 +1,11 @@
 """Pure code for `check`: finds the tracked entries that a change touches, and judges each as a run
 would.
 
-Both sides are only read. The base's memory, holds, and config apply, with the change's annotations.
-`check` uses the parts of `weigh`, but people may do more than a run: an older version, or a version
-whose order is unknown, is only a warning, unless the config refuses it. A rollback described in the
-state file is allowed. A hold that the change ends does not apply, and is reported. `check` is
-stricter if a server does not respond: that is an error. Digests are judged as they are, and never
-filled in.
+The base's memory, holds, and config apply, but the annotations are the change's. `check` uses the
+rules of `weigh`, with some differences. A person may do more than a run: an older version, or a
+version whose order is unknown, is only a warning, unless the config refuses it. A rollback that the
+state file describes is allowed. A hold that the change ends does not apply, and is reported. If a
+server does not respond, that is an error. A missing digest is never looked up.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.annotations.write_back import refuse_files
+from task.deciding.by_hand import TEXTS_FOR_A_TAG
 from task.deciding.decide import NOTHING, file_of, own_states, reading, state_path, states_of
 from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Move, Promoted, Terms, error_decision, failed
@@ -108,22 +108,23 @@ class NotJudged:
 
 def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:
     """Pair the entries on both sides that have the same Application and alias."""
-    left: dict[tuple[str, str], list[Subscription]] = {}
+    unpaired: dict[tuple[str, str], list[Subscription]] = {}
     for sub in before:
-        left.setdefault(_entry_key(sub), []).append(sub)
+        unpaired.setdefault(_entry_key(sub), []).append(sub)
     pairs: list[Pair] = []
-    new: list[Subscription] = []
+    moved_or_new: list[Subscription] = []
     for sub in after:
-        same = [one for one in left.get(_entry_key(sub), ()) if _place(one) == _place(sub)]
-        if same:
-            left[_entry_key(sub)].remove(same[0])
-            pairs.append(Pair(same[0], sub))
+        others = unpaired.get(_entry_key(sub), [])
+        same = next((other for other in others if _place(other) == _place(sub)), None)
+        if same is None:
+            moved_or_new.append(sub)
         else:
-            new.append(sub)
-    for sub in new:  # the target may have moved
-        others = left.get(_entry_key(sub))
+            others.remove(same)
+            pairs.append(Pair(same, sub))
+    for sub in moved_or_new:
+        others = unpaired.get(_entry_key(sub), [])
         pairs.append(Pair(others.pop(0) if others else None, sub))
-    return pairs + [Pair(sub, None) for subs in left.values() for sub in subs]
+    return pairs + [Pair(sub, None) for subs in unpaired.values() for sub in subs]
 
 
 def _entry_key(sub: Subscription) -> tuple[str, str]:
@@ -134,8 +135,8 @@ def _place(sub: Subscription) -> tuple[str, str]:
     return sub.target, sub.path
 
 
-def said(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Read an entry from its target, else from the Application's own sources.
+def _entry_reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
+    """Read an entry from its target, or from the Application's own sources if the target has none.
 
     Raises `TaskError` if it cannot be read.
     """
@@ -152,22 +153,23 @@ def _with_other_places(
     sub: Subscription,
     kind: TargetKind,
 ) -> Reading:
-    """Return a reading with the versions in all places that an update writes at once."""
+    """Add the versions in the other places that the same update would write."""
     if kind not in ("manifests", "flux"):
         return in_target
     another = replace(sub.entry.image, tag="another", digest="")
     edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), another)[1]
     images = [live_image(edit.old) for edit in edits if ":" in edit.old or "/" in edit.old]
-    more = {image.version: None for image in images if image and image.version}
-    return replace(in_target, also=tuple(text for text in more if text != in_target.version))
+    versions = dict.fromkeys(image.version for image in images if image and image.version)
+    also = tuple(version for version in versions if version != in_target.version)
+    return replace(in_target, also=also)
 
 
 def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
     """Return how a change affects an entry, or None if its version and name do not change."""
     sub = pair.effective
     before = pair.before or sub
-    old = _read(sides.base, before, terms)
-    new = _read(sides.merged, sub, terms)
+    old = _reading_or_error(sides.base, before, terms)
+    new = _reading_or_error(sides.merged, sub, terms)
     if isinstance(new, TaskError):
         return _cannot_be_read(pair, old, new, sides)
     old_or_nothing = Reading() if isinstance(old, TaskError) else old
@@ -198,14 +200,14 @@ def _cannot_be_read(
 
 
 def _changes_above(path: str, changed: Collection[str]) -> bool:
-    """Return whether a change alters a submodule or link that contains the path."""
-    return any(f"{path}/".startswith(f"{one}/") for one in changed)
+    """Return whether a submodule or link that contains the path has changed."""
+    return any(f"{path}/".startswith(f"{folder}/") for folder in changed)
 
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
-    """Return the version that a change writes to an entry's old place, if it moves the target.
+    """If a change moves an entry's target, return the version that it writes to the old place.
 
-    The version is judged by the base's annotations. Otherwise, a change could move the target and
+    This version is judged by the base's annotations. Otherwise, a change could move the target and
     write anything to the old place, which Argo CD still applies.
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
@@ -213,16 +215,16 @@ def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     touched = touched_entry(Pair(pair.before, None), sides, terms)
     if not isinstance(touched, Touched):
         return None
-    new = _read(sides.merged, pair.after, terms)
+    new = _reading_or_error(sides.merged, pair.after, terms)
     judged_anyway = isinstance(new, Reading) and not names_another_version(
         touched.new, new, pair.after
     )
     return None if judged_anyway else touched
 
 
-def _read(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading | TaskError:
+def _reading_or_error(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading | TaskError:
     try:
-        return said(snapshot, sub, terms)
+        return _entry_reading(snapshot, sub, terms)
     except TaskError as error:
         return error
 
@@ -245,7 +247,9 @@ def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
 
 def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool:
     """Return whether two readings have different versions or names, ignoring spelling."""
-    if (old.tag, old.digest) != (new.tag, new.digest) or set(old.also) != set(new.also):
+    if (old.tag, old.digest) != (new.tag, new.digest):
+        return True
+    if set(old.also) != set(new.also):
         return True
     own = sub.entry.image.identity
     return (identity_of(old.name) or own) != (identity_of(new.name) or own)
@@ -259,48 +263,51 @@ def _more_versions(old: Reading, new: Reading) -> list[str]:
 def candidates(touched: Touched) -> list[Image]:
     """Return the versions that the change writes."""
     sub = touched.pair.effective
-    bare = replace(touched.new, also=())
-    more = [
+    old = replace(touched.old, also=())
+    new = replace(touched.new, also=())
+    of_other_entries = [
         sub.image_at(Written(*split_tag(text))) for text in _more_versions(touched.old, touched.new)
     ]
-    if more and not names_another_version(replace(touched.old, also=()), bare, sub):
-        return more
-    return [sub.image_at(touched.new), *more]
+    if of_other_entries and not names_another_version(old, new, sub):
+        return of_other_entries
+    return [sub.image_at(new), *of_other_entries]
 
 
-def asks_of(ones: Iterable[Touched]) -> list[Ask]:
-    """Return an ask for each subscription on both sides, for the repository's config."""
-    asks = []
-    for touched in ones:
-        subs = [sub for sub in (touched.pair.after, touched.pair.before) if sub is not None]
-        asks += [Ask(sub, tuple(candidates(touched))) for sub in subs]
-    return asks
+def asks_of(touched: Touched) -> list[Ask]:
+    """Return an ask for the entry after the change, and one for the entry before it.
+
+    The repository's config is applied to both.
+    """
+    subs = (touched.pair.after, touched.pair.before)
+    images = tuple(candidates(touched))
+    return [Ask(sub, images) for sub in subs if sub is not None]
 
 
 def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
-    """Return the pair with the stricter of the config's rules for the two sides.
+    """Return the pair with the config's rules. If these differ for the two sides, the stricter
+    rules apply.
 
-    `asks` are the pair's asks, with the config applied.
+    `asks` are the pair's asks (see `asks_of`), with the config applied.
     """
     subs = [ask.subscription for ask in asks]
     if pair.after is None or pair.before is None:
         return Pair(pair.before and subs[0], pair.after and subs[0])
-    ours, theirs = subs
-    by_config = theirs.policy.pin_digest and not pair.before.policy.pin_digest
+    after, before = subs
+    config_pins_before = before.policy.pin_digest and not pair.before.policy.pin_digest
     freezes = [sub.freeze for sub in subs if sub.freeze]
     policy = replace(
-        ours.policy,
-        pin_digest=ours.policy.pin_digest or by_config,
-        minimum_age=max(ours.policy.minimum_age, theirs.policy.minimum_age),
+        after.policy,
+        pin_digest=after.policy.pin_digest or config_pins_before,
+        minimum_age=max(after.policy.minimum_age, before.policy.minimum_age),
     )
     strict = replace(
-        ours,
+        after,
         policy=policy,
-        freeze=max(freezes, key=lambda hold: epoch_seconds(hold.until), default=None),
-        writes=tuple(dict.fromkeys((*ours.writes, *theirs.writes))),
-        demands=tuple(dict.fromkeys((*ours.demands, *theirs.demands))),
+        freeze=max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None),
+        writes=tuple(dict.fromkeys((*after.writes, *before.writes))),
+        demands=tuple(dict.fromkeys((*after.demands, *before.demands))),
     )
-    return Pair(theirs, strict)
+    return Pair(before, strict)
 
 
 @dataclass(frozen=True)
@@ -318,32 +325,48 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
 
     A hold applies unless this change ends it. A hold that this change adds does not apply yet.
     """
-    sub = touched.pair.before or touched.pair.effective
-    base, own = _states_with_memory_branch(sides.base, sub)
-    with_holds = replace(sides.merged, memory_files=sides.base.memory_files)
-    merged, changed = _states_with_memory_branch(with_holds, touched.pair.effective)
-    if touched.pair.after and touched.pair.before and not changed.images and not changed.hold:
-        merged, changed = _states_with_memory_branch(
-            with_holds, touched.pair.before
-        )  # the state file was not moved with the target
-    key = key_of(sub)
-    memory = base.images.get(key, Memory())
-    before = own.images.get(key, Memory())
-    after = changed.images.get(key_of(touched.pair.effective), Memory())
-    of_merge = merged.images.get(key_of(touched.pair.effective), Memory())
-    images = dict(base.images)
-    images[key] = replace(memory, hold=of_merge.hold if before.hold else memory.hold)
-    state = State(merged.hold if own.hold else base.hold, images)
-    hold = active(after.hold, now) or active(changed.hold, now)
+    sub = touched.pair.effective
+    sub_before = touched.pair.before or sub
+    base = _states_in(sides.base, sub_before)
+    change = _states_after(touched.pair, sides)
+    key = key_of(sub_before)
+    before = base.in_file.images.get(key, Memory())
+    after = change.in_file.images.get(key_of(sub), Memory())
+    memory = base.with_memory_branch.images.get(key, Memory())
+    if before.hold:
+        merged = change.with_memory_branch.images.get(key_of(sub), Memory())
+        memory = replace(memory, hold=merged.hold)
+    side = change if base.in_file.hold else base
+    images = {**base.with_memory_branch.images, key: memory}
+    state = State(side.with_memory_branch.hold, images)
+    hold = active(after.hold, now) or active(change.in_file.hold, now)
     return Memories(state, before, after, hold)
 
 
-def _states_with_memory_branch(snapshot: Snapshot, sub: Subscription) -> tuple[State, State]:
-    """Return the state including the memory branch, and the state in the file alone."""
+@dataclass(frozen=True)
+class _States:
+    """The state of one write-back file, with and without what the memory branch adds."""
+
+    with_memory_branch: State
+    in_file: State
+
+
+def _states_after(pair: Pair, sides: Sides) -> _States:
+    """Return the state in the change, which is at the old path if it did not move with the
+    target.
+    """
+    snapshot = replace(sides.merged, memory_files=sides.base.memory_files)
+    states = _states_in(snapshot, pair.effective)
+    if pair.after and pair.before and states.in_file == NOTHING:
+        return _states_in(snapshot, pair.before)
+    return states
+
+
+def _states_in(snapshot: Snapshot, sub: Subscription) -> _States:
     states = states_of(snapshot, sub)
     own = own_states(snapshot.files, state_path(sub))
     file = file_of(snapshot, sub, {**states, **own})
-    return states.get(file, NOTHING), own.get(file, NOTHING)
+    return _States(states.get(file, NOTHING), own.get(file, NOTHING))
 
 
 @dataclass(frozen=True)
@@ -374,13 +397,14 @@ class Judgement:
 
     touched: Touched
     move: Move
-    told: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
 
-def situation_of_change(touched: Touched, memories: Memories, judging: Judging) -> Situation:
+def situation_of_change(version: Version, judging: Judging) -> Situation:
     """Return everything that the decision about a version depends on."""
+    touched = version.touched
     sub = touched.pair.effective
-    state = memories.state
+    state = version.memories.state
     memory = state.images.get(key_of(touched.pair.before or sub), Memory())
     branch = judging.sides.base.branch
     return Situation(
@@ -396,25 +420,26 @@ def situation_of_change(touched: Touched, memories: Memories, judging: Judging) 
     )
 
 
-def offer_of(image: Image, memories: Memories) -> Offer:
-    """Return a version as an offer, with the build in the change's state file."""
-    last_written = memories.after.written
-    build = (
-        last_written.build
-        if last_written and last_written != memories.before.written and alike(last_written, image)
-        else Build()
-    )
-    return Offer(image, build, pinned=bool(image.digest))
+def offer_of(version: Version) -> Offer:
+    """Return a version as an offer, with its build if the change records it in the state file."""
+    image = version.image
+    newest = version.memories.after.written
+    build = Build()
+    if newest and newest != version.memories.before.written and alike(newest, image):
+        build = newest.build
+    return Offer(image, build, pinned=bool(image.digest), promoted=version.promoted)
 
 
-def is_rollback(touched: Touched, image: Image, memories: Memories) -> bool:
+def is_rollback(version: Version) -> bool:
     """Return whether the change is a rollback that its state file describes.
 
     If a rollback is repeated because someone restored the other version, the state file does not
     change.
     """
-    meant = memories.after.rollback
-    return meant is not None and alike(meant, image) and meant.was == touched.in_git.version
+    meant = version.memories.after.rollback
+    if meant is None or not alike(meant, version.image):
+        return False
+    return meant.was == version.touched.in_git.version
 
 
 def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
@@ -427,64 +452,51 @@ def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Qu
     """Return the facts needed about a version: those that a run would need,
     and whether a digest in the change exists.
     """
-    touched, image, memories = version.touched, version.image, version.memories
-    sub = touched.pair.effective
+    situation = situation_of_change(version, judging)
+    sub = situation.subscription
     check = judging.terms.check
-    if (
-        check == "never"
-        or objection(image.tag, sub.policy)
-        or is_rollback(touched, image, memories)
-    ):
+    offer = offer_of(version)
+    if check == "never" or objection(offer.image.tag, sub.policy) or is_rollback(version):
         return []
-    situation = situation_of_change(touched, memories, judging)
-    offer = offer_of(image, memories)
-    needed = list(facts_needed_by_offer(sub, offer, touched.in_git, situation.memory, check))
-    if image.digest:
-        needed.append((question_about(sub, image), "exists"))
-    if sub.policy.minimum_age and not (offer.build.created or version.promoted):
-        needed.append((question_about(sub, image), "created"))
+    needed = list(facts_needed_by_offer(sub, offer, situation.in_git, situation.memory, check))
+    if offer.image.digest:
+        needed.append((question_about(sub, offer.image), "exists"))
+    if sub.policy.minimum_age and not (offer.build.created or offer.promoted):
+        needed.append((question_about(sub, offer.image), "created"))
     return needed
 
 
 def judged(version: Version, judging: Judging) -> Judgement:
     """Return what a run would decide about a version that a change writes."""
-    touched, image, memories = version.touched, version.image, version.memories
-    situation = situation_of_change(touched, memories, judging)
+    touched = version.touched
+    image = version.image
+    situation = situation_of_change(version, judging)
     try:
         _refuse_files(touched, judging)
     except TaskError as error:
-        failed = error_decision(touched.pair.effective, image, error, judging.sides.base.branch)
-        return Judgement(touched, Move(replace(failed, current=touched.old, kind=touched.kind)))
-    if is_rollback(touched, image, memories):
-        return _rolled_back(touched, image, memories, situation, judging)
+        decision = error_decision(touched.pair.effective, image, error, judging.sides.base.branch)
+        return Judgement(touched, Move(replace(decision, current=touched.old, kind=touched.kind)))
+    if is_rollback(version):
+        return _rolled_back(version, situation, judging)
     if denied := _denied(version, situation):
         return Judgement(touched, denied)
-    offer = replace(offer_of(image, memories), promoted=version.promoted)
-    if verdict := _by_what_git_says(touched, image, judging):
+    offer = offer_of(version)
+    if verdict := _unfit_for_git(touched, image, judging):
         return Judgement(touched, Move(situation.decision(image, verdict)))
-    decision, told = _ordered(offer, situation, judging)
+    decision, warnings = _by_rules_and_order(offer, situation, judging)
     source = offer.promoted.source if offer.promoted else ""
-    decision = replace(
-        decision,
-        candidate=image,
-        built=image.digest,
-        source=source,
-    )
+    decision = replace(decision, candidate=image, built=image.digest, source=source)
     if decision.verdict == "update":
-        decision = _aged(decision, offer, situation)
+        decision = _unless_too_young(decision, offer, situation)
     if decision.verdict == "update":
         decision = _unless_unanswered(decision, version, judging)
     if decision.verdict != "update":
         return Judgement(touched, Move(decision))
     if hold := situation.hold:
-        return Judgement(
-            touched, Move(replace(decision, judged=_held(image, hold, situation)), hold=hold)
-        )
-    return Judgement(
-        touched,
-        Move(decision, offer.build),
-        (*told, *_loosened(touched, image)),
-    )
+        held = replace(decision, judged=_held(image, hold, situation))
+        return Judgement(touched, Move(held, hold=hold))
+    warnings += _loosened(touched, image)
+    return Judgement(touched, Move(decision, offer.build), warnings)
 
 
 def _refuse_files(touched: Touched, judging: Judging) -> None:
@@ -496,9 +508,10 @@ def _refuse_files(touched: Touched, judging: Judging) -> None:
     refuse_stricter(sub, {touched.new.file}, judging.config)
 
 
-def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
-    """Return why a value must not be in Git, regardless of its build: its name, rules, or
-    digest.
+def _unfit_for_git(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
+    """Return the refusal of a value that must not be in Git, whatever its build, or None.
+
+    Its name is wrong, the rules reject its tag, or it lacks a digest.
     """
     sub = touched.pair.effective
     named = live_image(touched.new.name) if touched.new.name else None
@@ -507,8 +520,9 @@ def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdi
         return Verdict("refuse", "annotation", because)
     if refusal := objection(image.tag, sub.policy):
         return refusal
+    # A reading does not have the digests of the image's other entries.
     of_another_entry = touched.kind == "kustomization" and image.tag in touched.new.also
-    if image.digest or of_another_entry:  # readings of other entries do not have a digest
+    if image.digest or of_another_entry:
         return None
     if needs(sub.policy, "digest"):
         because = f"{image.version} has no digest, but one is required"
@@ -519,7 +533,7 @@ def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdi
     return None
 
 
-def _ordered(
+def _by_rules_and_order(
     offer: Offer,
     situation: Situation,
     judging: Judging,
@@ -531,10 +545,10 @@ def _ordered(
     """
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
-    told: list[Problem] = []
+    warnings: tuple[Problem, ...] = ()
     decision = by_the_rules(offer, answer, situation)
     if decision.rule == "not-newer" and "not-newer" not in judging.refused:
-        told.append(_older_version_problem(decision))
+        warnings = (_older_version_problem(decision),)
         terms = replace(situation.terms, allow_downgrade=True)
         decision = by_the_rules(offer, answer, replace(situation, terms=terms))
     if decision.verdict == "unchanged":  # in a different form, such as without a digest
@@ -543,14 +557,14 @@ def _ordered(
     if decision.verdict != "update":
         return decision, ()
     image = offer.image
-    of_event = Written(image.tag, image.digest, offer.build)
-    ordered = by_the_order(decision, of_event, answer, situation, offer.promoted)
+    version = Written(image.tag, image.digest, offer.build)
+    ordered = by_the_order(decision, version, answer, situation, offer.promoted)
     if ordered.verdict == "refuse" and ordered.rule not in judging.refused:
-        told.append(_older_version_problem(ordered))
-        ordered = replace(decision, unchecked=ordered.unchecked)
+        warnings += (_older_version_problem(ordered),)
+        return replace(decision, unchecked=ordered.unchecked), warnings
     if ordered.verdict == "error" and not judging.refused:
-        ordered = decision
-    return ordered, tuple(told)
+        return decision, warnings
+    return ordered, warnings
 
 
 def _older_version_problem(decision: Decision) -> Problem:
@@ -564,7 +578,7 @@ def _older_version_problem(decision: Decision) -> Problem:
 
 
 def _denied(version: Version, situation: Situation) -> Move | None:
-    """Return the decision about a version that does not match the commit message."""
+    """Return the decision about a version that is not what the commit message says, or None."""
     if version.denied is None:
         return None
     decision = situation.decision(version.image, Verdict("refuse", "source", ""))
@@ -573,8 +587,8 @@ def _denied(version: Version, situation: Situation) -> Move | None:
     return Move(replace(decision, judged=version.denied))
 
 
-def _aged(decision: Decision, offer: Offer, situation: Situation) -> Decision:
-    """Return the decision, or the refusal of a version that is too young.
+def _unless_too_young(decision: Decision, offer: Offer, situation: Situation) -> Decision:
+    """Return the decision, or the refusal of a version that is too young or has no date.
 
     A promoted version's age is its age in the source.
     """
@@ -582,13 +596,14 @@ def _aged(decision: Decision, offer: Offer, situation: Situation) -> Decision:
     if offer.promoted:
         return by_age(decision, offer.promoted, situation.terms)
     age = max(sub.policy.minimum_age, situation.terms.minimum_age)
+    if not age:
+        return decision
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     created = offer.build.created or (answer.created if answer else "")
-    until = young_until(created, age, situation.terms.now) if age and created else ""
-    unanswered = not created and answer is not None and answer.error is not None
-    if (
-        not age or unanswered or (created and not until)
-    ):  # `_unless_unanswered` handles missing answers
+    if not created and answer and answer.error:
+        return decision  # `_unless_unanswered` reports the error
+    until = young_until(created, age, situation.terms.now) if created else ""
+    if created and not until:
         return decision
     return replace(decision, judged=too_young(offer.image.version, age, until))
 
@@ -597,51 +612,50 @@ def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -
     """Return the decision, or an error if a required registry query failed."""
     for question, fact in facts_needed_by_version(version, judging):
         answer = judging.facts.answers.get(replace(question, facts=()))
-        ordering = fact == "created" and not (judging.refused or _ages(version.touched, judging))
-        if not ordering and answer and answer.error:
+        if fact == "created" and not _requires_date(version, judging):
+            continue
+        if answer and answer.error:
             return registry_error(decision, answer.error)
     return decision
 
 
-def _ages(touched: Touched, judging: Judging) -> bool:
-    return bool(touched.pair.effective.policy.minimum_age or judging.terms.minimum_age)
+def _requires_date(version: Version, judging: Judging) -> bool:
+    policy = version.touched.pair.effective.policy
+    return bool(judging.refused or policy.minimum_age or judging.terms.minimum_age)
 
 
 def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
-    app = situation.subscription.application.key
-    way = f"image-update release {app} ends the hold"
-    if hold == situation.subscription.freeze:
+    if hold.is_freeze:
         way = "run the check again after the freeze"
+    else:
+        way = f"image-update release {situation.subscription.application.key} ends the hold"
     return Verdict("defer", "held", f"{hold_text(hold)}; {image.version} has to wait: {way}")
 
 
-def _rolled_back(
-    touched: Touched,
-    image: Image,
-    memories: Memories,
-    situation: Situation,
-    judging: Judging,
-) -> Judgement:
-    """Return the decision about a rollback. Holds set by people, and the order, do not block it."""
-    freeze = touched.pair.effective.freeze
+def _rolled_back(version: Version, situation: Situation, judging: Judging) -> Judgement:
+    """Return the decision about a rollback. Neither a person's hold nor the order blocks it."""
+    touched = version.touched
+    image = version.image
+    memories = version.memories
+    freeze = situation.subscription.freeze
     because = f"rolled back from {touched.old.version or 'nothing'}"
     decision = situation.decision(image, Verdict("update", "admitted", because))
     if freeze and memories.hold_after is None:
         held = _held(image, freeze, situation)
         return Judgement(touched, Move(replace(decision, judged=held), hold=freeze))
-    doubt = _unknown(touched, image, situation, judging.sides.base)
+    doubt = _doubt_about_existence(touched, image, situation, judging.sides.base)
     if isinstance(doubt, TaskError):
         return Judgement(touched, Move(registry_error(decision, doubt)))
     if doubt:
         return Judgement(touched, Move(replace(decision, judged=doubt)))
-    told: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
     if memories.after.rollback == memories.before.rollback:
-        told = (_back_again(touched, image),)
-    return Judgement(touched, Move(decision, rolled_back=True), told)
+        warnings = (_repeated_rollback(touched, image),)
+    return Judgement(touched, Move(decision, rolled_back=True), warnings)
 
 
-def _back_again(touched: Touched, image: Image) -> Problem:
-    """Return the warning for a rollback that the change's state file does not mention."""
+def _repeated_rollback(touched: Touched, image: Image) -> Problem:
+    """Return the warning for a rollback that the state file had already recorded."""
     sub = touched.pair.effective
     app = sub.application.key
     message = (
@@ -652,20 +666,19 @@ def _back_again(touched: Touched, image: Image) -> Problem:
     return Problem(Trouble.warning("held", message, hint), application=app)
 
 
-TEXTS = 50  # versions of a file to read to find out whether it ever had an image version
-
-
-def _unknown(
+def _doubt_about_existence(
     touched: Touched,
     image: Image,
     situation: Situation,
     snapshot: Snapshot,
 ) -> Verdict | TaskError | None:
-    """Return why a rollback's version may not exist: it was never in Git or the registry."""
+    """Return the refusal of a rollback to a version that was never in Git or the registry, or the
+    error that prevents the check. Return None if the version exists.
+    """
     sub = touched.pair.before or touched.pair.effective
     target = target_of(sub, touched.kind, carry=situation.terms.carry)
     try:
-        for _, text in situation.facts.earlier(touched.old.file, TEXTS, ()):
+        for _, text in situation.facts.earlier(touched.old.file, TEXTS_FOR_A_TAG, ()):
             earlier = earlier_reading(snapshot.files, target, touched.old.file, text)
             if earlier and (earlier.tag, earlier.digest) == (image.tag, image.digest):
                 return None
@@ -682,13 +695,13 @@ def _unknown(
 
 def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
     """Return a warning if the change's annotations admit an image that the base's refuse."""
-    before, after = touched.pair.before, touched.pair.after
+    before = touched.pair.before
+    after = touched.pair.after
     if before is None or after is None:
         return ()
-    whys = []
+    whys = _looser(before, after)
     if refusal := objection(image.tag, before.policy):
-        whys.append(refusal.because)
-    whys += _looser(before, after)
+        whys.insert(0, refusal.because)
     if not whys:
         return ()
     names = ", ".join(_changed_annotations(before, after)) or "its annotations"
@@ -696,20 +709,15 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
         f"the change loosens a rule ({names}), but the base refuses {image.version}:"
         f" {'; '.join(whys)}"
     )
-    return (
-        Problem(
-            Trouble.warning(
-                "annotation",
-                message,
-                "review the annotation first: this check uses the change's annotations",
-            ),
-            application=after.application.key,
-        ),
-    )
+    hint = "review the annotation first: this check uses the change's annotations"
+    warning = Trouble.warning("annotation", message, hint)
+    return (Problem(warning, application=after.application.key),)
 
 
 def _looser(before: Subscription, after: Subscription) -> list[str]:
-    old, new = before.policy, after.policy
+    """Return the base's requirements that the change drops."""
+    old = before.policy
+    new = after.policy
     whys = []
     if old.pin_digest and not new.pin_digest:
         whys.append("it requires a digest")
@@ -723,8 +731,10 @@ def _looser(before: Subscription, after: Subscription) -> list[str]:
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
-    old, new = before.application.annotations, after.application.annotations
-    return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))[:5]
+    old = before.application.annotations
+    new = after.application.annotations
+    changed = [key for key in {*old, *new} if old.get(key) != new.get(key)]
+    return sorted(changed)[:5]
 
 
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
@@ -732,7 +742,8 @@ def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
 
     This is the first line that a different version would change.
     """
-    sub, path = touched.pair.effective, touched.new.file
+    sub = touched.pair.effective
+    path = touched.new.file
     if path not in snapshot.files:
         return 0
     before = snapshot.files[path].text
@@ -747,9 +758,9 @@ def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
         return 0
     if path not in files:
         return 0
-    lines = zip(
-        before.split("\n"),
-        files[path].text.split("\n"),
-        strict=False,
-    )
-    return next((number for number, (old, new) in enumerate(lines, 1) if old != new), 0)
+    old_lines = before.split("\n")
+    new_lines = files[path].text.split("\n")
+    for number, (old, new) in enumerate(zip(old_lines, new_lines, strict=False), 1):
+        if old != new:
+            return number
+    return 0

@@ -73,17 +73,20 @@ def _with_components(files: Files, components: list[str], depth: int) -> Iterato
 
 
 def folders_of_tree(files: Files, root: str) -> list[str]:
-    """Return the folders in a tree, outermost first, with components before resources."""
+    """Return the folders of a kustomization and everything that it includes.
+
+    The outermost folder comes first, and components come before resources.
+    """
     seen: dict[str, None] = {}
-    waiting = [root]
-    while waiting and len(seen) < _MOST_FOLDERS:
-        folder = waiting.pop(0)
+    queue = [root]
+    while queue and len(seen) < _MOST_FOLDERS:
+        folder = queue.pop(0)
         if folder in seen:
             continue
         seen[folder] = None
         components = reversed(_named_paths(files, folder, "components"))
         folders = [*components, *_named_paths(files, folder, "resources", "bases")]
-        waiting += [path for path in folders if not path.endswith(_MANIFESTS)]
+        queue += [path for path in folders if not path.endswith(_MANIFESTS)]
     return list(seen)
 
 
@@ -151,17 +154,17 @@ _GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "trans
 
 def _images_in(manifest: str) -> Iterator[Image]:
     try:
-        waiting: list[Any] = list(loaded_plain(manifest))
+        stack: list[Any] = list(loaded_plain(manifest))
     except Malformed:
         return
     for _ in range(_MOST_VALUES):  # aliases may expand to many more values
-        if not waiting:
+        if not stack:
             return
-        value = waiting.pop()
+        value = stack.pop()
         if isinstance(value, list):
-            waiting += value
+            stack += value
         elif isinstance(value, dict):
             image = value.get("image")
             if isinstance(image, str) and (named := live_image(image)):
                 yield named
-            waiting += value.values()
+            stack += value.values()

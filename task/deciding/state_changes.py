@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from task.deciding.decide import NOTHING, is_state_path, own_states
 from task.errors import TaskError, Trouble
@@ -30,26 +30,17 @@ def state_changes(
         try:
             new = own_states(merged, path)
         except TaskError as error:
-            problems.append(
-                Problem(
-                    error.trouble,
-                    application=called.get(path, ""),
-                    place=f"{path}:1",
-                )
-            )
+            app_of_error = called.get(path, "")
+            problems.append(Problem(error.trouble, application=app_of_error, place=f"{path}:1"))
             continue
         old = _states_or_none(base, path)
         for file in sorted({*old, *new}):
-            words = _of_file(
-                old.get(file, NOTHING),
-                new.get(file, NOTHING),
-                app,
-            )
-            problems += [_told(called.get(path, ""), sentence, path) for sentence in words]
+            sentences = _of_file(old.get(file, NOTHING), new.get(file, NOTHING), app)
+            problems += [_warning(called.get(path, ""), each, path) for each in sentences]
     return tuple(problems)
 
 
-def _told(app: str, sentence: str, path: str) -> Problem:
+def _warning(app: str, sentence: str, path: str) -> Problem:
     return Problem(
         Trouble.warning("held", f"the change {sentence}", _HINT),
         application=app,
@@ -67,7 +58,8 @@ def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
 def _of_file(old: State, new: State, app: str) -> list[str]:
     sentences = _of_hold(old.hold, new.hold, app)
     for key in sorted({*old.images, *new.images}):
-        before, after = old.images.get(key, Memory()), new.images.get(key, Memory())
+        before = old.images.get(key, Memory())
+        after = new.images.get(key, Memory())
         sentences += _of_hold(before.hold, after.hold, f"{key} in {app}")
         sentences += _of_memory(before, after, f"{key} in {app}")
     return sentences
@@ -90,13 +82,14 @@ def _named(hold: Hold | None) -> str:
 
 def _of_memory(old: Memory, new: Memory, what: str) -> list[str]:
     """Return sentences about changes that admit or block versions."""
-    rules: tuple[Callable[[Memory, Memory, str], str], ...] = (
-        _deferred_sentence,
-        _rollback_sentence,
-        _replaced,
-        _failed,
+    sentences = (
+        _deferred_sentence(old, new, what),
+        _rollback_sentence(old, new, what),
+        _replaced_sentence(old, new, what),
+        _failed_sentence(old, new, what),
+        _newest_sentence(old, new, what),
     )
-    return [words for rule in (*rules, _newest_sentence) if (words := rule(old, new, what))]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
@@ -104,7 +97,8 @@ def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
         return ""
     if new.deferred:
         return f"defers {new.deferred.version} of {what} because of a hold"
-    return f"forgets that {old.deferred.version if old.deferred else ''} of {what} is waiting"
+    forgotten = old.deferred.version if old.deferred else ""
+    return f"forgets that {forgotten} of {what} is waiting"
 
 
 def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
@@ -113,12 +107,12 @@ def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
     return f"rolls {what} back from {new.rollback.was or 'nothing'} to {new.rollback.version}"
 
 
-def _replaced(old: Memory, new: Memory, what: str) -> str:
+def _replaced_sentence(old: Memory, new: Memory, what: str) -> str:
     back = [version for version in old.replaced if version not in new.replaced]
     return f"allows {and_more(back)} of {what} to be written again" if back else ""
 
 
-def _failed(old: Memory, new: Memory, what: str) -> str:
+def _failed_sentence(old: Memory, new: Memory, what: str) -> str:
     if added := [version for version in new.failed if version not in old.failed]:
         return f"remembers that {and_more(added)} of {what} failed"
     gone = [version for version in old.failed if version not in new.failed]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from task.annotations.write_back import inside
-from task.deciding.hiding import hiding_places
+from task.deciding.hiding import hiding_places, in_repository
 from task.deciding.overlays import folders_of_tree, in_manifests, places_of_tree
 from task.editors import EDITORS, helm_values, kustomization, override_kustomize, overrides
 from task.errors import SourceError, TargetError, TaskError
@@ -101,16 +101,21 @@ NO_FOLDERS = {
 
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:
-    source_kind = sub.source.kind or next(
-        (kind for sign, kind in SIGNS.items() if f"{sub.source.path}/{sign}".lstrip("/") in files),
-        "",
-    )
-    if sub.target == "file":
-        named = sub.path.rpartition("/")[2].startswith(".argocd-source-")
-        return "helmvalues" if source_kind == "Helm" and not named else OVERRIDES.get(source_kind)
-    if sub.target == "override":
-        return OVERRIDES.get(source_kind)
-    return next((kind for kind in OWN_KINDS if kind == sub.target), None)
+    for kind in OWN_KINDS:
+        if kind == sub.target:
+            return kind
+    source_kind = sub.source.kind or _kind_by_signs(sub.source.path, files)
+    is_override = posixpath.basename(sub.path).startswith(".argocd-source-")
+    if sub.target == "file" and source_kind == "Helm" and not is_override:
+        return "helmvalues"
+    return OVERRIDES.get(source_kind)
+
+
+def _kind_by_signs(folder: str, files: Files) -> Kind:
+    for sign, kind in SIGNS.items():
+        if f"{folder}/{sign}".lstrip("/") in files:
+            return kind
+    return ""
 
 
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
@@ -176,11 +181,9 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
     else those with the entry's own name.
     """
     live = [image for image in map(live_image, sub.application.live) if image is not None]
-    names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
-    for wanted in (*names, sub.entry.image):
-        matching = [
-            image for image in live if wanted is not None and image.identity == wanted.identity
-        ]
+    named = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
+    for wanted in filter(None, (named, sub.entry.image)):
+        matching = [image for image in live if image.identity == wanted.identity]
         if matching:
             return tuple(matching)
     return ()
@@ -191,10 +194,9 @@ def live_reading(sub: Subscription) -> Reading:
 
     All fields are "" if the image is not in the status.
     """
-    return next(
-        (Reading(image.name, image.tag, image.digest) for image in all_live(sub)),
-        Reading(),
-    )
+    for image in all_live(sub):
+        return Reading(image.name, image.tag, image.digest)
+    return Reading()
 
 
 _VALUES = "values.yaml"
@@ -207,7 +209,7 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
         return ()
     if kind in ("helm-override", "helmvalues"):
         return tuple(map(Place, _value_files(sub)))
-    if kind in ("kustomize-override", "kustomization") and _is_in_repository(sub):
+    if kind in ("kustomize-override", "kustomization") and in_repository(sub.source, sub):
         return tuple(
             Place(f"{sub.source.path}/{file_name}".lstrip("/")) for file_name in kustomization.NAMES
         )
@@ -216,7 +218,7 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     """Return the kustomizations and manifests that the source's kustomization includes."""
-    if kind not in ("kustomize-override", "kustomization") or not _is_in_repository(sub):
+    if kind not in ("kustomize-override", "kustomization") or not in_repository(sub.source, sub):
         return ()
     root = tuple(
         Place(posixpath.join(sub.source.path, file_name)) for file_name in kustomization.NAMES
@@ -245,7 +247,7 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return the image that Kustomize renders: the outermost list wins, then the manifests."""
     listed = override_kustomize.read_below(files, target)
-    if listed.version or not _is_in_repository(sub):
+    if listed.version or not in_repository(sub.source, sub):
         return listed
     for folder in folders_of_tree(files, sub.source.path):
         with suppress(TargetError):  # Kustomize reports a broken file
@@ -293,11 +295,6 @@ def _value_files(sub: Subscription) -> list[str]:
                 )
                 if where and normal_url(where.repo) == normal_url(sub.repo):
                     paths.append(inside("", rest))
-            elif "://" not in name and _is_in_repository(sub):
+            elif "://" not in name and in_repository(sub.source, sub):
                 paths.append(inside(sub.source.path, name))
     return paths[:_MOST_FILES]
-
-
-def _is_in_repository(sub: Subscription) -> bool:
-    """Return whether the source is in the written repository."""
-    return not sub.source.chart and normal_url(sub.source.repo) == normal_url(sub.repo)

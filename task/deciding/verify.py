@@ -41,26 +41,23 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
     checked = _proved(_pinned(moves, last_checks), last_checks)
     checked = [_doubted(move, last_checks) for move in checked]
-    checked = _labelled(checked, last_checks) if last_checks.labels else checked
-    refused = [
-        number
-        for number, move in enumerate(checked)
-        if move.decision.verdict == "refuse" and moves[number].otherwise
-    ]
-    others = [_instead_of(moves[number]) for number in refused]
-    for number, other in zip(refused, verified(others, last_checks) if others else (), strict=True):
-        if other.updates:
-            checked[number] = _saying(other, checked[number])
+    if last_checks.labels:
+        checked = _labelled(checked, last_checks)
+    others: dict[int, Move] = {}
+    for number, move in enumerate(moves):
+        other = move.otherwise
+        if other and checked[number].decision.verdict == "refuse":
+            decision = replace(other.decision, head=move.decision.head)
+            others[number] = replace(other, decision=decision)
+    if others:
+        checked_others = verified(list(others.values()), last_checks)
+        for number, other in zip(others, checked_others, strict=True):
+            if other.updates:
+                checked[number] = _with_refusal(other, checked[number])
     return checked
 
 
-def _instead_of(move: Move) -> Move:
-    """Return the move for a different build, on the same head branch."""
-    other = move.otherwise or move
-    return replace(other, decision=replace(other.decision, head=move.decision.head))
-
-
-def _saying(move: Move, refused: Move) -> Move:
+def _with_refusal(move: Move, refused: Move) -> Move:
     """Add the refusal of another move to a move's reason."""
     judged = move.decision.judged
     judged = replace(judged, because=f"{judged.because}; refused: {refused.decision.because}")
@@ -72,10 +69,10 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves. It is an error if Argo CD would not sync a commit without a signature.
+    """Return the moves, as errors where Argo CD would not sync our commit because of its signature.
 
-    Otherwise, the tip of the branch would block every Application in the project. Pull request
-    commits are not affected, because Argo CD does not see them.
+    Such a commit at the tip of the branch would block every Application in the project. The commits
+    of pull requests do not matter, because Argo CD does not see them.
     """
     checked = []
     for move in moves:
@@ -84,13 +81,14 @@ def signed_for_argo(
         follows = decision.head == decision.branch or any(
             source.revision == decision.head for source in sources
         )
-        asked = wanted(move.subscription) if move.changes and follows else ()
-        if asked and not accepted(asked, mine := keys()):
-            message, hint = only_signed(move.subscription, asked)
-            by = f"is signed by {', '.join(mine)}" if mine else "has no OpenPGP signature"
-            checked.append(move.failed(RepositoryError(f"{message}; this commit {by}", hint=hint)))
-        else:
+        required = wanted(move.subscription) if move.changes and follows else ()
+        own_keys = keys() if required else ()
+        if not required or accepted(required, own_keys):
             checked.append(move)
+            continue
+        message, hint = only_signed(move.subscription, required)
+        by = f"is signed by {', '.join(own_keys)}" if own_keys else "has no OpenPGP signature"
+        checked.append(move.failed(RepositoryError(f"{message}; this commit {by}", hint=hint)))
     return checked
 
 
@@ -148,31 +146,30 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
     if not (move.rolled_back and move.updates and not move.kept and move.subscription.demands):
         return move
     decision = move.decision
-    about = replace(_about(move), facts=("digest",))
-    if not about.image.digest:
-        answer = last_checks.registry((about,)).get(about, Answer())
-        about = replace(about, image=replace(about.image, digest=answer.digest))
-    why: Proof | Verdict | TaskError = Verdict(
-        "refuse",
-        "",
-        "the registry did not return a digest",
-    )
-    if about.image.digest:
-        question = replace(about, facts=(), demands=move.subscription.demands)
-        why = last_checks.prove((question,))[question]
-    if isinstance(why, Proof):
-        return replace(move, decision=replace(decision, proof=why))
-    told = (
-        f"not proved, although {CONFIG} requires it:"
-        f" {why.because if isinstance(why, Verdict) else why.message}"
-    )
-    before = f"{decision.unchecked.message}; " if decision.unchecked else ""
+    proof = _proof_of_rollback(move, last_checks)
+    if isinstance(proof, Proof):
+        return replace(move, decision=replace(decision, proof=proof))
+    why = proof.because if isinstance(proof, Verdict) else proof.message
+    message = f"not proved, although {CONFIG} requires it: {why}"
+    if decision.unchecked:
+        message = f"{decision.unchecked.message}; {message}"
     app = decision.subscription.application.key
     hint = f"a rollback is written anyway; check the image before you release {app}"
-    return replace(
-        move,
-        decision=replace(decision, unchecked=Trouble.warning("registry", f"{before}{told}", hint)),
-    )
+    doubt = Trouble.warning("registry", message, hint)
+    return replace(move, decision=replace(decision, unchecked=doubt))
+
+
+def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict | TaskError:
+    """Return the proof that the config demands for the image, or why there is none."""
+    about = replace(_about(move), facts=("digest",))
+    digest = about.image.digest
+    if not digest:
+        digest = last_checks.registry((about,)).get(about, Answer()).digest
+    if not digest:
+        return Verdict("refuse", "", "the registry did not return a digest")
+    image = replace(about.image, digest=digest)
+    question = replace(about, image=image, facts=(), demands=move.subscription.demands)
+    return last_checks.prove((question,))[question]
 
 
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:

@@ -79,7 +79,10 @@ def facts_needed_by_offer(
     memory: Memory,
     check: str,
 ) -> tuple[tuple[Question, Fact], ...]:
-    """Return the facts needed to decide between an offer and `current`, one per pair."""
+    """Return the facts that are needed to decide between an offer and `current`.
+
+    Each is returned with the question that asks for it.
+    """
     policy = sub.policy
     image = offer.image
     build = offer.build
@@ -91,31 +94,33 @@ def facts_needed_by_offer(
         needed.append((about, "platforms"))
     if check == "always":
         needed.append((about, "exists"))
-    if not needs(policy, "created") or not _counts(image, current, policy):
+    if not needs(policy, "created") or not _may_be_newer(current, image, policy):
         return tuple(needed)
     last_written = memory.written
-    old = (
-        last_written.build if last_written and last_written.version == current.version else Build()
-    )
-    if check != "always" and old == Build() and (build.sequence is not None or build.commit):
+    old = Build()
+    if last_written and last_written.version == current.version:
+        old = last_written.build
+    has_identity = build.sequence is not None or build.commit
+    if check != "always" and old == Build() and has_identity:
         return tuple(needed)  # the first build with an identity; the next ones are compared with it
-    if not _told_apart(build, old):
+    if not _comparable_without_dates(build, old):
         needed += [] if build.created else [(about, "created")]
         needed += [] if old.created else [(question_about(sub, current), "created")]
     return tuple(needed)
 
 
-def _counts(image: Image, current: Reading, policy: Policy) -> bool:
-    """Return whether the tag in Git may be newer. A tag that the rules no longer admit does not
-    count.
+def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
+    """Return whether the current version may be newer than the image. A tag that the rules no
+    longer admit never is.
     """
-    if not current.version or (image.tag == current.tag and image.digest in ("", current.digest)):
+    is_current = image.tag == current.tag and image.digest in ("", current.digest)
+    if not current.version or is_current:
         return False
     return not current.tag or objection(current.tag, policy) is None
 
 
-def _told_apart(new: Build, old: Build) -> bool:
-    """Return whether the builds differ, or may differ, by more than the date.
+def _comparable_without_dates(new: Build, old: Build) -> bool:
+    """Return whether two builds can be ordered by their numbers, or perhaps by their commits.
 
     Git's history is queried before the registry.
     """
@@ -163,10 +168,8 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     if last_written is not None and last_written.version != current.version:
         return memory
     old = last_written or Written(current.tag, current.digest)
-    return replace(
-        memory,
-        written=replace(old, build=replace(old.build, created=old.build.created or answer.created)),
-    )
+    build = replace(old.build, created=old.build.created or answer.created)
+    return replace(memory, written=replace(old, build=build))
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
@@ -182,13 +185,13 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
         ),
         "labels": "the commit message lacks the image's labels",
     }
-    told = [fact for fact in dict.fromkeys(needed) if fact in meanings]
-    if not told:  # only another Application needs these facts
+    missing = [fact for fact in dict.fromkeys(needed) if fact in meanings]
+    if not missing:  # only another Application needs these facts
         return None
-    message = f"{'; '.join(meanings[fact] for fact in told)}: {answer.error.message}"
+    message = f"{'; '.join(meanings[fact] for fact in missing)}: {answer.error.message}"
     # The image is written anyway, so running it again would not help.
     hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
-    if "created" in told:
+    if "created" in missing:
         hint = hint or "pass --sequence or --created"
     return Trouble.warning(
         "registry",
@@ -256,50 +259,59 @@ def key_of(sub: Subscription) -> str:
     return sub.entry.alias or sub.entry.image.name
 
 
-def deferred(sub: Subscription, event: Written) -> Offer:
-    """Turn a remembered event back into an offer."""
-    image = sub.image_at(replace(event, digest=event.digest or event.image_digest))
-    return Offer(image, event.build, pinned=bool(event.digest))
+def deferred_offer(sub: Subscription, deferred: Written) -> Offer:
+    """Turn a deferred build back into an offer."""
+    image = sub.image_at(replace(deferred, digest=deferred.digest or deferred.image_digest))
+    return Offer(image, deferred.build, pinned=bool(deferred.digest))
 
 
 def weigh(situation: Situation, offer: Offer) -> Move:
     """Return the move for one offered image: first by the rules, then by the order of builds, then
     by the holds.
     """
-    sub = situation.subscription
-    answer = situation.facts.answers.get(question_about(sub, offer.image))
-    decision = by_the_rules(offer, answer, situation)
-    source = offer.promoted.source if offer.promoted else ""
+    about = question_about(situation.subscription, offer.image)
+    answer = situation.facts.answers.get(about)
+    promoted = offer.promoted
     decision = replace(
-        decision,
-        source=source,
+        by_the_rules(offer, answer, situation),
+        source=promoted.source if promoted else "",
         built=offer.image.digest,
         event=offer.origin,
     )
-    image = decision.candidate
-    created = offer.build.created or (answer.created if answer else "")
-    of_event = "" if image.digest else offer.image.digest
-    event = Written(image.tag, image.digest, replace(offer.build, created=created), of_event)
-    if decision.verdict == "update" and offer.promoted:
-        decision = by_age(decision, offer.promoted, situation.terms)
+    event = _event_of_offer(offer, decision.candidate, answer)
+    if decision.verdict == "update" and promoted:
+        decision = by_age(decision, promoted, situation.terms)
     if decision.verdict == "update":
-        decision = by_the_order(decision, event, answer, situation, offer.promoted)
-    verdict = decision.judged
-    if offer.promoted and verdict.rule in ("not-newer", "superseded"):
-        because = f"{verdict.because}; to promote it anyway: --allow-downgrade"
-        decision = replace(decision, judged=replace(verdict, because=because))
+        decision = by_the_order(decision, event, answer, situation, promoted)
+    if promoted and decision.rule in ("not-newer", "superseded"):
+        because = f"{decision.because}; to promote it anyway: --allow-downgrade"
+        decision = replace(decision, judged=replace(decision.judged, because=because))
     if decision.verdict != "update":
         return Move(decision)
     if hold := situation.hold:
-        return _deferred(decision, event, hold, situation)
+        return _deferred_move(decision, event, hold, situation)
+    return Move(decision, event.build, _remembered_update(event, situation))
 
+
+def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
+    """Return the offered build as a state file stores it, once `image` is written."""
+    created = offer.build.created or (answer.created if answer else "")
+    build = replace(offer.build, created=created)
+    unwritten_digest = "" if image.digest else offer.image.digest
+    return Written(image.tag, image.digest, build, unwritten_digest)
+
+
+def _remembered_update(event: Written, situation: Situation) -> Remember | None:
+    """Return how an update changes the state file, or None if it does not. An expired hold is
+    removed.
+    """
     now = situation.terms.now
-    state = situation.state
-    new = written(situation.memory, event, sub.policy)
-    new = replace(new, hold=active(new.hold, now))
-    over = state.hold is not None and active(state.hold, now) is None
-    remember = Remember(new if new != situation.memory else None, lifted=over)
-    return Move(decision, event.build, remember if remember != Remember() else None)
+    of_all = situation.state.hold
+    memory = written(situation.memory, event, situation.subscription.policy)
+    memory = replace(memory, hold=active(memory.hold, now))
+    changed = memory if memory != situation.memory else None
+    expired = of_all is not None and active(of_all, now) is None
+    return Remember(changed, lifted=expired) if changed or expired else None
 
 
 def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
@@ -361,8 +373,9 @@ def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
     except TaskError as error:
         return failed(decision, error)
     until = since and young_until(since, age, terms.now)
-    young = too_young(decision.candidate.version, age, until)
-    return decision if since and not until else replace(decision, judged=young)
+    if since and not until:
+        return decision
+    return replace(decision, judged=too_young(decision.candidate.version, age, until))
 
 
 def by_the_order(
@@ -374,35 +387,49 @@ def by_the_order(
 ) -> Decision:
     """Return an admitted update, or a refusal if the build is older. An older build that finishes
     later must not win.
+
+    `answer` is the registry's response about the offered image.
     """
     sub = situation.subscription
-    facts = situation.facts
+    in_git = situation.in_git
     offer = Offer(sub.image_at(event), event.build)
-    needed = facts_needed_by_offer(
-        sub, offer, situation.in_git, situation.memory, situation.terms.check
-    )
-    of_git = question_about(sub, situation.in_git)
-    before = facts.answers.get(of_git)  # it may be there for another Application
-    of_before = [fact for about, fact in needed if about == of_git]
-    if before and before.error and of_before and stops_in_any_mode(before.error):
-        return registry_error(decision, before.error)
-    of_offer = [fact for about, fact in needed if about != of_git]
-    decision = replace(decision, unchecked=unchecked(answer, of_offer, sub))
-    memory = memory_with_date(situation.memory, situation.in_git, before)
+    needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
+    about_git = question_about(sub, in_git)
+    # another Application may have asked for it
+    answer_about_git = situation.facts.answers.get(about_git)
+    facts_about_git = [fact for about, fact in needed if about == about_git]
+    git_error = answer_about_git.error if answer_about_git and facts_about_git else None
+    if git_error and stops_in_any_mode(git_error):
+        return registry_error(decision, git_error)
+    facts_about_offer = [fact for about, fact in needed if about != about_git]
+    decision = replace(decision, unchecked=unchecked(answer, facts_about_offer, sub))
     if promoted and situation.terms.allow_downgrade:
         return decision
-    if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
+    memory = memory_with_date(situation.memory, in_git, answer_about_git)
+    if refused := _refused_as_older(decision, event, memory, situation, promoted):
+        return refused
+    doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
+    return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
+
+
+def _refused_as_older(
+    decision: Decision,
+    event: Written,
+    memory: Memory,
+    situation: Situation,
+    promoted: Promoted | None,
+) -> Decision | None:
+    """Return the refusal of a build that is older than the one in Git, or None."""
+    sub = situation.subscription
+    in_git = situation.in_git
+    if why := superseded(event, sub.policy, in_git, memory, situation.facts.ancestry):
         if not promoted:
             app = sub.application.key
             why = f"{why}; to write it anyway: image-update rollback {app} --to {event.version}"
         return replace(decision, judged=Verdict("refuse", "superseded", why))
-    if promoted:
-        why = gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)
-        refused = _refused_at_the_source(decision, promoted, why) if why else None
-        if refused:
-            return refused
-    doubt = decision.unchecked or unchecked(before, of_before, sub)
-    return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
+    if promoted and (why := gone_back(event, sub.policy, promoted.newest, in_git, memory)):
+        return _refused_at_the_source(decision, promoted, why)
+    return None
 
 
 def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
@@ -430,22 +457,21 @@ def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> 
     return None
 
 
-def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
-    """Return a deferred move.
-
-    The event is remembered if it is newer than the remembered event.
+def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
+    """Return the move that keeps a build back and remembers it, or a refusal if the build is older
+    than the one that is already deferred.
     """
+    sub = situation.subscription
     deferred = situation.memory.deferred
     if deferred and deferred.version != event.version:
-        why = why_older(event, deferred, decision.subscription.policy, situation.facts.ancestry)
+        why = why_older(event, deferred, sub.policy, situation.facts.ancestry)
         if why:
             because = f"{hold_text(hold)}; {deferred.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
-    end = (
-        f"image-update release {situation.subscription.application.key} ends the hold and writes it"
-    )
-    if hold == situation.subscription.freeze:
+    if hold.is_freeze:
         end = "the first run after the freeze will write it"
+    else:
+        end = f"image-update release {sub.application.key} ends the hold and writes it"
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} is waiting: {end}")
     new = replace(situation.memory, deferred=event)
     remember = Remember(memory=new) if new != situation.memory else None

@@ -85,24 +85,12 @@ def also_at(
     `files` are the files after an update, so the update did not write these scalars. Scalars that
     belong to another alias or cannot be read are skipped.
     """
-    if kind == "manifests":
-        paths = list(manifests.manifests_in(files, target))
-    else:
-        # Argo CD does not read these files
-        other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
-        texts = [
-            place.path
-            for place in EDITORS[kind].places(target)
-            if place.want == "text" and place.path in files
-        ]
-        paths = [path for path in texts if path not in other_spellings]
-    last = re.escape(image.repository.rpartition("/")[2])
-    # Parsing is slow, and most files do not contain a different version.
-    other = re.compile(rf"{last}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
-    in_parts = kind in ("helmvalues", "helm-override")
     short = image.repository.rpartition("/")[2]
+    # Parsing is slow, and most files do not contain a different version.
+    other = re.compile(rf"{re.escape(short)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
+    in_parts = kind in ("helmvalues", "helm-override")
     found = []
-    for path in paths:
+    for path in _paths_that_argo_cd_reads(kind, files, target):
         text = files[path].text
         if not (other.search(text) or (in_parts and short in text)):
             continue
@@ -112,6 +100,18 @@ def also_at(
             lines |= set(_lines_of_parts(tree, target, image)) if in_parts else set()
             found += [(path, line) for line in sorted(lines)]
     return tuple(found)
+
+
+def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) -> list[str]:
+    """Return the target's files, without those whose name is in a spelling that is not used."""
+    if kind == "manifests":
+        return list(manifests.manifests_in(files, target))
+    unused = {target.path, *target.fallbacks} - {chosen(files, target)}
+    return [
+        place.path
+        for place in EDITORS[kind].places(target)
+        if place.want == "text" and place.path in files and place.path not in unused
+    ]
 
 
 # Charts have an image's name and version in keys such as `repository` and `tag`, `imageName` and
@@ -163,11 +163,11 @@ def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
     """Return whether a value is the image's name: in full, next to a registry key, or without a
     registry.
     """
-    registries = [one.value for key, one in beside.items() if _REGISTRY.fullmatch(key)]
-    full = [name, *(f"{registry}/{name}" for registry in registries)]
-    found = (live_image(text) for text in full)
-    if any(item is not None and item.identity == image.identity for item in found):
-        return True
+    registries = [node.value for key, node in beside.items() if _REGISTRY.fullmatch(key)]
+    for text in (name, *(f"{registry}/{name}" for registry in registries)):
+        found = live_image(text)
+        if found and found.identity == image.identity:
+            return True
     return not registries and name == split_registry(image.name)[1] != image.name
 
 
@@ -187,7 +187,9 @@ def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
 
 def _differs(text: str, image: Image) -> bool:
     """Return whether a value is exactly this image at a different version."""
-    there = live_image(text) if image.repository.rpartition("/")[2] in text else None
+    if image.repository.rpartition("/")[2] not in text:  # much faster than parsing
+        return False
+    there = live_image(text)
     if there is None or there.identity != image.identity or not there.version:
         return False
     if there.tag and image.tag:
@@ -200,15 +202,12 @@ def _of_another(tree: Tree, node: Node, target: Target) -> bool:
     configures tracking.
     """
     key = tree.key_of(node)
-    parent = tree.parent(node)
     if key is not None and key.value.endswith("image-list"):
         return True
-    named = (
-        value(parent, "name")
-        if key is not None and key.value == "value" and parent is not None
-        else None
-    )
-    if {key_path(tree, node), named.value if named else ""} & set(target.managed):
+    places = {key_path(tree, node)}
+    if key is not None and key.value == "value" and (name := value(tree.parent(node), "name")):
+        places.add(name.value)
+    if places & set(target.managed):
         return True
     if target.kind == "manifests":
         return not belongs(target.image.identity, target, "manifests_name")

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from task.editors.file_text import (
@@ -60,7 +61,8 @@ def places(target: Target) -> tuple[Place, ...]:
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
     lock = _lock(target.path)
-    return (*map(Place, paths), *((Place(lock, "exists"),) if lock else ()))
+    locks = [Place(lock, "exists")] if lock else []
+    return (*map(Place, paths), *locks)
 
 
 def _lock(path: str) -> str:
@@ -242,19 +244,21 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
         root = first(tree)
         if not tree.roots:
             return ()
-        for key in filter(None, (keys.spec, keys.tag, keys.name if target.keys.name else "")):
+        name_key = keys.name if target.keys.name else ""
+        for key in filter(None, (keys.spec, keys.tag, name_key)):
             steps = parse_path(key)
             node, missing = locate(tree, root, steps)
             if not missing or node.kind != "mapping":
                 continue
-            at = len(steps) - len(missing)
             texts = [step.text for step in steps]
-            names = [name.value for name, _ in pairs(node)][:MOST_BESIDE]
-            paths = [
-                ".".join(step.replace(".", "\\.") for step in (*texts[:at], name, *texts[at + 1 :]))
-                for name in names
-            ]
-            found.append((key, tuple(text for text in paths if _single_value_at(tree, root, text))))
+            number = len(steps) - len(missing)  # of the first step that the file lacks
+            siblings = []
+            for name, _ in islice(pairs(node), MOST_BESIDE):
+                texts[number] = name.value
+                path = ".".join(text.replace(".", "\\.") for text in texts)
+                if _single_value_at(tree, root, path):
+                    siblings.append(path)
+            found.append((key, tuple(siblings)))
     return tuple(found)
 
 
@@ -288,8 +292,10 @@ def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
     node, missing = locate(tree, tree.root, parse_path(key))
     if not missing and says(node, text):
         return tree
-    _keys_that_change_too(tree, key, target)
-    return add(tree, node, _nested(missing, text)) if missing else splice(tree, [(node, text)])
+    _keys_that_change_too(tree, key, target)  # raises an error if the key must not be changed
+    if missing:
+        return add(tree, node, _nested(missing, text))
+    return splice(tree, [(node, text)])
 
 
 def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
@@ -488,27 +494,30 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
             if node is None or node.kind != "mapping":
                 break
             beside = entries(node)
-            for name, below_name in beside.items():
-                # some charts have one digest per architecture
-                scalars = [
-                    each for each in walk(below_name) if each.kind == "scalar" and not each.null
-                ]
-                values = [
-                    each.value
-                    for each in scalars
-                    if below_name.kind == "scalar" or _DIGEST.fullmatch(each.value)
-                ]
-                value = next(iter(values), "")
+            for name, child in beside.items():
+                value = _digest_in(child)
                 if _belongs(name, value, steps[level:], beside):
-                    where = (
-                        f"line {tree.line(below_name)}" if path else "the Application's helm.values"
-                    )
-                    found[path_text((*steps[:level], Segment(name)))] = _Digest(value, path, where)
+                    where = f"line {tree.line(child)}" if path else "the Application's helm.values"
+                    full_key = path_text((*steps[:level], Segment(name)))
+                    found[full_key] = _Digest(value, path, where)
             below = item(beside.get(steps[level].name), steps[level].indices or ())
             node = resolved(below) if below else None
     except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
         return {}
     return found
+
+
+def _digest_in(node: Node) -> str:
+    """Return a scalar's value, or the first digest in a collection, or "".
+
+    Some charts have one digest per architecture.
+    """
+    for inner in walk(node):
+        if inner.kind != "scalar" or inner.null:
+            continue
+        if inner is node or _DIGEST.fullmatch(inner.value):
+            return inner.value
+    return ""
 
 
 def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
@@ -525,11 +534,16 @@ def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[s
     is_tag = len(steps) == 1
     if stem == name:
         return False
-    if stem in {first, *({"", "image", first.removesuffix("tag")} if is_tag else ())}:
-        return bool(not value or _DIGEST_NAME.search(name) or _DIGEST.fullmatch(value))
-    if not is_tag or (value and not _DIGEST.fullmatch(value)):
+    stems = {first}
+    if is_tag:
+        stems |= {"", "image", first.removesuffix("tag")}
+    may_be_digest = not value or _DIGEST.fullmatch(value) is not None
+    if stem in stems:
+        return may_be_digest or _DIGEST_NAME.search(name) is not None
+    if not is_tag or not may_be_digest:
         return False
-    return not {_bare_name(other) for other in beside} & {stem, f"{stem}tag"} - {first}
+    own_tags = {stem, f"{stem}tag"} - {first}
+    return own_tags.isdisjoint(_bare_name(other) for other in beside)
 
 
 def _bare_name(name: str) -> str:

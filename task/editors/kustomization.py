@@ -133,32 +133,25 @@ def reading_of(
     a different image, or if the entries differ.
     """
     named = identity_of(target.keys.kustomize_name)
-    names = sorted(
-        {entry.name: None for entry in mine},
-        key=lambda name: bool(named) and identity_of(name) != named,
-    )
+    names = list(dict.fromkeys(entry.name for entry in mine))
+    if named:
+        names.sort(key=lambda name: identity_of(name) != named)
     results = [_replacement_of(name, mine) for name in names]
-    leads = not named or (
-        identity_of(names[0]) == named and identity_of(results[0].name) == target.image.identity
-    )
+    is_sound = len({entry.version for entry in every}) == 1
+    if named:
+        gives_image = identity_of(results[0].name) == target.image.identity
+        is_sound = is_sound and identity_of(names[0]) == named and gives_image
     # An entry may have no effect, because a later one changes its result: AIU appends such
     # entries.
-    about = [
-        replacement
-        for replacement in results
-        if identity_of(replacement.name) == target.image.identity and replacement.version
+    of_image = [
+        result
+        for result in results
+        if identity_of(result.name) == target.image.identity and result.version
     ]
-    now = (about or results)[0]
-    others = {entry.tag: None for entry in (*about, *every) if entry.tag and entry.tag != now.tag}
-    alike = len({entry.version for entry in every}) == 1
-    return Reading(
-        now.name,
-        now.tag,
-        now.digest,
-        sound=leads and alike,
-        file=path,
-        also=tuple(others),
-    )
+    now = (of_image or results)[0]
+    tags = dict.fromkeys(entry.tag for entry in (*of_image, *every))
+    also = tuple(tag for tag in tags if tag not in ("", now.tag))
+    return Reading(now.name, now.tag, now.digest, sound=is_sound, file=path, also=also)
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
@@ -253,13 +246,11 @@ def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
     mine = []
     for entry in map(resolved, images.children if images else ()):
         _refuse_other_spelling(tree, entry, _FIELDS[:1])
-        name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
+        name = identity_of(_text(entry, "name"))
+        new = identity_of(_text(entry, "newName"))
         # AIU finds an entry only by name, and appends a second entry if `newName` is the image.
-        if (name in wanted or new == target.image.identity) and belongs(
-            name,
-            target,
-            "kustomize_name",
-        ):
+        is_for_image = name in wanted or new == target.image.identity
+        if is_for_image and belongs(name, target, "kustomize_name"):
             _refuse_other_spelling(tree, entry, _FIELDS)
             mine.append(entry)
     return mine

@@ -200,70 +200,31 @@ def _operations(
     # JSON patch does not add parents: if a section or list is missing, an `add` below it fails
     # ("doc is missing path").
     if not isinstance(there, dict):
-        return (
-            {
-                "op": "add",
-                "path": path,
-                "value": {section.list: added},
-            },
-        )
-    path = f"{path}/{section.list}"
+        return (_operation("add", path, {section.list: added}),)
+    list_path = f"{path}/{section.list}"
     raw = there.get(section.list)
     if not isinstance(raw, list):
-        return (
-            {
-                "op": "add",
-                "path": path,
-                "value": added,
-            },
-        )
+        return (_operation("add", list_path, added),)
     operations: list[Operation] = []
     for place, new in zip(places, wanted, strict=False):
-        at = f"{path}/{place}"
-        old = raw[place]
-        if isinstance(new, str):
-            changes: list[Operation] = (
-                [
-                    {
-                        "op": "replace",
-                        "path": at,
-                        "value": new,
-                    }
-                ]
-                if new != old
-                else []
-            )
-        else:  # field by field, so that unknown fields are kept; an absent forceString means false
-            fields = {
-                name: value
-                for name, value in new.items()
-                if (old.get(name) or False) != (value or False)
-            }
-            changes = [
-                {
-                    "op": "add",
-                    "path": f"{at}/{name}",
-                    "value": value,
-                }
-                for name, value in fields.items()
-            ]
-        if changes:
-            operations += [
-                {
-                    "op": "test",
-                    "path": at,
-                    "value": old,
-                },
-                *changes,
-            ]
-    return (
-        *operations,
-        *(
-            {
-                "op": "add",
-                "path": f"{path}/-",
-                "value": element,
-            }
-            for element in added
-        ),
-    )
+        at = f"{list_path}/{place}"
+        if changes := _changes_of_element(at, raw[place], new):
+            operations += [_operation("test", at, raw[place]), *changes]
+    operations += [_operation("add", f"{list_path}/-", element) for element in added]
+    return tuple(operations)
+
+
+def _changes_of_element(at: str, old: Any, new: Any) -> list[Operation]:
+    """Return the operations that turn the element at this path into the new one."""
+    if isinstance(new, str):
+        return [_operation("replace", at, new)] if new != old else []
+    # Field by field, so that unknown fields are kept. An absent forceString means false.
+    return [
+        _operation("add", f"{at}/{name}", value)
+        for name, value in new.items()
+        if (old.get(name) or False) != (value or False)
+    ]
+
+
+def _operation(op: str, path: str, value: Any) -> Operation:
+    return {"op": op, "path": path, "value": value}

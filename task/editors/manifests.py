@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -40,26 +40,26 @@ SUFFIXES = (".yaml", ".yml", ".json")
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
-class _Host(NamedTuple):
-    """A workflow engine's keys for things that run an image, in objects of these kinds."""
+class _WorkflowEngine(NamedTuple):
+    """The keys under which a workflow engine runs images, in its objects of these kinds."""
 
     group: str
     kinds: frozenset[str]  # empty means all kinds
     names: frozenset[str]  # keys of a container or a list of containers
 
 
-_HOSTS = (
-    _Host(
+_ENGINES = (
+    _WorkflowEngine(
         "argoproj.io",
         frozenset(("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")),
         frozenset(("container", "script", "sidecars")),
     ),
-    _Host(
+    _WorkflowEngine(
         "tekton.dev",
         frozenset(),
         frozenset(("steps", "sidecars", "stepTemplate")),
     ),
-    _Host(
+    _WorkflowEngine(
         "tekton.dev",
         frozenset(("StepAction",)),
         frozenset(("spec",)),
@@ -315,20 +315,28 @@ def _container_images(tree: Tree) -> Iterator[Node]:
     for root in tree.roots:
         if value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
-        names = _LISTS.union(*(host.names for host in _hosts(root)))
-        for node in walk(root):
-            if node.kind == "mapping":
-                for key, found in pairs(node):
-                    if key.value not in names or (key.value in _LISTS and found.kind != "sequence"):
-                        continue
-                    containers = found.children if found.kind == "sequence" else (found,)
-                    for container in containers:
-                        image = value(container, "image")
-                        if image and resolved(image).kind == "scalar":
-                            yield image
+        names = _LISTS.union(*(engine.names for engine in _engines_in(root)))
+        for container in _containers_below(root, names):
+            image = value(container, "image")
+            if image and resolved(image).kind == "scalar":
+                yield image
 
 
-def _hosts(root: Node) -> Iterator[_Host]:
+def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
+    """Yield the containers below these keys, which hold one container or a list of them."""
+    for node in walk(root):
+        if node.kind != "mapping":
+            continue
+        for key, found in pairs(node):
+            if key.value not in names:
+                continue
+            if found.kind == "sequence":
+                yield from found.children
+            elif key.value not in _LISTS:
+                yield found
+
+
+def _engines_in(root: Node) -> Iterator[_WorkflowEngine]:
     """Yield the workflow engines whose objects appear in a document."""
     for node in walk(root):
         if (
@@ -338,7 +346,7 @@ def _hosts(root: Node) -> Iterator[_Host]:
         ):
             group = version.value.partition("/")[0]
             yield from (
-                host
-                for host in _HOSTS
-                if host.group == group and kind.value in (host.kinds or (kind.value,))
+                engine
+                for engine in _ENGINES
+                if engine.group == group and kind.value in (engine.kinds or (kind.value,))
             )

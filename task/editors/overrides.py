@@ -68,7 +68,7 @@ PLUGIN = Section("plugin", "env")
 
 @dataclass(frozen=True)
 class Below(Generic[T]):
-    """The elements that an override file's list hides, from the spec or the common file."""
+    """The elements of the spec or the common file, which the override file's list hides."""
 
     # by key: each element, and its origin comment
     origins: Mapping[str, tuple[T, str]]
@@ -85,13 +85,12 @@ class Stray(NamedTuple):
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the override file in all spellings of its name, the file shared by a folder's
+    """Return the override file in all spellings of its name, the common file of the folder's
     Applications, and Helm's values files.
     """
+    paths = dict.fromkeys((target.path, *target.fallbacks, common_path(target)))
     values = target.values if target.kind == "helm-override" else ()
-    return tuple(
-        map(Place, (*dict.fromkeys((target.path, *target.fallbacks, common_path(target))), *values))
-    )
+    return tuple(map(Place, (*paths, *values)))
 
 
 def common_path(target: Target) -> str:
@@ -121,8 +120,8 @@ def _tree(files: Files, path: str, section: Section) -> Tree:
 
 
 def _section_list(tree: Tree, section: Section) -> Node | None:
-    """Return the section's list, or None if the list,
-    the section or the document is missing or null.
+    """Return the section's list. Return None if the list, the section, or the document is missing
+    or null.
     """
     node: Node | None = tree.root
     for key in section:
@@ -166,30 +165,29 @@ def below(
 ) -> Below[T]:
     """Return the elements that Argo CD would use if the override file had no list.
 
-    `common` reads the common file's list.
+    `spec` has the spec's elements, and `common` reads those of the common file's list.
     """
     path, tree = load(files, target, section)
-    own = _section_list(tree, section)
-    marks = {
-        mark[1] for element in elements(tree, section) if (mark := origin_comment(tree, element))
-    }
+    has_list = _section_list(tree, section) is not None
+    found = [origin_comment(tree, element) for element in elements(tree, section)]
+    comments = {comment[1] for comment in found if comment}
     shared = common_path(target)
-    listed = _section_list(_tree(files, shared, section), section) if shared != path else None
+    common_list = _section_list(_tree(files, shared, section), section) if shared != path else None
     origins: dict[str, tuple[T, str]] = {}
     # The common file's list also replaces the spec's list.
-    if target.carry or FROM_SPEC in marks or listed is None:
-        origins = {key: (one, FROM_SPEC) for key, one in spec.items()}
-    if listed:
-        origins |= {key: (one, FROM_COMMON) for key, one in common(listed.children).items()}
-    carries = (own is None or bool(marks)) if target.carry is None else target.carry
-    return Below(origins, own is None, carries)
+    if target.carry or FROM_SPEC in comments or common_list is None:
+        origins = {key: (element, FROM_SPEC) for key, element in spec.items()}
+    if common_list:
+        in_common = common(common_list.children)
+        origins |= {key: (element, FROM_COMMON) for key, element in in_common.items()}
+    carries = target.carry
+    if carries is None:  # a list without origin comments is not ours
+        carries = not has_list or bool(comments)
+    return Below(origins, not has_list, carries)
 
 
 def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
-    """Return the file with additional elements at the end of the section's list.
-
-    A missing list is added.
-    """
+    """Append elements to the section's list, and return the new tree. A missing list is added."""
     if not items:
         return tree
     mapping = value(tree.root, section.name)
@@ -210,16 +208,18 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
     """Return the element's origin comment with the preceding spaces, or None if the element has no
-    comment or is in flow style.
+    such comment or is in flow style.
 
     The comment may be on any of the element's lines.
     """
-    ends = ((end, line_end(tree.text, end)) for end in _line_ends(tree, element))
-    return next(filter(None, (_ORIGIN.fullmatch(tree.text, *place) for place in ends)), None)
+    for end in _comment_positions(tree, element):
+        if comment := _ORIGIN.fullmatch(tree.text, end, line_end(tree.text, end)):
+            return comment
+    return None
 
 
-def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
-    """Yield the end positions of the element's values that a comment may follow."""
+def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
+    """Yield the end of each of the element's values that a comment may follow."""
     parent = tree.parent(element)
     # After a flow-style element, the comment could belong to anything on the line.
     if (
@@ -244,59 +244,55 @@ def follow(
     key_of: KeyOf,
     added: Collection[str],
 ) -> Tree:
-    """Return the file without copies whose origin no longer exists,
-    and with an origin comment at each remaining copy.
+    """Remove the copies whose origin is gone, give each other copy its origin comment, and return
+    the new tree.
 
     Copies are the elements with a comment, and the elements whose keys are in `added`. `key_of`
     returns an element's key, or None for the image's own elements, which do not get a comment. A
     copy that shares its line with anything else is kept.
     """
-    copies = [
-        (number, key_of(node))
-        for number, node in enumerate(elements(tree, section))
-        if origin_comment(tree, node)
-    ]
-    gone = [
-        number
-        for number, key in copies
-        if there.carries and key is not None and key not in there.origins
-    ]
+    gone = []
+    for number, node in enumerate(elements(tree, section)):
+        key = key_of(node)
+        without_origin = key is not None and key not in there.origins
+        if there.carries and without_origin and origin_comment(tree, node):
+            gone.append(number)
     if gone and (listed := _section_list(tree, section)):
         tree = drop_items(tree, alone(tree, listed), gone)
     splices = [
         splice
         for node in elements(tree, section)
-        for splice in _origin_named(tree, node, key_of(node), there, added)
+        for splice in _with_origin_comment(tree, node, key_of(node), there, added)
     ]
     return checked(tree, splices, {}) if splices else tree
 
 
-def _origin_named(
+def _with_origin_comment(
     tree: Tree,
     node: Node,
     key: str | None,
     there: Below[T],
     added: Collection[str],
 ) -> Iterator[Splice]:
-    """Yield the change that gives an element its origin comment."""
-    now = origin_comment(tree, node)
+    """Yield the change, if any is needed, after which an element has the right origin comment."""
+    comment = origin_comment(tree, node)
     if key is None:
-        want = ""
-    elif there.carries and key in there.origins and (now or key in added):
-        _, want = there.origins[key]
+        wanted = ""
+    elif there.carries and key in there.origins and (comment or key in added):
+        _, wanted = there.origins[key]
     else:
         return
-    if now:
-        if now[1] != want:
-            yield Splice(*now.span(), f"  {want}" if want else "")
+    if comment:
+        if comment[1] != wanted:
+            yield Splice(*comment.span(), f"  {wanted}" if wanted else "")
         return
-    at = next(_line_ends(tree, node), None) if want else None
-    if at is None:
+    at = next(_comment_positions(tree, node), None)
+    if at is None or not wanted:
         return
-    tail = line_end(tree.text, at)
+    end = line_end(tree.text, at)
     # A person's comment on the line takes precedence over ours.
-    if only_blank(tree.text, at, tail):
-        yield Splice(at, tail, f"  {want}")
+    if only_blank(tree.text, at, end):
+        yield Splice(at, end, f"  {wanted}")
 
 
 def _section(target: Target) -> Section:
@@ -306,7 +302,7 @@ def _section(target: Target) -> Section:
 def _element_names(target: Target) -> Keys:
     """Return the names of the image's elements.
 
-    Raises AnnotationError if there is no element for the tag.
+    Raises AnnotationError if no annotation says which element has the tag.
     """
     keys = target.keys
     if _section(target) == HELM:
@@ -396,7 +392,9 @@ def read(files: Files, target: Target) -> Reading:
         name = _text(element, "name")
         text = _text(element, "value")
         node = _field(element, "value")
-        if (node and not sound(resolved(node))) or (name and values.setdefault(name, text) != text):
+        if node and not sound(resolved(node)):
+            unsound.add(name)
+        if name and values.setdefault(name, text) != text:
             unsound.add(name)
     if section == HELM:
         known_digest(files, target, names, found or target.source.parameters)
@@ -408,29 +406,19 @@ def read(files: Files, target: Target) -> Reading:
             for parameter in found
             if not parameter.force_string and looks_typed(parameter.value)
         }
-    good = not {names.spec or names.name, names.spec or names.tag, names.digest} & unsound
-    return reading_of(
-        {parameter.name: parameter.value for parameter in found},
-        names,
-        path,
-        sound=good,
-    )
+    own = {names.spec or names.name, names.spec or names.tag, names.digest}
+    texts = {parameter.name: parameter.value for parameter in found}
+    return reading_of(texts, names, path, sound=not own & unsound)
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the values in the elements that Argo CD uses if the override file does not have
-    any.
-    """
+    """Return the image in the elements that Argo CD uses while the override file has no list."""
     used = _spec(target)
     if target.kind.endswith("-override"):
         there = _below(files, replace(target, carry=None))
-        used = [one for one, _ in there.origins.values()] if there.used else []
-    return reading_of(
-        {parameter.name: parameter.value for parameter in used},
-        _element_names(target),
-        "",
-        sound=True,
-    )
+        used = [element for element, _ in there.origins.values()] if there.used else []
+    texts = {parameter.name: parameter.value for parameter in used}
+    return reading_of(texts, _element_names(target), "", sound=True)
 
 
 def _below(files: Files, target: Target) -> Below[Parameter]:
@@ -453,8 +441,7 @@ def _below(files: Files, target: Target) -> Below[Parameter]:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the image's elements, and copies of the spec's and the common file's
-    other elements.
+    """Write the image's elements, and copies of the other elements of the spec and the common file.
 
     An element with an origin comment follows its origin, and is removed if the origin is removed.
     All other elements are left unchanged.
@@ -472,14 +459,17 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     )
     mine = _wanted(target, image, names, [*now, *spec], digest)
     there = _below(files, target)
-    carried = {name: one for name, (one, _) in there.origins.items()} if there.carries else {}
+    carried: dict[str, Parameter] = {}
+    if there.carries:
+        carried = {name: element for name, (element, _) in there.origins.items()}
 
     def wanted(tree: Tree, element: Node) -> Parameter | None:
         """Return the wanted content for an element, or None to leave the element unchanged."""
         name = _text(element, "name")
         if name in mine:
             return mine[name]
-        return carried[name] if name in carried and origin_comment(tree, element) else None
+        copied = carried.get(name)
+        return copied if copied and origin_comment(tree, element) else None
 
     def key_of(element: Node) -> str | None:
         name = _text(element, "name")
@@ -491,24 +481,14 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         # element has a different name.
         while gap := _incomplete_element(tree, section, wanted):
             element, name, data = gap
-            tree = add(
-                tree,
-                alone(tree, element),
-                {name: data},
-            )
+            tree = add(tree, alone(tree, element), {name: data})
         whole = {**carried, **mine}
         missing = [name for name in whole if name not in before]
         tree = grow(tree, section, [_element_data(whole[name], section) for name in missing])
         tree = follow(tree, section, there, key_of, missing)
     after = {parameter.name: parameter.value for parameter in _parameters(tree, section)}
     edits = [
-        Edit(
-            path,
-            name,
-            before.get(name, ""),
-            after.get(name, ""),
-        )
-        for name in {**after, **before}
+        Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}
     ]
     return result(files, path, tree.text, edits)
 
@@ -522,14 +502,12 @@ def _wanted(
 ) -> Mapping[str, Parameter]:
     """Return the image's elements, by name.
 
-    The `known` elements may provide the spelling of the image's name. `digest` is the current
+    The name is spelled as in the `known` elements, if one of them has it. `digest` is the current
     digest.
     """
-    full = spelled(
-        image,
-        target,
-        *(parameter.value for parameter in known if parameter.name == (keys.spec or keys.name)),
-    )
+    name_key = keys.spec or keys.name
+    spellings = [parameter.value for parameter in known if parameter.name == name_key]
+    full = spelled(image, target, *spellings)
     if keys.spec:
         texts = {keys.spec: replace(image, name=full).reference}
     elif keys.digest:
@@ -561,26 +539,34 @@ def _with_values(
     section: Section,
     wanted: Callable[[Tree, Node], Parameter | None],
 ) -> Tree:
-    """Return the file with the wanted values in existing fields."""
+    """Write the wanted values to the fields that exist, and return the new tree."""
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
         want = wanted(tree, element)
-        if node := _field(element, "value"):
-            now = resolved(node)
-            text = want.value if want else now.value
-            # A value that is not a string (`1.10`, `true`) breaks the whole Application, even
-            # if it was written by a person: Argo CD cannot generate the manifests.
-            if now.kind == "scalar" and (
-                text != now.value or not (sound(now) or (now.null and want is None))
-            ):
-                changes.append((alone(tree, node), text))
-        if want and section == HELM and (node := _field(element, "forcestring")):
-            now = resolved(node)
+        value_node = _field(element, "value")
+        if value_node and _must_be_rewritten(resolved(value_node), want):
+            text = want.value if want else resolved(value_node).value
+            changes.append((alone(tree, value_node), text))
+        if want and section == HELM and (force_node := _field(element, "forcestring")):
+            now = resolved(force_node)
             plain = now.kind == "scalar" and not now.style
             # Argo CD accepts only plain booleans: its JSON decoder fails on the string `"true"`.
-            if (now.value if plain else "") != ("true" if want.force_string else "false"):
-                changes.append((alone(tree, node), want.force_string))
+            if not plain or now.value != str(want.force_string).lower():
+                changes.append((alone(tree, force_node), want.force_string))
     return splice(tree, changes)
+
+
+def _must_be_rewritten(now: Node, want: Parameter | None) -> bool:
+    """Return whether a value differs from the wanted one, or is not a string.
+
+    A value that is not a string (`1.10`, `true`) breaks the whole Application, even if it was
+    written by a person: Argo CD cannot generate the manifests.
+    """
+    if now.kind != "scalar":
+        return False
+    if want is None:
+        return not sound(now) and not now.null
+    return now.value != want.value or not sound(now)
 
 
 def _incomplete_element(
@@ -610,14 +596,20 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     there = _below(files, target)
     origins = there.origins
     own = {keys.name, keys.tag, keys.spec, keys.digest}
-    strays = {}
+    differing = {}
     for element in elements(tree, section):
         found = _parameter_of_element(element, section)
         if found.name not in origins or found.name in {*own, *target.managed}:
             continue
         theirs, origin = origins[found.name]
         if found != theirs and not origin_comment(tree, element):
-            strays[found.name] = Stray(found.name, origin, hidden=False)
+            differing[found.name] = Stray(found.name, origin, hidden=False)
+    if there.carries:
+        return tuple(differing.values())
     names = {parameter.name for parameter in _parameters(tree, section)} | own
-    hidden = () if there.carries else [name for name in origins if name not in names]
-    return (*strays.values(), *(Stray(name, origins[name][1], hidden=True) for name in hidden))
+    hidden = [
+        Stray(name, origin, hidden=True)
+        for name, (_, origin) in origins.items()
+        if name not in names
+    ]
+    return (*differing.values(), *hidden)

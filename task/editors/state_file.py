@@ -198,15 +198,11 @@ def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]
     """
     children = _children(tree, node, what)
     if children:
+        similar = _STEMS | {word.rstrip("s") for word in known}
         for key, _ in pairs(node):
-            shown = "".join(
-                letter
-                for letter in key.value.lower()
-                if letter.isprintable() and not letter.isspace()
-            )
-            if key.value not in known and shown.rstrip("s") in _STEMS | {
-                word.rstrip("s") for word in known
-            }:
+            letters = [each for each in key.value.lower() if each.isprintable()]
+            stem = "".join(each for each in letters if not each.isspace()).rstrip("s")
+            if key.value not in known and stem in similar:
                 raise _line_error(
                     tree,
                     key,
@@ -376,27 +372,25 @@ def in_flow(data: object) -> str:
     Values from a newer version keep their types: plain scalars remain plain.
     """
     if isinstance(data, Node):
-        tag = (
-            f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} "
-            if data.tag
-            else ""
-        )
-        if data.kind == "scalar":
-            plain = not data.style and not set(data.value) & _TYPED
-            return tag + (data.value if plain else double_quoted(data.value))
-        if data.kind == "sequence":
-            return f"{tag}[{', '.join(map(in_flow, data.children))}]"
-        return (
-            tag
-            + "{"
-            + ", ".join(f"{in_flow(key)}: {in_flow(value)}" for key, value in pairs(data))
-            + "}"
-        )
+        return _node_in_flow(data)
     if isinstance(data, Mapping):
-        return (
-            "{" + ", ".join(f"{spell(key)}: {in_flow(value)}" for key, value in data.items()) + "}"
-        )
+        entries = [f"{spell(key)}: {in_flow(value)}" for key, value in data.items()]
+        return "{" + ", ".join(entries) + "}"
     return flow(cast("Data", data))
+
+
+def _node_in_flow(node: Node) -> str:
+    tag = ""
+    if node.tag:
+        short = f"!!{node.tag.removeprefix(_CORE)}" if node.tag.startswith(_CORE) else node.tag
+        tag = f"{short} "
+    if node.kind == "scalar":
+        plain = not node.style and not set(node.value) & _TYPED
+        return tag + (node.value if plain else double_quoted(node.value))
+    if node.kind == "sequence":
+        return f"{tag}[{', '.join(map(_node_in_flow, node.children))}]"
+    entries = [f"{_node_in_flow(key)}: {_node_in_flow(value)}" for key, value in pairs(node)]
+    return tag + "{" + ", ".join(entries) + "}"
 
 
 def _lines(data: Wanted) -> list[str]:
@@ -444,14 +438,13 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
         return text
     result = ("" if tree.text else _HEAD) + in_fixed_form(tree, data)
     new = _state_tree(result)
-    if data_of(states_of(new)) == wanted and in_flow(_sorted(with_unknown(new, wanted))) == in_flow(
-        _sorted(data)
-    ):
-        return result
-    raise TargetError(
-        "the state is too large for one state file",
-        hint="shorten the hold's reason",
-    )
+    written = in_flow(_sorted(with_unknown(new, wanted)))
+    if data_of(states_of(new)) != wanted or written != in_flow(_sorted(data)):
+        raise TargetError(
+            "the state is too large for one state file",
+            hint="shorten the hold's reason",
+        )
+    return result
 
 
 def _sorted(data: object) -> object:

@@ -10,7 +10,7 @@ order tags compare the tags first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -41,21 +41,16 @@ def compare(
         return "newer", f"source commit {new.commit[:12]} descends from {old.commit[:12]}"
     if relation == "older":
         return "older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}"
-    if (
-        new.created
-        and old.created
-        and (age := epoch_seconds(new.created) - epoch_seconds(old.created))
-    ):
-        return _by_number(age, f"created {new.created}", f"created {old.created}")
-    return "", ""
+    if not new.created or not old.created:
+        return "", ""
+    age = epoch_seconds(new.created) - epoch_seconds(old.created)
+    return _by_number(age, f"created {new.created}", f"created {old.created}") if age else ("", "")
 
 
 def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", "older"], str]:
-    return (
-        ("newer", f"{new} comes after {old}")
-        if difference > 0
-        else ("older", f"{new} comes before {old}")
-    )
+    if difference > 0:
+        return "newer", f"{new} comes after {old}"
+    return "older", f"{new} comes before {old}"
 
 
 def commits(new: Build, old: Build) -> Commits | None:
@@ -116,7 +111,7 @@ def superseded(
     return ""
 
 
-def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> bool:
+def _was_replaced(event: Written, current: Reading, versions: Collection[str]) -> bool:
     """Return whether the event's version is one of these earlier versions in Git.
 
     Git may have had only the tag while the event has the digest, or vice versa. If Git has the same
@@ -126,9 +121,11 @@ def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> 
         return True
     if event.tag == current.tag:
         return False
-    tags = {tag for tag, _, digest in (one.partition("@") for one in versions) if not digest}
-    known = {one.partition("@")[0] for one in versions}
-    return event.tag in (tags if event.digest else known)
+    for version in versions:
+        tag, _, digest = version.partition("@")
+        if tag == event.tag and not (digest and event.digest):
+            return True
+    return False
 
 
 def alike(
@@ -171,8 +168,10 @@ def gone_back(
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Return why the event is older than a waiting or declined build, or "" if it is not older or
-    the order is unknown.
+    """Return why the event is older than a known build, or "" if it is not older or the order is
+    unknown.
+
+    The known build is deferred, waits on a head branch, or was declined by a person.
 
     If the strategy orders tags, the tags decide. Builds with the same tag are compared as builds.
     """
@@ -192,32 +191,30 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     decide, and the versions that a rollback skipped, until a newer tag is written. For a build
     without an identity, the order of arrival decides, so the build is not stored.
     """
-    known = event.build != Build()
-    memory = replace(
-        memory,
-        failed=tuple(version for version in memory.failed if version != event.version),
-    )
-    if rules_of(policy).ordered:
-        older = rules_of(policy).older
-        fence = tuple(
-            version for version in memory.replaced if older(event.tag, version.partition("@")[0])
-        )
-        newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
-        kept = newest or (event if known and event.digest else None)
-        return replace(
-            memory,
-            written=kept,
-            replaced=fence,
-            deferred=None,
-            rollback=None,
-        )
-    others = tuple(version for version in memory.replaced if version != event.version)
-    # A build that a rollback stored without an identity cannot be compared with a later event.
-    identified = memory.written if memory.written and memory.written.build != Build() else None
+    has_identity = event.build != Build()
+    failed = tuple(version for version in memory.failed if version != event.version)
+    newest = memory.written
+    rules = rules_of(policy)
+    if rules.ordered:
+        replaced = [
+            version
+            for version in memory.replaced
+            if rules.older(event.tag, version.partition("@")[0])
+        ]
+        if newest is None or not rules.older(event.tag, newest.tag):
+            newest = event if has_identity and event.digest else None
+    else:
+        replaced = [version for version in memory.replaced if version != event.version]
+        if has_identity:
+            newest = event
+        elif newest and newest.build == Build():
+            # a rollback stored it without an identity, so no later event can be compared with it
+            newest = None
     return replace(
         memory,
-        written=event if known else identified,
-        replaced=others,
+        written=newest,
+        replaced=tuple(replaced),
+        failed=failed,
         deferred=None,
         rollback=None,
     )
@@ -266,11 +263,9 @@ def released(memory: Memory) -> Memory:
 
 def active(hold: Hold | None, now: str) -> Hold | None:
     """Return the hold, or None if it has expired."""
-    return (
-        None
-        if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now))
-        else hold
-    )
+    if hold and hold.until and epoch_seconds(hold.until) <= epoch_seconds(now):
+        return None
+    return hold
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
@@ -282,8 +277,10 @@ def holding(state: State, memory: Memory, now: str) -> Hold | None:
 
 def merged(base: State, more: State) -> State:
     """Return the combined memory of the base and the memory branch. The stricter hold wins."""
-    images = {key: _merged(base.images.get(key, Memory()), one) for key, one in more.images.items()}
-    return State(stricter(base.hold, more.hold), {**base.images, **images})
+    images = dict(base.images)
+    for key, memory in more.images.items():
+        images[key] = _merged(images.get(key, Memory()), memory)
+    return State(stricter(base.hold, more.hold), images)
 
 
 def stricter_only(base: State, more: State) -> State:
@@ -325,12 +322,10 @@ def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
     """Return the hold that ends later, or the first one if they end at the same time."""
     if hold is None or other is None:
         return hold or other
-    return (
-        other
-        if hold.until
-        and (not other.until or epoch_seconds(other.until) > epoch_seconds(hold.until))
-        else hold
-    )
+    if not hold.until:
+        return hold
+    other_is_later = not other.until or epoch_seconds(other.until) > epoch_seconds(hold.until)
+    return other if other_is_later else hold
 
 
 def apart(base: Memory, wanted: Memory) -> Memory:

@@ -161,11 +161,10 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     only that variant. Case matters. A string that is not a platform does not accept any image, so
     that a typo never lets one through.
     """
-    built = {
-        parts
-        for platform in platforms
-        for parts in (_platform_parts(platform), (*_platform_parts(platform)[:2], ""))
-    }
+    built = set()
+    for platform in platforms:
+        os, arch, variant = _platform_parts(platform)
+        built |= {(os, arch, variant), (os, arch, "")}
     return any(is_platform(text) and _platform_parts(text) in built for text in wanted)
 
 
@@ -183,11 +182,9 @@ def meant_platforms(text: str) -> tuple[str, ...]:
     os, arch, _ = _platform_parts(text)
     if arch in _ARCHITECTURES:
         return ()
-    named = _OTHER_NAMES.get(arch)
-    return tuple(
-        f"{os}/{get_close_match}"
-        for get_close_match in ([named] if named else get_close_matches(arch, _ARCHITECTURES, n=2))
-    )
+    if arch in _OTHER_NAMES:
+        return (f"{os}/{_OTHER_NAMES[arch]}",)
+    return tuple(f"{os}/{name}" for name in get_close_matches(arch, _ARCHITECTURES, n=2))
 
 
 def _platform_parts(text: str) -> tuple[str, str, str]:

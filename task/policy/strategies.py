@@ -60,22 +60,21 @@ class TagOrder:
         return any(group == VERSION_GROUP for group, _ in self.groups)
 
     def read(self, tag: str) -> Mapping[str, str | None] | None:
-        """Return the match of each of the pattern's groups, in order,
-        or None if the pattern does not match.
+        """Return the part of the tag that each of the pattern's groups matches, in order.
 
-        A group that did not participate is None. Without a pattern, the whole tag is one unnamed
-        part.
+        Return None if the pattern does not match. A group that did not participate is None. Without
+        a pattern, the whole tag is one unnamed part.
         """
         if self.kind != "regexp":
             return {"": tag}
         found = compiled(self.pattern, groups=True).search(tag.encode("utf-8", "surrogatepass"))
         if found is None:
             return None
-        each = ((name, found.group(number)) for name, number in self.groups)
-        return {
-            name: None if part is None else part.decode("utf-8", "surrogatepass")
-            for name, part in each
-        }
+        parts: dict[str, str | None] = {}
+        for name, number in self.groups:
+            part = found.group(number)
+            parts[name] = None if part is None else part.decode("utf-8", "surrogatepass")
+        return parts
 
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. Tags that do not match come first.
@@ -144,41 +143,47 @@ def _value(part: str | None, name: str) -> Any:
 
 
 def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
-    """Return a key that compares runs of digits as numbers, and other runs by bytes.
+    """Return a key that compares runs of digits as numbers, and other runs by their bytes.
 
-    Digits come before anything else.
-
-    A number is represented by its length and its digits, because `int` would take quadratic time on
-    a hostile tag.
+    A run of digits comes before any other run. The key has a number's length and digits instead of
+    an `int`, which would take quadratic time on a hostile tag.
     """
-    found = []
+    key = []
     for run in _RUN.findall(text):
         raw = run.encode("utf-8", "surrogatepass")
-        digits = raw.lstrip(b"0") if run[0] in "0123456789" else b""
-        found.append((0, len(digits), digits) if run[0] in "0123456789" else (1, 0, raw))
-    return tuple(found)
+        if run[0] in "0123456789":
+            digits = raw.lstrip(b"0")
+            key.append((0, len(digits), digits))
+        else:
+            key.append((1, 0, raw))
+    return tuple(key)
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return the part of a tag that looks like a commit ID, if the order compares its digits, or
-    "".
-    """
-    parts = (order.read(tag) or {}).values() if order.kind != "alphabetical" else ()
-    found = (_COMMIT.search(part or "") for part in parts)
-    return next((match[0] for match in found if match), "")
+    """Return the commit ID that the order would compare as numbers, or "" if there is none."""
+    if order.kind == "alphabetical":
+        return ""
+    for part in (order.read(tag) or {}).values():
+        if found := _COMMIT.search(part or ""):
+            return str(found[0])
+    return ""
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Return whether a tag's numbers make it newer. All numbers are compared in order, or only the
-    last ones if the letters differ.
+    """Return whether the numbers in a tag make it newer.
+
+    All numbers are compared in order. If the tags differ in more than numbers, it is enough that
+    the last number is higher.
     """
     if numeric(tag) > numeric(current):
         return True
-    shapes = [_DIGITS.sub("0", text) for text in (tag, current)]
-    last = [
-        numeric(found[-1]) if (found := _DIGITS.findall(text)) else () for text in (tag, current)
-    ]
-    return shapes[0] != shapes[1] and bool(last[1]) and last[0] > last[1]
+    if _DIGITS.sub("0", tag) == _DIGITS.sub("0", current):
+        return False
+    numbers = _DIGITS.findall(tag)
+    current_numbers = _DIGITS.findall(current)
+    if not numbers or not current_numbers:
+        return False
+    return numeric(numbers[-1]) > numeric(current_numbers[-1])
 
 
 def _backwards(key: Any, other: Any) -> int:
@@ -207,10 +212,10 @@ class Rules:
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Return why `tag` does not come after `current` (both are admitted, and they differ), or
-        "" if it does.
+        """Return why `tag` does not come after `current`, or "" if it does.
 
-        If tags have no order, the tag that arrives later is newer.
+        Both are admitted, and they differ. If tags have no order, the tag that arrives later is
+        newer.
         """
         return ""
 
@@ -240,16 +245,17 @@ class Semver(Rules):
         if version is None:
             return "not-a-version", _no_version(tag, policy) if tag else "the image has no tag"
         if not policy.constraints and version.prerelease:
-            way_out = (
-                "" if "." in tag.partition("-")[0] else "; if it is not a version, set a tag-order"
+            why = (
+                f"{tag} is a pre-release: without a constraint, only releases are admitted; to"
+                " admit it, use the constraint >=0-0"
             )
-            why = f"{tag} is a pre-release: without a constraint, only releases are admitted"
-            return "constraint", f"{why}; to admit it, use the constraint >=0-0{way_out}"
-        outside = next(
-            (text for text in policy.constraints if not parse_range(text).admits(version)),
-            None,
-        )
-        return ("", "") if outside is None else ("constraint", _not_in(outside, tag, version))
+            if "." not in tag.partition("-")[0]:
+                why = f"{why}; if it is not a version, set a tag-order"
+            return "constraint", why
+        for text in policy.constraints:
+            if not parse_range(text).admits(version):
+                return "constraint", _not_in(text, tag, version)
+        return "", ""
 
     def older(self, tag: str, current: str) -> str:
         """Compare the versions.
@@ -268,10 +274,10 @@ class Semver(Rules):
             why = f"{current} is the same version as {tag} and sorts after it as text"
         else:
             why = f"{current} is newer than {tag}"
-        of_letters = new.finalize_version() == old.finalize_version() and bool(
-            new.prerelease
-        ) == bool(old.prerelease)
-        return f"{why}{_by_numbers(tag, current)}" if of_letters else why
+        same_numbers = new.finalize_version() == old.finalize_version()
+        if same_numbers and bool(new.prerelease) == bool(old.prerelease):
+            why = f"{why}{_by_numbers(tag, current)}"
+        return why
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the version, then the tag."""
@@ -313,7 +319,7 @@ class Alphabetical(Rules):
 
 
 class Digest(Rules):
-    """Follows the digest of one mutable tag, which is the constraint."""
+    """The current digest of one mutable tag, which is the constraint."""
 
     needs = ("digest",)
     constraint = "tag"
@@ -328,7 +334,7 @@ class Digest(Rules):
 
 
 class InTagOrder(Rules):
-    """A strategy that orders tags, with a custom order (`tag-order`)."""
+    """Another strategy's rules, but with the order from `tag-order`."""
 
     ordered = True
 

@@ -8,6 +8,7 @@ stricter than Masterminds' `NewVersion`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -61,7 +62,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Range:
-    """A constraint. A version is in the range if all terms in any one group hold."""
+    """A constraint. A version is in the range if it meets all terms of at least one group."""
 
     groups: tuple[tuple[Term, ...], ...]
 
@@ -72,7 +73,7 @@ class Range:
         """
         return any(
             (not version.prerelease or any(term.version.prerelease for term in group))
-            and all(_holds(term, version) for term in group)
+            and all(_meets(version, term) for term in group)
             for group in self.groups
         )
 
@@ -147,55 +148,80 @@ def _improper(part: str, text: str) -> Malformed:
     return Malformed(f"{text[:200]!r} is not a version constraint{where}", _HINT)
 
 
-def _holds(term: Term, version: Version) -> bool:  # noqa: PLR0911 - a table of the operators
-    """Return whether a comparison holds.
+def _meets(version: Version, term: Term) -> bool:
+    """Return whether a version meets a comparison."""
+    return _RULES[term.operator](version, term)
 
-    If some parts are omitted, the library has a different rule for each operator.
+
+def _start(version: Version, count: int) -> tuple[int, ...]:
+    """Return the first `count` of major, minor, and patch."""
+    return (version.major, version.minor, version.patch)[:count]
+
+
+# The library has a different rule for each operator if some parts are omitted.
+
+
+def _greater(version: Version, term: Term) -> bool:
+    """`>1` excludes every 1.x, so it starts at 2.0.0. `>*` is `>0.0.0`."""
+    if term.given in (_MAJOR, _MINOR):
+        return _start(version, term.given) > _start(term.version, term.given)
+    return version > term.version
+
+
+def _at_most(version: Version, term: Term) -> bool:
+    """`<=1.2` includes all of 1.2.x. `<=*` is `<=0.0`."""
+    if term.given == _PATCH:
+        return version <= term.version
+    count = term.given or _MINOR
+    return _start(version, count) <= _start(term.version, count)
+
+
+def _unlike(version: Version, term: Term) -> bool:
+    """`!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the same pre-release."""
+    if term.given not in (_MAJOR, _MINOR):
+        return version != term.version
+    if _start(version, term.given) != _start(term.version, term.given):
+        return True
+    return term.given == _MINOR and version.prerelease != term.version.prerelease
+
+
+def _equal(version: Version, term: Term) -> bool:
+    """`=1.2` is `~1.2`."""
+    return version == term.version if term.given == _PATCH else _tilde(version, term)
+
+
+def _tilde(version: Version, term: Term) -> bool:
+    """`~1.2` fixes the minor version, and `~1` the major. `~0.0.0` and `~*` have no upper bound."""
+    fixed = _MAJOR if term.given == _MAJOR else _MINOR
+    if term.given in (0, _PATCH) and _start(term.version, _PATCH) == (0, 0, 0):
+        fixed = 0
+    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
+
+
+def _caret(version: Version, term: Term) -> bool:
+    """`^` fixes all parts up to the first one that is not zero.
+
+    `^0` fixes the major version, `^0.0` the minor, and `^*` admits only 0.0.0.
     """
-    order = version.compare(term.version)
-    ours = version.to_tuple()[:_PATCH]
-    theirs = term.version.to_tuple()[:_PATCH]
-    # `>1` starts at 2.0.0, because it excludes every 1.x
-    match term.operator:
-        case "<":
-            return order < 0
-        case ">=":
-            return order >= 0
-        case "!=" if term.given == _MAJOR:
-            return ours[:_MAJOR] != theirs[:_MAJOR]
-        case "!=" if term.given == _MINOR:
-            return ours[:_MINOR] != theirs[:_MINOR] or version.prerelease != term.version.prerelease
-        case "!=":
-            return order != 0
-        case ">" if term.given in {
-            _MAJOR,
-            _MINOR,
-        }:
-            return ours[: term.given] > theirs[: term.given]
-        case ">":
-            return order > 0
-        case "<=" if term.given == _PATCH:
-            return order <= 0
-        case "<=":  # `<=1.2` includes all of 1.2.x; `<=*` is `<=0.0`
-            parts = term.given or _MINOR
-            return ours[:parts] <= theirs[:parts]
-        # the first nonzero part stays fixed; `^0.0` fixes the minor version, `^0` the major, and
-        # `^*` is only 0.0.0
-        case "^":
-            if term.version.major or term.given == _MAJOR:
-                parts = _MAJOR
-            else:
-                parts = _MINOR if term.version.minor or term.given == _MINOR else _PATCH
-            return order >= 0 and ours[:parts] == theirs[:parts]
-        case "=" if term.given == _PATCH:
-            return order == 0
-        case _:  # `~1.2`, `=1.2`: the same minor version, or the same major if only that is given
-            if term.given in {0, _PATCH} and theirs == (0, 0, 0):
-                return order >= 0  # `~0.0.0` and `~*` have no upper bound
-            parts = _MAJOR if term.given == _MAJOR else _MINOR
-            return order >= 0 and ours[:parts] == theirs[:parts]
+    if term.version.major or term.given == _MAJOR:
+        fixed = _MAJOR
+    elif term.version.minor or term.given == _MINOR:
+        fixed = _MINOR
+    else:
+        fixed = _PATCH
+    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
 
 
+_RULES: Mapping[str, Callable[[Version, Term], bool]] = {
+    "<": lambda version, term: version < term.version,
+    ">": _greater,
+    "<=": _at_most,
+    ">=": lambda version, term: version >= term.version,
+    "=": _equal,
+    "!=": _unlike,
+    "~": _tilde,
+    "^": _caret,
+}
 _SYNONYMS = {
     "": "=",
     "=>": ">=",

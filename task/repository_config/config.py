@@ -15,6 +15,7 @@ from datetime import datetime
 from fnmatch import translate
 from functools import lru_cache
 from itertools import takewhile
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -30,7 +31,6 @@ LONGEST_WINDOW = 366 * 86_400  # seconds
 _DURATION = re.compile(r"(?:(\d{1,5})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,3}")
 _ANY = re.compile(r"\*(?:/0*1)?", re.ASCII)
-_UNITS = (86_400, 3_600, 60)
 _EXAMPLE = '"0 18 * * 5" is 18:00 every Friday: minute, hour, day, month, day of the week'
 
 
@@ -48,11 +48,10 @@ def schedule(text: str) -> str:
 def seconds_of(text: str) -> int:
     """Return the seconds in a duration such as `62h`, `1h30m`, or `3d`. Raises `Malformed`."""
     match = _DURATION.fullmatch(text)
-    length = (
-        sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS, strict=True))
-        if match
-        else 0
-    )
+    length = 0
+    if match:
+        days, hours, minutes = (int(count or 0) for count in match.groups())
+        length = days * 86_400 + hours * 3_600 + minutes * 60
     if not 0 < length <= LONGEST_WINDOW:
         raise Malformed(
             f"{shortened(text, 50)!r} is not a duration of at most 366 days",
@@ -143,9 +142,9 @@ class NameGlob:
         """Whether the glob is for full names such as `namespace/name`."""
         return "/" in self.text
 
-    def fits(self, name: str) -> bool:
-        """Return whether the glob matches the whole name."""
-        return self.pattern.match(name) is not None
+    def fits(self, *names: str) -> bool:
+        """Return whether the glob matches one of these names completely."""
+        return any(self.pattern.match(name) for name in names)
 
 
 @dataclass(frozen=True)
@@ -225,23 +224,19 @@ class Match:
         image = sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")
         return (
-            (
-                not self.applications
-                or any(
-                    application.fits(app.key if application.whole else app.name)
-                    for application in self.applications
-                )
-            )
-            and (not self.projects or any(project.fits(app.project) for project in self.projects))
-            and (not self.paths or any(path_path_glob.fits(path) for path_path_glob in self.paths))
-            and (
-                not self.images
-                or any(
-                    image_name_glob.fits(image.name) or image_name_glob.fits(image.identity)
-                    for image_name_glob in self.images
-                )
-            )
+            _admit(self.applications, lambda glob: glob.fits(app.key if glob.whole else app.name))
+            and _admit(self.projects, lambda glob: glob.fits(app.project))
+            and _admit(self.paths, lambda glob: glob.fits(path))
+            and _admit(self.images, lambda glob: glob.fits(image.name, image.identity))
         )
+
+
+Glob = TypeVar("Glob", NameGlob, PathGlob)
+
+
+def _admit(globs: Sequence[Glob], fits: Callable[[Glob], bool]) -> bool:
+    """Return whether at least one of the globs fits, or there are none."""
+    return not globs or any(map(fits, globs))
 
 
 EVERYTHING = Match()
@@ -296,7 +291,7 @@ def no_files(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Change
 def for_some_paths(config: RepositoryConfig) -> bool:
     """Return whether a rule or freeze applies only to some paths."""
     parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
-    return any(freeze.match.paths for freeze in parts)
+    return any(part.match.paths for part in parts)
 
 
 def governed(
@@ -342,8 +337,11 @@ def governed(
 
 def _demands_of_all(each: Iterable[Wishes]) -> tuple[Demand, ...]:
     """Return all proofs that the config requires, without duplicates."""
-    demands = (demand for wishes in each for demand in (wishes.signatures, wishes.provenance))
-    return tuple(dict.fromkeys(demand for demand in demands if demand))
+    return tuple(dict.fromkeys(demand for wishes in each for demand in _demands_in(wishes)))
+
+
+def _demands_in(wishes: Wishes) -> list[Demand]:
+    return [demand for demand in (wishes.signatures, wishes.provenance) if demand]
 
 
 def _with_files(
@@ -371,8 +369,7 @@ def _writes_of_all(places: Sequence[Subscription], each: Sequence[Wishes]) -> tu
 
 def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
     """Return the paths of the public keys in these wishes."""
-    demands = (one for each in wishes for one in (each.signatures, each.provenance) if one)
-    return tuple(dict.fromkeys(path for demand in demands for path in demand.keys))
+    return tuple(dict.fromkeys(path for demand in _demands_of_all(wishes) for path in demand.keys))
 
 
 def also_limited(
@@ -408,9 +405,11 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
             replace(config, freezes=()),
             "",
         )
-        more = there.pull_request != sub.pull_request
-        more = more or there.policy.pin_digest != sub.policy.pin_digest
-        if more or not asked.issuperset(there.demands):
+        if (
+            there.pull_request != sub.pull_request
+            or there.policy.pin_digest != sub.policy.pin_digest
+            or not asked.issuperset(there.demands)
+        ):
             message = (
                 f"{PATH} has stricter rules for {shortened(path)!r} than for"
                 f" {shortened(sub.path) or '/'!r}"
@@ -436,45 +435,41 @@ class _KnownWishes:
         return self._known[matching]
 
 
-def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
+def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
     """Return the wishes for a commit or pull request that several subscriptions share.
 
-    If they differ, `common` applies. However, labels and people are combined, a request is a draft
-    if any subscription wants a draft, and it is merged automatically only if all of them want that.
+    If they differ in a wish, `common` decides it. However, labels and people are combined, a
+    request is a draft if any subscription wants a draft, and it is merged automatically only if all
+    of them want that.
     """
-    each = {field.name: [getattr(wishes, field.name) for wishes in of] for field in fields(Wishes)}
-    found = Wishes(
-        **{
-            name: (
-                values[0]
-                if values and all(value == values[0] for value in values)
-                else getattr(common, name)
-            )
-            for name, values in each.items()
-        }
-    )
+    found = common
+    for field in fields(Wishes):
+        values = [getattr(wishes, field.name) for wishes in shared_by]
+        if values and all(value == values[0] for value in values):
+            found = replace(found, **{field.name: values[0]})
 
-    def of_all(name: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(text for texts in each[name] for text in texts or ()))
+    def combined(lists: Iterable[tuple[str, ...] | None]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for texts in lists for text in texts or ()))
 
     return replace(
         found,
-        labels=of_all("labels"),
-        reviewers=of_all("reviewers"),
-        assignees=of_all("assignees"),
-        draft=any(each["draft"]),
-        auto_merge=bool(of) and all(each["auto_merge"]),
+        labels=combined(wishes.labels for wishes in shared_by),
+        reviewers=combined(wishes.reviewers for wishes in shared_by),
+        assignees=combined(wishes.assignees for wishes in shared_by),
+        draft=any(wishes.draft for wishes in shared_by),
+        auto_merge=bool(shared_by) and all(wishes.auto_merge for wishes in shared_by),
     )
 
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
     """Combine the layers. Each wish comes from the first layer that sets it."""
-    names = [field.name for field in fields(Wishes)]
-    said = {
-        name: [value for layer in layers if (value := getattr(layer, name)) is not None]
-        for name in names
-    }
-    return Wishes(**{name: values[0] for name, values in said.items() if values})
+    found: dict[str, Any] = {}
+    for layer in layers:
+        for field in fields(Wishes):
+            value = getattr(layer, field.name)
+            if value is not None:
+                found.setdefault(field.name, value)
+    return Wishes(**found)
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
@@ -488,7 +483,9 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
         (f"freezes[{number}]", item.match, item.line)
         for number, item in enumerate(config.freezes, 1)
     ]
-    return [(what, line) for what, match, line in parts if not any(map(match.takes, subs))]
+    return [
+        (name, line) for name, match, line in parts if not any(match.takes(sub) for sub in subs)
+    ]
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:

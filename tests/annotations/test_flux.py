@@ -320,7 +320,7 @@ def test_automated_locked_and_ignore_annotations_are_honored(
     annotations: dict[str, Any], count: int, held: str
 ) -> None:
     found = subscribed(IMAGE, annotations)
-    assert [sub.suspended for sub in found.subscriptions] == [held] * count
+    assert [sub.locked for sub in found.subscriptions] == [held] * count
 
 
 @pytest.mark.parametrize("name", ["automated", "locked"])
@@ -379,7 +379,7 @@ def test_an_invalid_filter_of_a_locked_release_is_only_a_warning() -> None:
     found = subscribed(
         IMAGE, {**ON, "fluxcd.io/locked": "true", "fluxcd.io/tag.chart-image": "regexp:["}
     )
-    assert [sub.suspended for sub in found.subscriptions] == ["fluxcd.io/locked: true"]
+    assert [sub.locked for sub in found.subscriptions] == ["fluxcd.io/locked: true"]
     assert [flaw.severity for flaw in found.flaws] == ["warning"]
 
 

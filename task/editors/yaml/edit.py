@@ -8,7 +8,7 @@ YAML reader must read the new values from those nodes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,17 +32,18 @@ class Splice(NamedTuple):
 More = Mapping[str, Data] | Sequence[Data]  # new entries for a collection
 # Compares an old and a new node. Returns the pairs to compare next, or None if the new node is not
 # as intended.
-Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
+Pairs = Iterable[tuple[Node, Node]]
+Same = Callable[[Node, Node], Pairs | None]
 
 
 def apply(text: str, splices: Sequence[Splice]) -> str:
     """Return the text with all splices applied. Splices at the same position keep their order."""
     parts = []
-    at = 0
+    copied = 0
     for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):  # sorting is stable
-        parts += [text[at:start], fresh]
-        at = end
-    return "".join(parts) + text[at:]
+        parts += [text[copied:start], fresh]
+        copied = end
+    return "".join(parts) + text[copied:]
 
 
 def more_than_meant() -> TargetError:
@@ -76,59 +77,52 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
     return new
 
 
-def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
-    # The style also matters: a quoted number without its quotes is a different value.
-    if (old.kind, old.value, old.style, old.anchor, old.tag) != (
-        new.kind,
-        new.value,
-        new.style,
-        new.anchor,
-        new.tag,
-    ):
-        return None
-    return (
-        zip(old.children, new.children, strict=True)
-        if len(old.children) == len(new.children)
-        else None
+def _alike(old: Node, new: Node) -> Pairs | None:
+    same = (
+        old.kind == new.kind
+        and old.value == new.value
+        and old.style == new.style  # a quoted number without its quotes is a different value
+        and old.anchor == new.anchor
+        and old.tag == new.tag
     )
+    return _paired(old.children, new.children) if same else None
+
+
+def _paired(old: Sequence[Node], new: Sequence[Node]) -> Pairs | None:
+    return zip(old, new, strict=True) if len(old) == len(new) else None
 
 
 def grows(more: More, *, last: bool = True) -> Same:
     """Accept a collection with these new entries at its end, or before its last entry."""
-    count = 2 * len(more) if isinstance(more, Mapping) else len(more)
-    width = 2 if isinstance(more, Mapping) else 1
+    width = 2 if isinstance(more, Mapping) else 1  # the children of one entry
+    count = width * len(more)
 
-    def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
-        at = len(old.children) - (0 if last else width)
-        fresh = Node(new.kind, 0, 0, children=new.children[at : at + count])
-        if (
-            len(new.children) != len(old.children) + count
-            or new.anchor != old.anchor
-            or not holds(fresh, more)
-        ):
+    def same(old: Node, new: Node) -> Pairs | None:
+        start = len(old.children) - (0 if last else width)
+        end = start + count
+        added = Node(new.kind, 0, 0, children=new.children[start:end])
+        if new.anchor != old.anchor or not reads_as(added, more):
             return None
-        return zip(old.children, new.children[:at] + new.children[at + count :], strict=True)
+        return _paired(old.children, new.children[:start] + new.children[end:])
 
     return same
 
 
 def shrinks(*numbers: int) -> Same:
     """Accept a collection without the entries at these positions."""
+    gone = frozenset(numbers)
 
-    def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
-        width = 2 if old.kind == "mapping" else 1
-        gone = set(numbers)
+    def same(old: Node, new: Node) -> Pairs | None:
+        if new.kind != old.kind:
+            return None
+        width = 2 if old.kind == "mapping" else 1  # the children of one entry
         left = [child for place, child in enumerate(old.children) if place // width not in gone]
-        return (
-            zip(left, new.children, strict=True)
-            if len(left) == len(new.children) and new.kind == old.kind
-            else None
-        )
+        return _paired(left, new.children)
 
     return same
 
 
-def holds(node: Node, data: Data) -> bool:
+def reads_as(node: Node, data: Data) -> bool:
     """Return whether a node is exactly this data,
     and every YAML reader reads its strings as strings.
     """
@@ -139,22 +133,21 @@ def holds(node: Node, data: Data) -> bool:
     if isinstance(data, Mapping):
         keys = [key.value for key, _ in pairs(node)] if node.kind == "mapping" else None
         return keys == list(data) and all(
-            holds(value, data[key.value]) for key, value in pairs(node)
+            reads_as(value, data[key.value]) for key, value in pairs(node)
         )
     return (
         node.kind == "sequence"
         and len(node.children) == len(data)
-        and all(map(holds, node.children, data))
+        and all(map(reads_as, node.children, data))
     )
 
 
 def becomes(data: Word, old: Node) -> Same:
     """Accept a node that has this value and keeps its anchor."""
 
-    def same(_: Node, now: Node) -> tuple[tuple[Node, Node], ...] | None:
-        return (
-            () if holds(now, data) and (old.kind == "alias" or now.anchor == old.anchor) else None
-        )
+    def same(_: Node, now: Node) -> Pairs | None:
+        keeps_anchor = old.kind == "alias" or now.anchor == old.anchor
+        return () if keeps_anchor and reads_as(now, data) else None
 
     return same
 
@@ -284,37 +277,19 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 def add(tree: Tree, node: Node, more: More) -> Tree:
     """Return the tree with new keys at the end of a mapping, or new items at the end of a sequence.
 
-        A null becomes a mapping or sequence.
-
-    If the text has no documents, the first one begins below its comments.
+    A null becomes a mapping or sequence. If the text has no documents, the first one begins below
+    its comments.
     """
     text = tree.text
     if not tree.roots:
-        new = parse(
-            apply(
-                text,
-                [
-                    _append(
-                        text,
-                        len(text),
-                        _lines(tree, more, 0),
-                    )
-                ],
-            )
-        )
-        if len(new.roots) != 1 or not holds(new.roots[0], more):
-            raise more_than_meant()
-        return new
+        return _with_first_document(tree, more)
     check = {id(node): grows(more)}
     parent = tree.parent(node)
-    in_flow = parent is None or parent.style == "{"
+    below_block_key = parent is not None and parent.style != "{"
     # Brackets are kept, but an empty list below a block key becomes a block list (in AIU, it
     # remains a flow list).
-    if (
-        node.kind != "scalar"
-        and node.style == "{"
-        and (node.children or isinstance(more, Mapping) or in_flow)
-    ):
+    becomes_block = not node.children and not isinstance(more, Mapping) and below_block_key
+    if node.kind != "scalar" and node.style == "{" and not becomes_block:
         return checked(tree, _grow_flow(tree, node, more), check)
     if not node.children:
         return checked(tree, _fill(tree, node, more), check)
@@ -329,11 +304,17 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
         at = line_start(text, last.start)
         lines = _lines(tree, more, column(text, node)) + eol(text)
-        return checked(
-            tree,
-            [Splice(at, at, lines)],
-            {id(node): grows(more, last=False)},
-        )
+        before_last = {id(node): grows(more, last=False)}
+        return checked(tree, [Splice(at, at, lines)], before_last)
+
+
+def _with_first_document(tree: Tree, more: More) -> Tree:
+    text = tree.text
+    splice = _append(text, len(text), _lines(tree, more, 0))
+    new = parse(apply(text, [splice]))
+    if len(new.roots) != 1 or not reads_as(new.roots[0], more):
+        raise more_than_meant()
+    return new
 
 
 def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
@@ -406,11 +387,8 @@ def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
         return Splice(_without_blanks(text, start), node.end, eol(text) + lines)
     if node.anchor:
         return Splice(node.end, node.end, eol(text) + lines)
-    return _append(
-        text,
-        next(end for root, end in zip(tree.roots, tree.ends, strict=True) if root is node),
-        lines,
-    )
+    ends = zip(tree.roots, tree.ends, strict=True)
+    return _append(text, next(end for root, end in ends if root is node), lines)
 
 
 def _without_blanks(text: str, end: int) -> int:
@@ -601,28 +579,34 @@ def column(text: str, node: Node) -> int:
 
 @lru_cache(maxsize=2)
 def indents(tree: Tree) -> tuple[int, int]:
-    """Return the text's indentation, in columns, for mappings in mappings (or 2)
-    and sequences in mappings (or 0).
+    """Return by how many columns the text indents a mapping in a mapping, and a sequence in a
+    mapping.
+
+    The first mapping and the first sequence in a mapping show the file's style. Otherwise, the
+    mapping's indentation is that of the sequence, or 2, and the sequence's is 0.
     """
-    step = shift = -1
-    # The first mapping in a mapping and the first sequence in a mapping show the file's style.
-    blocks = (
-        (node, child)
-        for root in tree.roots
-        for node in walk(root)
-        if node.kind == "mapping" and node.style != "{"
-        for _, child in pairs(node)
-        if child.children and child.style != "{"
-    )
-    for parent, child in blocks:
+    of_mapping: int | None = None
+    of_sequence: int | None = None
+    for parent, child in _nested_blocks(tree):
         distance = column(tree.text, child) - column(tree.text, parent)
-        if child.kind == "sequence" and shift < 0:
-            shift = max(0, distance)
-        elif child.kind == "mapping" and step < 0 < distance:
-            step = distance
-        if min(step, shift) >= 0:
+        if child.kind == "sequence" and of_sequence is None:
+            of_sequence = max(0, distance)
+        elif child.kind == "mapping" and of_mapping is None and distance > 0:
+            of_mapping = distance
+        if of_mapping is not None and of_sequence is not None:
             break
-    return (step if step > 0 else shift if shift > 0 else 2), max(0, shift)
+    return of_mapping or of_sequence or 2, of_sequence or 0
+
+
+def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
+    """Yield each block collection that is a value in a block mapping, with that mapping."""
+    for root in tree.roots:
+        for node in walk(root):
+            if node.kind != "mapping" or node.style == "{":
+                continue
+            for _, child in pairs(node):
+                if child.children and child.style != "{":
+                    yield node, child
 
 
 def dash_width(text: str, sequence: Node) -> int:

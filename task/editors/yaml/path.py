@@ -291,7 +291,7 @@ def uses(
         elif (listed := tree.key_of(parent)) is not None and is_merge(listed):
             stack.append((parent, below))
         else:
-            place = next(place for place, one in enumerate(parent.children) if one is current)
+            place = next(n for n, child in enumerate(parent.children) if child is current)
             stack.append((parent, (place, *below)))
     raise TargetError(
         f"line {tree.line(node)} is shared by too many aliases",
