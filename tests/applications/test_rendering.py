@@ -283,7 +283,6 @@ def test_the_output_of_a_rendering_program_is_limited(stand_in: Path) -> None:
         ({"a\0b": ""}, "is not a valid file path"),
         ({"a": "", "a/b": ""}, "cannot copy 'a/b'"),
         ({"a" * 300: ""}, "cannot copy"),
-        ({"a": "x" * (LARGEST + 1)}, "larger than 64 MB"),
     ],
 )
 def test_files_outside_of_the_rendering_folder_are_refused(
@@ -291,6 +290,11 @@ def test_files_outside_of_the_rendering_folder_are_refused(
 ) -> None:
     with pytest.raises(Malformed, match=words):
         run(["/bin/true"], files, {})
+
+
+def test_files_that_are_too_large_to_render_are_refused() -> None:
+    with pytest.raises(Malformed, match="larger than 64 MB"):
+        run(["/bin/true"], {"a": "x" * (LARGEST + 1)}, {})
 
 
 def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:

@@ -63,7 +63,6 @@ def test_a_reference_without_a_tag_gets_the_tag_of_the_option(tmp_path: Path) ->
     [
         (None, "No such file"),
         (b"\xff\xfe\x00", "not a text file"),
-        (b"x" * (LARGEST + 1), "larger"),
         (b"{}", "empty JSON"),
     ],
 )
@@ -76,6 +75,13 @@ def test_an_unusable_file_is_a_usage_error(
     with pytest.raises(UsageError, match=part) as raised:
         read_images_from([str(path)])
     assert "--images-from" in str(raised.value)
+
+
+def test_a_file_that_is_too_large_is_a_usage_error(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (LARGEST + 1))
+    with pytest.raises(UsageError, match="larger"):
+        read_images_from([str(path)])
 
 
 def test_a_folder_is_a_usage_error(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ FILES: Mapping[str, Content] = {
     "crlf.yaml": "\ufeffa: 1\r\nb: 2\r\n",
     "latin1.yaml": b"a: \xe9\n",
     "utf16.yaml": b"a\0:\0 \x001\0",
-    "large.yaml": b"# " + b"x" * 10_000_000,
     "lfs.yaml": "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n",
     "empty.yaml": "",
     'odd "name"\\ ä.yaml': "odd: 1\n",
@@ -34,7 +33,9 @@ FILES: Mapping[str, Content] = {
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = bare_repo(tmp_path_factory.mktemp("git"), FILES)
+    folder = bare_repo(
+        tmp_path_factory.mktemp("git"), {**FILES, "large.yaml": b"# " + b"x" * 10_000_000}
+    )
     tip = git(folder, "rev-parse", "main")
     lines = [
         "commit refs/heads/main",

@@ -292,18 +292,18 @@ def test_any_refusal_is_a_lost_race_if_the_branch_has_moved(
 
 
 @pytest.mark.parametrize(
-    ("path", "mode", "text", "words"),
+    ("path", "mode", "size", "words"),
     [
-        ("a.yaml", "100755", "new\n", "executable bit"),
-        ("\udcff.yaml", "100644", "new\n", "not UTF-8"),
-        ("a.yaml", "100644", "x" * 31_000_000, "accepts at most"),
+        ("a.yaml", "100755", 4, "executable bit"),
+        ("\udcff.yaml", "100644", 4, "not UTF-8"),
+        ("a.yaml", "100644", 31_000_000, "accepts at most"),
     ],
 )
 def test_files_that_the_api_cannot_write_are_target_errors(
-    server: CommittingGitHub, path: str, mode: str, text: str, words: str
+    server: CommittingGitHub, path: str, mode: str, size: int, words: str
 ) -> None:
     with opened(server) as store:
-        made = change(read(store), files={path: File(text, mode)})
+        made = change(read(store), files={path: File("x" * size, mode)})
         with pytest.raises(TargetError, match=words):
             store.land(made)
     assert server.seen == []

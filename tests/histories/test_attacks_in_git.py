@@ -44,8 +44,13 @@ def memory_name(scene: Scene) -> str:
     return name
 
 
-def put(scene: Scene, branch: str, path: str, mode: str, text: str) -> None:
-    """Push a commit with one more entry, as somebody may who may push this branch."""
+def put(scene: Scene, branch: str, path: str, mode: str, text: str | int) -> None:
+    """Push a commit with one more entry, as somebody may who may push this branch.
+
+    A number stands for a text of that length.
+    """
+    if isinstance(text, int):
+        text = "x" * text
     data = f"M {mode} inline {path}\ndata {len(text.encode())}\n{text}\n"
     if mode == "160000":
         data = f"M 160000 {'1' * 40} {path}\n"
@@ -72,14 +77,14 @@ def warnings(report: Report) -> str:
         (".image-update/waiting/other", "120000", "../../.github/workflows/ci.yaml"),
         (".image-update/waiting/other", "160000", ""),
         (".image-update/waiting/other", "100755", EVIL),
-        (".image-update/waiting/other", "100644", "x" * 11_000_000),
+        (".image-update/waiting/other", "100644", 11_000_000),
         (".image-update/waiting/a/b", "100644", EVIL),
         (".gitmodules", "100644", "[submodule]\n"),
     ],
     ids=lambda value: str(value)[:30],
 )
 def test_foreign_files_on_the_memory_branch_are_not_carried_over(
-    path: str, mode: str, text: str, tmp_path: Path
+    path: str, mode: str, text: str | int, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
     put(scene, memory_name(scene), path, mode, text)
@@ -97,13 +102,13 @@ def test_foreign_files_on_the_memory_branch_are_not_carried_over(
         ("120000", "../apps/a/argocd_a.state"),
         ("160000", ""),
         ("100755", "version: '1'\nhead: bump\n"),
-        ("100644", "x" * 50_000_000),
+        ("100644", 50_000_000),
         ("100644", "\0"),
     ],
     ids=["link", "submodule", "program", "50 MB", "no text"],
 )
 def test_a_list_that_is_not_text_is_an_error_only_for_its_head_branch(
-    mode: str, text: str, tmp_path: Path
+    mode: str, text: str | int, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
     before = git(repo_of(scene), "rev-parse", HEAD)
@@ -116,11 +121,11 @@ def test_a_list_that_is_not_text_is_an_error_only_for_its_head_branch(
 
 @pytest.mark.parametrize(
     ("mode", "text"),
-    [("120000", "../../waiting/bump"), ("160000", ""), ("100644", "x" * 11_000_000)],
+    [("120000", "../../waiting/bump"), ("160000", ""), ("100644", 11_000_000)],
     ids=["link", "submodule", "11 MB"],
 )
 def test_a_state_file_that_is_not_text_does_not_end_a_hold(
-    mode: str, text: str, tmp_path: Path
+    mode: str, text: str | int, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
     put(scene, memory_name(scene), STATE, mode, text)
@@ -148,7 +153,7 @@ def test_a_state_file_that_is_not_text_does_not_end_a_hold(
     ids=lambda value: str(value)[:30],
 )
 def test_files_pushed_to_a_head_branch_are_not_carried_over_to_a_new_head_branch(
-    path: str, mode: str, text: str, tmp_path: Path
+    path: str, mode: str, text: str | int, tmp_path: Path
 ) -> None:
     """A branch with it gets one commit on its own tip, if any, and the base has nothing of it."""
     scene = scene_in(tmp_path)

@@ -354,7 +354,6 @@ BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(
     [
         BOMB,
         "version: 1\nrules: " + "[" * 100_000,
-        "version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 1_000_000,
         "version: 1\nrules:\n" + "-\n" * 100_000,
         "version: 1\nrules:\n- match: &m {projects: &p ["
         + "a, " * 80_000
@@ -366,7 +365,6 @@ BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(
     ids=[
         "alias bomb",
         "nested",
-        "a million rules",
         "empty rules",
         "long lists",
         "keys of keys",
@@ -378,6 +376,12 @@ def test_a_hostile_file_is_refused_at_once(text: str) -> None:
     with pytest.raises(TargetError):
         read_config(text)
     assert time.process_time() - began < 10
+
+
+def test_a_million_rules_are_refused_at_once() -> None:
+    test_a_hostile_file_is_refused_at_once(
+        "version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 1_000_000
+    )
 
 
 def test_a_missing_file_or_a_folder_counts_as_no_config() -> None:
