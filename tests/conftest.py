@@ -157,8 +157,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip the files of slow tests if these are left out. Their imports take as long as the tests of a folder."""
-    return True if collection_path.name in SLOW and _quick(config) else None
+    """Skip the files that have none of the tests in question.
+
+    Their imports take as long as the tests of a folder, and a worker with fewer modules starts programs faster.
+    """
+    if not collection_path.name.startswith("test_"):
+        return None
+    if _quick(config):
+        return True if collection_path.name in SLOW else None
+    return True if _unmeasured(config) and not _may_be_slow(collection_path) else None
+
+
+def _may_be_slow(path: Path) -> bool:
+    """Tell whether a file may have slow tests. The collection of all tests verifies it."""
+    return path.name in SLOW or any(word in path.read_text() for word in ("mark.slow", "mark.servers", "built"))
+
+
+def _unmeasured(config: pytest.Config) -> bool:
+    """Tell whether only slow tests run."""
+    return "not measured" in config.option.markexpr
 
 
 def _quick(config: pytest.Config) -> bool:
@@ -172,6 +189,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in SLOW:
             item.add_marker(pytest.mark.slow)
+        elif item.get_closest_marker("slow") or item.get_closest_marker("servers"):
+            assert _may_be_slow(item.path), f"{item.path.name}: add it to SLOW, or its slow tests will not run"
 
 
 def pytest_collection_finish() -> None:
