@@ -420,7 +420,13 @@ def _doubts_behind_an_unknown_name(
         yield _orphan(key, prefix, near, listed)
 
 
-def _doubt_of(kind: DoubtKind, message: str, hint: str, meant: str = "", name: str = "") -> Doubt:
+def _doubt_of(
+    kind: DoubtKind,
+    message: str,
+    hint: str,
+    meant: str = "",
+    name: str = "",
+) -> Doubt:
     return Doubt(kind, Trouble("annotation", message, hint), meant, name)
 
 

@@ -244,7 +244,13 @@ def _of_several(app: Application, finding: Finding, others: int) -> Finding:
     )
 
 
-def _finding(app: Tracker, key: str, severity: Severity, message: str, hint: str) -> Finding:
+def _finding(
+    app: Tracker,
+    key: str,
+    severity: Severity,
+    message: str,
+    hint: str,
+) -> Finding:
     value = app.annotations.get(key, "")
     return Finding(noted(severity, message, hint), app.key, key, value, *_place(app, key))
 

@@ -177,7 +177,13 @@ def argo_cds_kind(secret: Mapping[str, Any]) -> str:
     return name if name in _UNLABELLED else ""
 
 
-def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
+def may_log_in(
+    secret: str,
+    kind: str,
+    data: Mapping[str, str],
+    url: str,
+    project: str,
+) -> None:
     """Check that an Application is allowed to use this Argo CD secret as its Git credentials.
 
     Raises `AnnotationError` if not.

@@ -77,7 +77,13 @@ def lint(settings: Settings, call: Call) -> int:
     return code
 
 
-def _show(found: Sequence[Placed], read: int, moved: Migration | None, form: str, log: Log) -> None:
+def _show(
+    found: Sequence[Placed],
+    read: int,
+    moved: Migration | None,
+    form: str,
+    log: Log,
+) -> None:
     """Print the findings in the requested format."""
     if form == "json":
         say(lint_views.as_report(found, moved))

@@ -90,7 +90,13 @@ class AzureClient(Client):
             raise self._locked_out(what)
         return answer
 
-    def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Response:
+    def _versioned(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        more: dict[str, Any],
+    ) -> Response:
         fine = more.get("fine", ())
         params = {**(more.get("params") or {}), "api-version": self.version}
         return super().ask(

@@ -205,7 +205,14 @@ class BitbucketDataCenter(Host):
         )
         return dig(found, "values", 0, "id")
 
-    def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
+    def _put(
+        self,
+        said: Any,
+        title: str,
+        body: str,
+        people: list[str],
+        notes: Notes,
+    ) -> Any:
         """Change a request. If Bitbucket rejects some reviewers, retry without them."""
         number = self.proposed(said).number
         path = f"{self._path}/pull-requests/{path_part(number)}"

@@ -313,7 +313,13 @@ class Gitea(Host):
         found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
         return {dig(item, "name").lower(): dig(item, "name") for item in found}
 
-    def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
+    def _assign(
+        self,
+        number: str,
+        names: Iterable[str],
+        people: list[str],
+        notes: Notes,
+    ) -> None:
         """Add these names to the assignees."""
 
         def assign(some: list[str]) -> None:

@@ -337,11 +337,23 @@ class Git:
         )
         return True
 
-    def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
+    def is_web_page(
+        self,
+        remote: str,
+        git_dir: str,
+        env: Mapping[str, str],
+        clock: Clock,
+    ) -> bool:
         """Return whether a web server returns a page for the repository, such as a login page."""
         return _PAGE.search(self._traced(remote, git_dir, env, clock)) is not None
 
-    def _traced(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> str:
+    def _traced(
+        self,
+        remote: str,
+        git_dir: str,
+        env: Mapping[str, str],
+        clock: Clock,
+    ) -> str:
         """Ask the server for its HEAD, and return stderr with the headers of its responses.
 
         Never show this output: git hides Authorization in it, but no other header. Raises

@@ -90,7 +90,14 @@ class Signer:
             remove_folder(self._folder)
             self._folder = ""
 
-    def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
+    def commit(
+        self,
+        git_dir: str,
+        tree: str,
+        parent: str,
+        message: str,
+        who: Person,
+    ) -> str:
         """Return a signed commit of this tree.
 
         The parent may be "". Raises `CredentialsError` for a bad key.

@@ -807,7 +807,13 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
     return move.without_effect(Verdict("refuse", "superseded", because))
 
 
-def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, terms: Terms) -> Ask:
+def _also_governed(
+    ask: Ask,
+    head: HeadBranch,
+    base: Snapshot,
+    view: Snapshot,
+    terms: Terms,
+) -> Ask:
     """Apply the configs of both branches to an ask. For each file that changes on the head branch,
     the stricter setting wins.
 

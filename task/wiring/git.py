@@ -134,7 +134,13 @@ class GitClients:
             return bool(asked and own.ssh and own.ssh.keys)
         return _within(url, own)
 
-    def descends(self, sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
+    def descends(
+        self,
+        sub: Subscription | None,
+        repo: str,
+        revision: str,
+        commit: str,
+    ) -> str:
         """Return how a revision relates to a commit, like `Lineage`, or "" if Git cannot be
         queried.
         """
