@@ -65,7 +65,9 @@ class BitbucketClient(Client):
         token.
         """
         token = self.reach.token
-        return bearer(token.secret) if token.user in ("", BARE) else basic(token.user, token.secret)
+        if token.user in ("", BARE):
+            return bearer(token.secret)
+        return basic(token.user, token.secret)
 
 
 class CloudClient(BitbucketClient):

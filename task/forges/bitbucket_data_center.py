@@ -383,7 +383,9 @@ def _has_error_class(answer: Response, *names: str) -> bool:
 
 
 def _repository(ref: Any) -> tuple[str, str]:
-    return dig(ref, "repository", "project", "key").lower(), dig(ref, "repository", "slug").lower()
+    project = dig(ref, "repository", "project", "key")
+    slug = dig(ref, "repository", "slug")
+    return project.lower(), slug.lower()
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
