@@ -360,7 +360,8 @@ class Git:
         `GitFailed`.
         """
         argv = ("ls-remote", remote, "HEAD")
-        return self.run(*argv, git_dir=git_dir, env={**env, **_TRACED}, clock=clock).err
+        traced = {**env, **_TRACED}
+        return self.run(*argv, git_dir=git_dir, env=traced, clock=clock).err
 
     def run(
         self,
@@ -510,8 +511,9 @@ class Git:
         name: str = "git",
     ) -> Any:
         self.calls.append(_command_name(argv))
+        folders = self._environ.get("PATH", os.defpath).split(os.pathsep)
         try:
-            program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
+            program = sh.Command(name, folders)
         except sh.CommandNotFound as error:
             wanted = "git 2.31 or newer" if name == "git" else name
             raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
