@@ -224,7 +224,9 @@ def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
 
 
 def _without_name(app: Application, finding: Finding, text: str) -> str:
-    return (text.replace(finding.key, "") if finding.key else text).replace(app.name, "")
+    if finding.key:
+        text = text.replace(finding.key, "")
+    return text.replace(app.name, "")
 
 
 def _maker(app: Application, finding: Finding) -> str:
