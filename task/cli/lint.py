@@ -66,7 +66,8 @@ def lint(settings: Settings, call: Call) -> int:
             # The source comes from an argument here, so the error must not mention --applications.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if report := lint_views.REPORTS.get(form):
-            say(report([(Finding(noted("error", str(error), error.hint)), "", 0)]))
+            finding = Finding(noted("error", str(error), error.hint))
+            say(report([(finding, "", 0)]))
         raise error from None
     _show(found, read, moved, form, log)
     wrong = [finding for finding, _, _ in found if finding.severity == "error"]
