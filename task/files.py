@@ -71,7 +71,8 @@ def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
 
     Raises the errors of `read_file`, and `UnicodeDecodeError`.
     """
-    return read_file(path, most).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
+    text = read_file(path, most).decode("utf-8", errors)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_file(path: str) -> None:

@@ -196,7 +196,13 @@ class Http:
             what["params"] = None
         raise NoAnswerError("redirect", f"{origin(url)} redirects in a loop")
 
-    def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Response:
+    def _once(
+        self,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        **what: Any,
+    ) -> Response:
         ours = origin(url) == origin(self.base)
         login = dict(self._login()) if self._login and ours else {}
         if not ours:
@@ -248,7 +254,13 @@ class Http:
         )
         return response
 
-    def _body(self, pieces: Iterable[bytes], encoding: str, url: str, began: float) -> bytes:
+    def _body(
+        self,
+        pieces: Iterable[bytes],
+        encoding: str,
+        url: str,
+        began: float,
+    ) -> bytes:
         """Return the whole body, and limit its size after decompression.
 
         64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first

@@ -123,17 +123,20 @@ def live_image(text: str) -> Image | None:
     files. Returns None if the value does not have a valid name.
     """
     text = text.strip()
-    name, tag, digest = _split_reference(text.partition("=")[2] if "=" in text else text)
+    reference = text.partition("=")[2] if "=" in text else text
+    name, given_tag, given_digest = _split_reference(reference)
     try:
         image = _image(name, text, any_case=True)
     except Malformed:
         return None
-    if set(tag or "") & {"/", ":"} or _BLANK.search(tag or "") or _BLANK.search(digest or ""):
+    tag = given_tag or ""
+    digest = given_digest or ""
+    if set(tag) & {"/", ":"} or _BLANK.search(tag) or _BLANK.search(digest):
         return None
     return replace(
         image,
-        tag=tag or "",
-        digest=digest or "",
+        tag=tag,
+        digest=digest,
     )
 
 

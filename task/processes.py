@@ -120,9 +120,9 @@ def _needs(configured: Collection[str], path: str) -> frozenset[str]:
     )
     words = (word for text in configured for word in (text, *_PROGRAM.findall(text)[:_FEW]))
     scripts = (_script(word, path) for word in words)
-    return frozenset(
-        [*known, *(name for text in (*configured, *scripts) for name in _NAME.findall(text))]
-    )
+    texts = (*configured, *scripts)
+    names = (name for text in texts for name in _NAME.findall(text))
+    return frozenset((*known, *names))
 
 
 def _script(word: str, path: str) -> str:

@@ -260,9 +260,8 @@ def differ(word: str, other: str, limit: int) -> int:
     """
     if abs(len(word) - len(other)) >= limit:
         return limit
-    start = next(
-        (i for i, pair in enumerate(zip(word, other, strict=False)) if pair[0] != pair[1]), None
-    )
+    pairs = enumerate(zip(word, other, strict=False))
+    start = next((i for i, (letter, against) in pairs if letter != against), None)
     if start is None:
         return min(limit, abs(len(word) - len(other)))
     word = word[start:]
@@ -272,7 +271,10 @@ def differ(word: str, other: str, limit: int) -> int:
     for i, letter in enumerate(word, 1):
         new = [i]
         for j, against in enumerate(other, 1):
-            cost = min(row[j] + 1, new[-1] + 1, row[j - 1] + (letter != against))
+            dropped = row[j] + 1
+            inserted = new[-1] + 1
+            replaced = row[j - 1] + (letter != against)
+            cost = min(dropped, inserted, replaced)
             if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == against:
                 cost = min(cost, before[j - 2] + 1)
             new.append(cost)

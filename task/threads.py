@@ -52,7 +52,8 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
             except BaseException as error:  # noqa: BLE001 - it is raised below
                 errors[number] = error
 
-    threads = [Thread(target=worker, daemon=True) for _ in range(min(at_once, len(items)))]
+    count = min(at_once, len(items))
+    threads = [Thread(target=worker, daemon=True) for _ in range(count)]
     try:
         with shutdown.unheard():
             for thread in threads:

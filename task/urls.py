@@ -91,8 +91,10 @@ def without_login(url: str) -> str:
     match = _LOGIN.search(url)
     if match is None or "://" in url[: match.start() - 3]:
         return url
-    user = match[1].partition(":")[0] if "ssh" in url[: match.start()].lower() else ""
-    return f"{url[: match.start()]}{user}{'@' if user else ''}{url[match.end() :]}"
+    before = url[: match.start()]
+    after = url[match.end() :]
+    user = match[1].partition(":")[0] if "ssh" in before.lower() else ""
+    return f"{before}{user}@{after}" if user else before + after
 
 
 def login_of(url: str) -> tuple[str, str]:
@@ -170,7 +172,8 @@ def login_and_host(url: str) -> str:
     """Return login, host, and port as a string, to compare an `argo_cd_url` prefix with whole
     URLs.
     """
-    return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
+    address = url.partition("://")[2] if "://" in url else url
+    return address.partition("/")[0]
 
 
 def host_and_path(url: str) -> str:

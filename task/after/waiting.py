@@ -202,9 +202,10 @@ def picture(
     If they do not all fit the height, failed Applications come first, then those in progress.
     """
     most = max(size.height, 4) - 2
-    shown = (
-        rows if len(rows) <= most else sorted(rows, key=lambda row: MARKS[row.state][2])[: most - 1]
-    )
+    shown = rows
+    if len(rows) > most:
+        by_urgency = sorted(rows, key=lambda row: MARKS[row.state][2])
+        shown = by_urgency[: most - 1]
     done = sum(row.state == "synced-and-healthy" for row in rows)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(

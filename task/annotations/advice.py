@@ -193,7 +193,8 @@ def glob_of_regexp(text: str) -> str:
     inner = whole.removeprefix("^").removesuffix("$")
     if not inner or not _SIMPLE.fullmatch(inner):
         return ""
-    body = "".join(_AS_GLOB.get(token, token.removeprefix("\\")) for token in _TOKEN.findall(inner))
+    tokens = _TOKEN.findall(inner)
+    body = "".join(_AS_GLOB.get(token, token.removeprefix("\\")) for token in tokens)
     return re.sub(r"\*{2,}", "*", f"{'' if begins else '*'}{body}{'' if ends else '*'}")
 
 

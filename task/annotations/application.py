@@ -157,10 +157,11 @@ def _source(raw: object, status_kind: object) -> Source:
     helm, kustomize, plugin = (
         sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin")
     )
+    # Argo CD treats `./apps/web/` and `/apps/web` as `apps/web`, and `.` as the root.
+    folders = [part for part in _text(raw.get("path")).split("/") if part not in ("", ".")]
     return Source(
         repo=intern(_text(raw.get("repoURL"))),
-        # Argo CD treats `./apps/web/` and `/apps/web` as `apps/web`, and `.` as the root.
-        path="/".join(part for part in _text(raw.get("path")).split("/") if part not in ("", ".")),
+        path="/".join(folders),
         revision=intern(_text(raw.get("targetRevision"))),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),

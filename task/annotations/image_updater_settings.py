@@ -154,7 +154,8 @@ def _write_back(
     git = _merged_levels([mapping(level, "gitConfig") for level in levels])
     if method == "argocd":  # in this case, AIU does not read gitConfig
         git = {}
-    places = {"write-back-method": method, **{name: text(git, key) for key, name in GIT.items()}}
+    places = {"write-back-method": method}
+    places |= {name: text(git, key) for key, name in GIT.items()}
     places["pull-request"] = "true" if git.get("pullRequest") is not None else ""
     labels = _request_labels(git, warnings)
     return {name: value for name, value in places.items() if value}, labels

@@ -91,7 +91,11 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
     name = entry.image.name
     _, path = split_registry(name)
-    names = (name.replace("/", "_"), path.replace("/", "_"), path.rpartition("/")[2])
+    names = (
+        name.replace("/", "_"),
+        path.replace("/", "_"),
+        path.rpartition("/")[2],
+    )
     return tuple(name for name in dict.fromkeys(names) if name not in taken)
 
 
@@ -420,7 +424,13 @@ def _doubts_behind_an_unknown_name(
         yield _orphan(key, prefix, near, listed)
 
 
-def _doubt_of(kind: DoubtKind, message: str, hint: str, meant: str = "", name: str = "") -> Doubt:
+def _doubt_of(
+    kind: DoubtKind,
+    message: str,
+    hint: str,
+    meant: str = "",
+    name: str = "",
+) -> Doubt:
     return Doubt(kind, Trouble("annotation", message, hint), meant, name)
 
 

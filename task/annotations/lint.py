@@ -224,7 +224,9 @@ def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
 
 
 def _without_name(app: Application, finding: Finding, text: str) -> str:
-    return (text.replace(finding.key, "") if finding.key else text).replace(app.name, "")
+    if finding.key:
+        text = text.replace(finding.key, "")
+    return text.replace(app.name, "")
 
 
 def _maker(app: Application, finding: Finding) -> str:
@@ -244,7 +246,13 @@ def _of_several(app: Application, finding: Finding, others: int) -> Finding:
     )
 
 
-def _finding(app: Tracker, key: str, severity: Severity, message: str, hint: str) -> Finding:
+def _finding(
+    app: Tracker,
+    key: str,
+    severity: Severity,
+    message: str,
+    hint: str,
+) -> Finding:
     value = app.annotations.get(key, "")
     return Finding(noted(severity, message, hint), app.key, key, value, *_place(app, key))
 

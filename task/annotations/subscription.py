@@ -158,7 +158,8 @@ def _of_every_entry(
     If no entry can be parsed, return a single flaw without an entry for a broken annotation.
     """
     if isinstance(error, Faulty):
-        flaw = Flaw("", None, error.key, error.value, Trouble("annotation", str(error), error.hint))
+        trouble = Trouble("annotation", str(error), error.hint)
+        flaw = Flaw("", None, error.key, error.value, trouble)
     else:
         target = app.annotations.get(TARGET, "")
         trouble = Trouble(error.rule, error.message, error.hint)

@@ -95,9 +95,8 @@ def write_backs(
     # `_where_to_write` does not check this if the target is broken
     tried(lambda: choose_source(app, ""), None)
     # AIU supports only one target. Several targets, separated by commas, are our addition.
-    texts = [
-        text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()
-    ] or [""]
+    given = app.annotations.get(TARGET, "").split(",")
+    texts = [text.strip() for text in given if text.strip()] or [""]
     places = [tried(partial(_where_to_write, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []

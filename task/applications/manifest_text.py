@@ -172,4 +172,6 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     typed = {}
     if kind != "List" and not isinstance(data, list):
         typed = {"apiVersion": data.get("apiVersion"), "kind": kind.removesuffix("List")}
-    yield from (Found({**typed, **item}, where) for item in items if isinstance(item, dict))
+    for item in items:
+        if isinstance(item, dict):
+            yield Found({**typed, **item}, where)

@@ -278,10 +278,9 @@ def _installed(names: Sequence[str], environ: Mapping[str, str]) -> str:
     folders = [
         folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
     ]
-    return next(
-        filter(None, (shutil.which(program, path=os.pathsep.join(folders)) for program in names)),
-        "",
-    )
+    path = os.pathsep.join(folders)
+    found = (shutil.which(program, path=path) for program in names)
+    return next(filter(None, found), "")
 
 
 def run(

@@ -39,7 +39,10 @@ def locate(path: str, git: Git) -> Located | None:
     real = os.path.realpath(path)
     top = top_of(os.path.dirname(real))
     origin = _remote_and_branch(top, git) if top and os.path.exists(real) else None
-    return Located(*origin, os.path.relpath(real, top).replace(os.sep, "/")) if origin else None
+    if not origin:
+        return None
+    below_top = os.path.relpath(real, top).replace(os.sep, "/")
+    return Located(*origin, below_top)
 
 
 def top_of(folder: str) -> str:

@@ -324,7 +324,13 @@ class Generators:
                 rows.append(merged(other, text) if self.filler.go else _combined(text, other))
         return rows
 
-    def _inner(self, member: Any, outer: Params | None, depth: int, failed: str) -> list[Params]:
+    def _inner(
+        self,
+        member: Any,
+        outer: Params | None,
+        depth: int,
+        failed: str,
+    ) -> list[Params]:
         """Return the rows of a generator inside another generator.
 
         `failed` is the prefix of its error messages.

@@ -114,16 +114,15 @@ def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
 
     `!` and `^` negate. A `[` without a `]` never matches.
     """
-    end = spec.find("]", at + 2 + (spec[at + 1 : at + 2] in ("!", "^")))
-    while end > 0 and spec.rfind("[:", at + 1, end) > spec.rfind(":]", at + 1, end):
+    negated = spec[at + 1 : at + 2] in ("!", "^")
+    start = at + 2 if negated else at + 1
+    end = spec.find("]", start + 1)
+    while end > 0 and spec.rfind("[:", start, end) > spec.rfind(":]", start, end):
         end = spec.find("]", end + 1)
     if end < 0:
         return r"[^\s\S]", len(spec)
-    body = spec[at + 1 : end]
-    negated = body[:1] in ("!", "^")
-    body = body[1:] if negated else body
     pattern = ""
-    for part in re.split(r"(\[:[a-z]+:\])", body):
+    for part in re.split(r"(\[:[a-z]+:\])", spec[start:end]):
         name = part[2:-2] if part.startswith("[:") and part.endswith(":]") else ""
         pattern += _POSIX.get(name, "") if name else re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
     try:

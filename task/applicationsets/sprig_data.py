@@ -149,7 +149,9 @@ def _copied(value: Any, room: list[int]) -> Any:
         raise FailedTemplate("too much to copy")
     if isinstance(value, GoMap):
         return type(value)({key: _copied(item, room) for key, item in value.items()})
-    return [_copied(item, room) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_copied(item, room) for item in value]
+    return value
 
 
 def _deep_copy(value: Any) -> Any:
@@ -223,7 +225,8 @@ def _plain_json(value: Any, room: list[int] | None = None, depth: int = 0) -> An
         if not math.isfinite(value):
             raise NotJson(f"json: unsupported value: {shown(value)}")
         # Go writes the shortest digits, followed by zeros.
-        return int(Decimal(repr(value))) if value == int(value) and abs(value) < 1e21 else value
+        if value == int(value) and abs(value) < 1e21:
+            return int(Decimal(repr(value)))
     return value
 
 
@@ -318,7 +321,8 @@ def _seq(*bounds: Any) -> str:
     step = 1 if last >= first else -1
     if len(numbers) == 3:
         step = numbers[1]
-    return joined(map(str, _until(first, last + (1 if step > 0 else -1), step)), " ")
+    end = last + 1 if step > 0 else last - 1
+    return joined(map(str, _until(first, end, step)), " ")
 
 
 def _pluck(key: Any, *given: Any) -> list[Any]:

@@ -85,8 +85,10 @@ def slugify(*arguments: Any) -> str:
         raise FailedTemplate("too many arguments")
     longest = number(given[0]) if given else _LONGEST_SLUG
     whole_words = boolean(given[1]) if len(given) > 1 else True
-    plain = unicodedata.normalize("NFKD", text(value)).encode("ascii", "ignore").decode().lower()
-    slug = plain.strip().replace("'", "").replace('"', "").replace("&", "and").replace("@", "at")
+    letters = unicodedata.normalize("NFKD", text(value)).encode("ascii", "ignore")
+    plain = letters.decode().lower().strip()
+    without_quotes = plain.replace("'", "").replace('"', "")
+    slug = without_quotes.replace("&", "and").replace("@", "at")
     if not whole_words and longest > 0:
         slug = slug[:longest]
     slug = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9-]", "-", slug)).strip("-_")
@@ -110,7 +112,9 @@ def _substr(start: Any, end: Any, value: Any) -> str:
     last = number(end)
     if first < 0:
         return go_text(raw[: max(last, 0)])
-    return go_text(raw[first:] if last < 0 or last > len(raw) else raw[first:last])
+    if last < 0 or last > len(raw):
+        return go_text(raw[first:])
+    return go_text(raw[first:last])
 
 
 def _abbrev(left: int, width: Any, value: Any) -> str:
@@ -204,7 +208,8 @@ def _parted(value: Any, mark: str) -> str:
 
 
 def _camel(value: Any) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[\s_-]+", text(value)))
+    parts = re.split(r"[\s_-]+", text(value))
+    return "".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def _title(value: Any) -> str:
@@ -221,7 +226,9 @@ def _join(between: Any, values: Any) -> str:
 
 
 def _split_at(mark: Any, value: Any, most: int = -1) -> list[str]:
-    return text(value).split(text(mark), most) if text(mark) else list(text(value))
+    if not text(mark):
+        return list(text(value))
+    return text(value).split(text(mark), most)
 
 
 def _split_map(mark: Any, value: Any, most: int = -1) -> Mapping[str, str]:

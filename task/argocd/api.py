@@ -186,10 +186,9 @@ class ArgoCDApi:
         "forbidden".
         """
         params = {**self._where(namespace), "project": project or None}
-        return {
-            **KIND,
-            **self._ask("GET", _path(name), *self._right("get", namespace, name), params),
-        }
+        right, subject = self._right("get", namespace, name)
+        found = self._ask("GET", _path(name), right, subject, params)
+        return {**KIND, **found}
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Have Argo CD compare the Application with Git now. Return when the comparison is done, or
@@ -221,10 +220,9 @@ class ArgoCDApi:
             "patchType": "json",
             **self._where(namespace),
         }
-        return {
-            **KIND,
-            **self._ask("PATCH", _path(name), *self._right("update", namespace, name), body=body),
-        }
+        right, subject = self._right("update", namespace, name)
+        changed = self._ask("PATCH", _path(name), right, subject, body=body)
+        return {**KIND, **changed}
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the Application's live resources, down to its pods, each with its health.
@@ -498,14 +496,16 @@ def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | Non
     message = blanked(str(found.get("message") or found.get("error") or ""))
     for secret in secrets:
         message = message.replace(secret, "***") if len(secret) >= _SHORT else message
-    return found["code"], both_ends(" ".join(message.replace(ADVICE, "").split()), 400)
+    words = message.replace(ADVICE, "").split()
+    return found["code"], both_ends(" ".join(words), 400)
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
     """Return the error for a response that is not from the API, such as a web page or a different
     service.
     """
-    kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
+    content_type = str(answer.headers.get("Content-Type", ""))
+    kind = content_type.partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
     # With a root path, the server returns "404 page not found" as plain text for all other paths.
     if answer.status < 300 or answer.status == 404 or (html and answer.status in (401, 403)):

@@ -368,8 +368,10 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
 def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
     kind = text(owner, "kind")
     name = text(owner, "name")
+    if (kind, name) in owners:
+        return True
     above = name.rpartition("-")[0]
-    return (kind, name) in owners or any((item, above) in owners for item in _BETWEEN.get(kind, ()))
+    return any((item, above) in owners for item in _BETWEEN.get(kind, ()))
 
 
 def trouble(status: Mapping[str, Any]) -> tuple[str, str]:

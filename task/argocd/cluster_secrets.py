@@ -65,7 +65,13 @@ class ClusterSecrets:
             found = choose(self._secrets, url, project)
             return None if found is None else self._with_server(found, url)
 
-    def named(self, place: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
+    def named(
+        self,
+        place: str,
+        url: str,
+        namespace: str,
+        project: str = "",
+    ) -> RepoCredentials:
         """Return the credentials from the secret in `git:secret:…`: `secret:[<namespace>/]<name>`.
 
         Raises `AnnotationError` if an Application in this namespace and project is not allowed to

@@ -170,7 +170,9 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
     """Return whether one of these keys is accepted. Each is an id or a fingerprint."""
-    return bool({item[-_ID:].upper() for item in wanted} & {key[-_ID:].upper() for key in keys})
+    wanted_ids = {key[-_ID:].upper() for key in wanted}
+    ids = {key[-_ID:].upper() for key in keys}
+    return bool(wanted_ids & ids)
 
 
 def _ids(keys: Sequence[Any]) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def sync_windows(
     except Malformed:
         return {}
     found = {"assignedWindows": assigned, "activeWindows": active}
-    return {**found, "because": _because(project, found, max(ends["deny"], default=""), openings)}
+    last_end = max(ends["deny"], default="")
+    return {**found, "because": _because(project, found, last_end, openings)}
 
 
 def live_destination(item: Mapping[str, Any]) -> Destination:

@@ -177,7 +177,13 @@ def argo_cds_kind(secret: Mapping[str, Any]) -> str:
     return name if name in _UNLABELLED else ""
 
 
-def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
+def may_log_in(
+    secret: str,
+    kind: str,
+    data: Mapping[str, str],
+    url: str,
+    project: str,
+) -> None:
     """Check that an Application is allowed to use this Argo CD secret as its Git credentials.
 
     Raises `AnnotationError` if not.
@@ -187,7 +193,8 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     name.
     """
     kind = _WRITING.get(kind, kind)
-    if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
+    is_git = data.get("type", "").lower() in ("", "git")
+    if kind not in (REPOSITORY, TEMPLATE) or not is_git:
         raise AnnotationError(
             f"secret {secret} belongs to Argo CD and does not contain Git credentials",
             hint=_NAME_ANOTHER,
@@ -196,9 +203,8 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     ours = argo_cd_url(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
     # For /acme/../evil/x in a URL, curl requests /evil/x.
-    climbs = any(
-        part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url)
-    )
+    parts = re.split(r"[/\\:]", url)
+    climbs = any(part.lower().replace("%2e", ".") in (".", "..") for part in parts)
     # a template for `https://` alone would match every server
     if not fits or not login_and_host(ours) or climbs:
         raise AnnotationError(

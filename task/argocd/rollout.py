@@ -571,7 +571,9 @@ def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tu
             revisions_of(entry),
             strict=False,
         )
-        found.update({revision: None for (url, _), revision in pairs if revision and ours(url)})
+        for (url, _), revision in pairs:
+            if revision and ours(url):
+                found[revision] = None
     return tuple(found)
 
 

@@ -174,7 +174,8 @@ class Rollouts:
             )
             wait = self._pace.first if changed else min(wait * 1.5, self._pace.longest)
             if any(not watch.row.ended for watch in self._watches):
-                self._sleep(min(wait * (0.75 + self._jitter() / 2), max(left, 0.05)))
+                pause = wait * (0.75 + self._jitter() / 2)
+                self._sleep(min(pause, max(left, 0.05)))
 
     def _elapsed(self) -> float:
         return self._now() - self._began

@@ -312,7 +312,8 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
         if re.search(r"\bDocker (Image|Manifest)\b", kind)
     ]
     if not known:
-        kinds = ", ".join(repr(kind[:40]) for kind in sorted(set(types))[:_SHOWN])
+        shown = sorted(set(types))[:_SHOWN]
+        kinds = ", ".join(repr(kind[:40]) for kind in shown)
         raise Malformed(
             f"it does not contain images, only artifacts of other types: {kinds or 'none'}", KNOWN
         )

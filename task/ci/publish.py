@@ -145,9 +145,10 @@ def _main_message(report: Report) -> str:
 def cut(text: str, size: int) -> str:
     """Truncate the text to `size` bytes, on one line without terminal or runner commands."""
     line = printable(one_line(text)).encode(errors="replace")
-    return (line if len(line) <= size else line[: size - len("…".encode())] + "…".encode()).decode(
-        errors="ignore"
-    )
+    if len(line) <= size:
+        return line.decode(errors="ignore")
+    ellipsis = "…".encode()
+    return (line[: size - len(ellipsis)] + ellipsis).decode(errors="ignore")
 
 
 def _if_it_fits(size: int, text: str | None) -> str:

@@ -101,7 +101,8 @@ def _parameters_not_taken(
     ]
     hint = "remove them" if len(refused) > 1 else "remove it"
     if others:
-        listed = " or ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+        *first, last = others
+        listed = f"{', '.join(first)} or {last}" if first else last
         hint += f"; {'they are' if len(refused) > 1 else 'it is'} for {listed}"
     return UsageError(f"{', '.join(refused)}: not a parameter of {command}", hint=hint)
 
@@ -230,11 +231,14 @@ class Call:
         """Return the message with options that are parameters replaced by their names in the
         form.
         """
-        return re.sub(
-            r"--([a-z][a-z-]*)(=?)",
-            lambda flag: flag[1] + (flag[2] and ": ") if flag[1] in self._fields else flag[0],
-            text,
-        )
+
+        def named(flag: re.Match[str]) -> str:
+            name = flag[1]
+            if name not in self._fields:
+                return flag[0]
+            return f"{name}: " if flag[2] else name
+
+        return re.sub(r"--([a-z][a-z-]*)(=?)", named, text)
 
     @cached_property
     def log(self) -> Log:

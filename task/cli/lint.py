@@ -66,7 +66,8 @@ def lint(settings: Settings, call: Call) -> int:
             # The source comes from an argument here, so the error must not mention --applications.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if report := lint_views.REPORTS.get(form):
-            say(report([(Finding(noted("error", str(error), error.hint)), "", 0)]))
+            finding = Finding(noted("error", str(error), error.hint))
+            say(report([(finding, "", 0)]))
         raise error from None
     _show(found, read, moved, form, log)
     wrong = [finding for finding, _, _ in found if finding.severity == "error"]
@@ -77,7 +78,13 @@ def lint(settings: Settings, call: Call) -> int:
     return code
 
 
-def _show(found: Sequence[Placed], read: int, moved: Migration | None, form: str, log: Log) -> None:
+def _show(
+    found: Sequence[Placed],
+    read: int,
+    moved: Migration | None,
+    form: str,
+    log: Log,
+) -> None:
     """Print the findings in the requested format."""
     if form == "json":
         say(lint_views.as_report(found, moved))

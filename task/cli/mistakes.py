@@ -208,7 +208,8 @@ def _meant_by(name: str, flags: Collection[str]) -> str:
 
 
 def _missing_option(param: Any, what: str = "is missing") -> UsageError:
-    flag = param.opts[0] if str(param.opts[0]).startswith("--") else str(param.metavar)
+    name = str(param.opts[0])
+    flag = name if name.startswith("--") else str(param.metavar)
     return UsageError(
         f"{flag} {what}",
         hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})",

@@ -251,9 +251,10 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
     back to semver.
     """
     own = annotations.get(f"{entry.alias}.update-strategy", "") if entry.alias else ""
-    word = (own or annotations.get("update-strategy", "")).strip().lower().partition(":")[0]
-    word = DEPRECATED.get(word, word)
-    return word if word in STRATEGIES else "semver"
+    given = own or annotations.get("update-strategy", "")
+    word = given.strip().lower().partition(":")[0]
+    strategy = DEPRECATED.get(word, word)
+    return strategy if strategy in STRATEGIES else "semver"
 
 
 def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
@@ -399,7 +400,8 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     logins = Counter(login for row in rows for login in row.logins)
     for login, number in sorted(logins.items()):
         yield f"    {login} ({counted(number, 'Application')})"
-    kinds = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
+    changed = [row for row in rows if row.now.how != row.here.how]
+    kinds = Counter((row.now.how, row.here.how) for row in changed)
     words = {
         "git": "Git",
         "live": "live",

@@ -517,9 +517,12 @@ def _since(now: Reading, past: Sequence[PastBuild]) -> str:
     """Return the time of the commit that wrote the current version, or "" if the commit is
     unknown.
     """
-    if not past or (past[0].tag, past[0].digest) != (now.tag, now.digest):
+    if not past:
         return ""
-    return past[0].at
+    newest = past[0]
+    if (newest.tag, newest.digest) != (now.tag, now.digest):
+        return ""
+    return newest.at
 
 
 def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:

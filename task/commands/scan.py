@@ -166,7 +166,8 @@ def _age(policy: Policy, terms: Terms) -> int:
 
 
 def _with_tag(ask: Ask, tag: str) -> Ask:
-    return replace(ask, candidates=(replace(ask.subscription.entry.image, tag=tag, digest=""),))
+    candidate = replace(ask.subscription.entry.image, tag=tag, digest="")
+    return replace(ask, candidates=(candidate,))
 
 
 def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:

@@ -415,7 +415,9 @@ def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
 def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
     """Return the statuses without Git. Report the error once for each Application."""
     subs = [ask.subscription for ask in asks]
-    return list(map(without_git, subs)), list(dict.fromkeys(unread(sub, error) for sub in subs))
+    rows = list(map(without_git, subs))
+    problems = dict.fromkeys(unread(sub, error) for sub in subs)
+    return rows, list(problems)
 
 
 def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Rows:

@@ -664,7 +664,8 @@ def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
     if name.startswith("$") and any(item.ref == start[1:] for item in sub.application.sources):
         name = f"/{rest}"
     folder = "" if name.startswith("/") else source.path
-    path = posixpath.normpath(posixpath.join("/", folder, name.lstrip("/"))).lstrip("/")
+    joined = posixpath.join("/", folder, name.lstrip("/"))
+    path = posixpath.normpath(joined).lstrip("/")
     parts = re.split(r"\$\{[^}]*\}|\$\w+|\*\*/?|[*?]|\[[^\]]*\]", path)
     return re.fullmatch(".*".join(map(re.escape, parts)), sub.path) is not None
 

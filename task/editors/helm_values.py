@@ -188,7 +188,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return result(files, path, tree.text, edits)
 
 
-def _new_value(key: str, keys: Keys, old: str, target: Target, image: Image) -> str:
+def _new_value(
+    key: str,
+    keys: Keys,
+    old: str,
+    target: Target,
+    image: Image,
+) -> str:
     """Return a key's value after the update."""
     if key == keys.tag:
         return (image.tag or "latest") if keys.digest else tag_value(image)

@@ -176,7 +176,8 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
         if together and hit.node.kind == "alias":
             continue
         changes.append((hit.node if together else alone(tree, hit.node), hit.new))
-    return splice(tree, list({id(node): (node, text) for node, text in changes}.values()))
+    by_node = {id(node): (node, text) for node, text in changes}
+    return splice(tree, list(by_node.values()))
 
 
 def manifests_in(files: Files, target: Target) -> Iterator[str]:

@@ -279,7 +279,8 @@ def _at_version(
     image: Image,
 ) -> KustomizeImage:
     """Return the image's entry with the new version, keeping the spelling of the image's name."""
-    full = spelled(image, target, entry.right, *(other.right for other, _ in spec.values()))
+    others = (other.right for other, _ in spec.values())
+    full = spelled(image, target, entry.right, *others)
     name = target.keys.kustomize_name
     left = entry.left or (name if name and entry.identity != image.identity else "")
     return KustomizeImage(left, replace(image, name=full).reference)
@@ -288,9 +289,9 @@ def _at_version(
 def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
     """Return the entry in the form that Kustomize reads, which is the same for all spellings."""
     image = live_image(entry.right)
-    return (
-        (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
-    )
+    if image is None:
+        return entry.key, entry.right
+    return entry.key, image.identity, image.tag, image.digest
 
 
 def _entries_to_append(

@@ -90,7 +90,13 @@ class AzureClient(Client):
             raise self._locked_out(what)
         return answer
 
-    def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Response:
+    def _versioned(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        more: dict[str, Any],
+    ) -> Response:
         fine = more.get("fine", ())
         params = {**(more.get("params") or {}), "api-version": self.version}
         return super().ask(
@@ -486,7 +492,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         )
     if len(before) == 1:  # the project is omitted because it has the repository's name
         before = (*before, repository)
-    return _address(web_below(root, before[:-2]), before[-2], before[-1], repository)
+    *above, organization, project = before
+    return _address(web_below(root, above), organization, project, repository)
 
 
 def _address(root: str, organization: str, project: str, repository: str) -> ForgeAddress:

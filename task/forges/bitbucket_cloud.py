@@ -65,7 +65,9 @@ class BitbucketClient(Client):
         token.
         """
         token = self.reach.token
-        return bearer(token.secret) if token.user in ("", BARE) else basic(token.user, token.secret)
+        if token.user in ("", BARE):
+            return bearer(token.secret)
+        return basic(token.user, token.secret)
 
 
 class CloudClient(BitbucketClient):
@@ -277,7 +279,13 @@ class BitbucketCloud(Host):
                 raise
             raise Overtaken from None
 
-    def _sent(self, method: str, path: str, body: dict[str, Any], what: str) -> Any:
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any],
+        what: str,
+    ) -> Any:
         answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
         if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
             raise Outpaced("the base branch already contains everything in the head branch")

@@ -205,7 +205,14 @@ class BitbucketDataCenter(Host):
         )
         return dig(found, "values", 0, "id")
 
-    def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
+    def _put(
+        self,
+        said: Any,
+        title: str,
+        body: str,
+        people: list[str],
+        notes: Notes,
+    ) -> Any:
         """Change a request. If Bitbucket rejects some reviewers, retry without them."""
         number = self.proposed(said).number
         path = f"{self._path}/pull-requests/{path_part(number)}"
@@ -376,7 +383,9 @@ def _has_error_class(answer: Response, *names: str) -> bool:
 
 
 def _repository(ref: Any) -> tuple[str, str]:
-    return dig(ref, "repository", "project", "key").lower(), dig(ref, "repository", "slug").lower()
+    project = dig(ref, "repository", "project", "key")
+    slug = dig(ref, "repository", "slug")
+    return project.lower(), slug.lower()
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:

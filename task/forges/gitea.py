@@ -171,7 +171,8 @@ class Gitea(Host):
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`."""
         number = str(said["number"])
-        if labels := missing(proposal.labels, (item["name"] for item in said.get("labels") or ())):
+        known = (item["name"] for item in said.get("labels") or ())
+        if labels := missing(proposal.labels, known):
             with notes.tried("labels", "label", *labels):
                 self._set_labels(number, labels)
         self._assign(
@@ -313,7 +314,13 @@ class Gitea(Host):
         found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
         return {dig(item, "name").lower(): dig(item, "name") for item in found}
 
-    def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
+    def _assign(
+        self,
+        number: str,
+        names: Iterable[str],
+        people: list[str],
+        notes: Notes,
+    ) -> None:
         """Add these names to the assignees."""
 
         def assign(some: list[str]) -> None:
@@ -445,10 +452,9 @@ def _is_stuck(pull: Mapping[str, Any]) -> bool:
 def _draft_word(pull: Mapping[str, Any]) -> str:
     """Return the title's draft prefix, or "" if the request is not a draft."""
     title = str(pull["title"])
-    found = next(
-        (word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())),
-        "",
-    )
+    if not pull.get("draft"):
+        return ""
+    found = next((word for word in DRAFTS if title.lower().startswith(word.lower())), "")
     rest = title[len(found) :]
     return title[: len(title) - len(rest.lstrip())] if found else ""
 

@@ -269,7 +269,8 @@ class GitHub(Host):
         name, theirs = (dig(pull, end, "repo", "full_name").lower() for end in ("head", "base"))
         # the second name is needed because the repository may have been renamed
         ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}
-        return (dig(pull, "head", "ref"), dig(pull, "base", "ref")) == (head, base) and name in ours
+        branches = (dig(pull, "head", "ref"), dig(pull, "base", "ref"))
+        return branches == (head, base) and name in ours
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
         body = {
@@ -399,7 +400,9 @@ class GitHubComments(Comments):
             again=True,
         )
         said = self._client.parsed(answer, what)
-        if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
+        data = said.get("data") or {}
+        repository = data.get("repository") or {}
+        if pull := repository.get("pullRequest"):
             return pull["comments"]  # type: ignore[no-any-return]
         words = self._client.words(answer) or "no reason was given"
         raise RepositoryError(

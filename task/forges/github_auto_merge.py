@@ -194,7 +194,8 @@ class AutoMerge:
         }
         body = {"query": LOOK, "variables": variables}
         what = "check whether it merges automatically"
-        said = self._client.json("POST", graphql(self._client.reach.place.api), what, json=body)
+        url = graphql(self._client.reach.place.api)
+        said = self._client.json("POST", url, what, json=body)
         pull = value_at(said, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
         return _merge_standing(pull), events[-1] if events else None

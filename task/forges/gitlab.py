@@ -237,7 +237,8 @@ class GitLab(Host):
         An unknown name becomes a note.
         """
         found = {}
-        for name in missing(names, (item["username"] for item in request.get(f"{role}s") or ())):
+        asked = (item["username"] for item in request.get(f"{role}s") or ())
+        for name in missing(names, asked):
             # never a group
             known = self._client.json(
                 "GET",
@@ -245,10 +246,8 @@ class GitLab(Host):
                 f"look up {name}",
                 params={"username": name},
             )
-            if person := next(
-                (int(item["id"]) for item in known if item["username"].lower() == name.lower()),
-                0,
-            ):
+            ids = (int(item["id"]) for item in known if item["username"].lower() == name.lower())
+            if person := next(ids, 0):
                 found[name] = person
             else:
                 notes.add(f"{role} {name}: GitLab has no user with that name", role, name)

@@ -145,9 +145,12 @@ def _guessed(remote: RemoteUrl) -> str:
         return "azure"
     if not remote.ssh and "scm" in remote.parts[:-2] and remote.parts[-3] == "scm":
         return "bitbucket-server"
-    words = remote.host.partition(":")[0].partition(".")[0].split("-") if "." in remote.host else []
+    if "." not in remote.host:
+        return ""
+    first_label = remote.host.partition(":")[0].partition(".")[0]
+    words = set(first_label.split("-"))
     return next(
-        (forge.name for forge in FORGES.values() if not set(words).isdisjoint(forge.words)),
+        (forge.name for forge in FORGES.values() if not words.isdisjoint(forge.words)),
         "",
     )
 

@@ -136,11 +136,12 @@ def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
     new = _version(changes[0])
     pinned = not new[0] or old[0] == new[0]  # the digest is what changes
     # `1.1.0`, `latest@sha256:0123456789ab`
-    words = [
+    was, now = (
         "@".join(filter(None, (tag, digest[:19] if pinned or not tag else "")))
         for tag, digest in (old, new)
-    ]
-    return who, " ".join(filter(None, (changes[0].image.name, words[0], "→", words[1])))
+    )
+    words = (changes[0].image.name, was, "→", now)
+    return who, " ".join(filter(None, words))
 
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
@@ -161,7 +162,8 @@ def message_parts(message: str) -> tuple[str, str]:
     """Return the subject, and the text after it without trailers."""
     subject, _, rest = message.strip().partition("\n")
     blocks = rest.strip("\n").split("\n\n")
-    if all(TRAILER.fullmatch(line) for line in blocks[-1].strip().split("\n")):
+    last_lines = blocks[-1].strip().split("\n")
+    if all(TRAILER.fullmatch(line) for line in last_lines):
         blocks.pop()
     return subject.strip(), "\n\n".join(blocks).strip()
 
@@ -261,7 +263,8 @@ def _fenced(text: str, room: int) -> str:
     )
     if not text:
         return ""
-    fence = "`" * (1 + max((len(run) for run in FENCE.findall(text)), default=2))
+    longest_run = max((len(run) for run in FENCE.findall(text)), default=2)
+    fence = "`" * (1 + longest_run)
     room -= 2 * len(fence) + 10
     if room < 40:  # not enough room for anything useful
         return ""
@@ -291,7 +294,10 @@ def described(text: str) -> str:
 def split(text: str) -> tuple[str, str, str]:
     """Return the text before our part of a body, our part with its marks, and the text after it."""
     lines = list(ANY.finditer(text))
-    start, end = (lines[0].start(), lines[-1].end()) if lines else (len(text), len(text))
+    if not lines:
+        return text, "", ""
+    start = lines[0].start()
+    end = lines[-1].end()
     return text[:start], text[start:end], text[end:]
 
 
@@ -309,11 +315,9 @@ def with_mark(text: str, name: str, value: str) -> str:
     shape = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
     lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
     at = len(lines) - 1 if lines and f"{END}: " in lines[-1] else len(lines)
-    return (
-        before
-        + "\n".join([*lines[:at], *([shape.format(name, value)] if value else []), *lines[at:]])
-        + after
-    )
+    if value:
+        lines.insert(at, shape.format(name, value))
+    return before + "\n".join(lines) + after
 
 
 def renamed(found: Proposed) -> bool:
@@ -404,7 +408,8 @@ def same(found: Proposed, proposal: Proposal) -> bool:
 
     Forges change line endings and drop trailing whitespace.
     """
-    return plain(found.title) == plain(proposal.title) and plain(found.body) == plain(proposal.body)
+    same_title = plain(found.title) == plain(proposal.title)
+    return same_title and plain(found.body) == plain(proposal.body)
 
 
 def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:

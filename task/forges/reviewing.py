@@ -85,7 +85,8 @@ def undoing(apps: Sequence[AppChanges]) -> str:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
         for change in app.changes:
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
-            words = [name, *(("--alias", change.alias) if change.alias else ()), "--to", old]
+            alias = ["--alias", change.alias] if change.alias else []
+            words = [name, *alias, "--to", old]
             if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
                 commands.append(f"image-update rollback {' '.join(words)}")
     commands = list(dict.fromkeys(commands))

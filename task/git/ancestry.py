@@ -220,7 +220,8 @@ class _Source:
         return True
 
     def _local(self, *argv: str) -> str:
-        return self._git.run(*argv, git_dir=self._folder.complete(), clock=self._clock).out.decode()
+        git_dir = self._folder.complete()
+        return self._git.run(*argv, git_dir=git_dir, clock=self._clock).out.decode()
 
     def _ends(self) -> frozenset[str]:
         """Return the commits whose parents the server did not send."""

@@ -337,18 +337,31 @@ class Git:
         )
         return True
 
-    def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
+    def is_web_page(
+        self,
+        remote: str,
+        git_dir: str,
+        env: Mapping[str, str],
+        clock: Clock,
+    ) -> bool:
         """Return whether a web server returns a page for the repository, such as a login page."""
         return _PAGE.search(self._traced(remote, git_dir, env, clock)) is not None
 
-    def _traced(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> str:
+    def _traced(
+        self,
+        remote: str,
+        git_dir: str,
+        env: Mapping[str, str],
+        clock: Clock,
+    ) -> str:
         """Ask the server for its HEAD, and return stderr with the headers of its responses.
 
         Never show this output: git hides Authorization in it, but no other header. Raises
         `GitFailed`.
         """
         argv = ("ls-remote", remote, "HEAD")
-        return self.run(*argv, git_dir=git_dir, env={**env, **_TRACED}, clock=clock).err
+        traced = {**env, **_TRACED}
+        return self.run(*argv, git_dir=git_dir, env=traced, clock=clock).err
 
     def run(
         self,
@@ -498,8 +511,9 @@ class Git:
         name: str = "git",
     ) -> Any:
         self.calls.append(_command_name(argv))
+        folders = self._environ.get("PATH", os.defpath).split(os.pathsep)
         try:
-            program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
+            program = sh.Command(name, folders)
         except sh.CommandNotFound as error:
             wanted = "git 2.31 or newer" if name == "git" else name
             raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error

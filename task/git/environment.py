@@ -242,7 +242,8 @@ def url_login(target: Address) -> tuple[Login, ...]:
     """Return the login in a URL, for the URL's server."""
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
-    return (Login("/".join(target.url.split("/", 3)[:3]), target.user, target.password),)
+    server = "/".join(target.url.split("/", 3)[:3])
+    return (Login(server, target.user, target.password),)
 
 
 class UserConfig:

@@ -100,7 +100,8 @@ def wrong_issuer(token: Secret, server: str, runs: str) -> str:
     Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """
     text = token.reveal()
-    prefix, issuer = next((item for item in PREFIXES.items() if text.startswith(item[0])), ("", ""))
+    matching = (item for item in PREFIXES.items() if text.startswith(item[0]))
+    prefix, issuer = next(matching, ("", ""))
     if prefix == _ENDED and runs in ("", issuer):
         return (
             "this is an app password, and Bitbucket removed app passwords in June 2026: use an API"

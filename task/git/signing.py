@@ -90,7 +90,14 @@ class Signer:
             remove_folder(self._folder)
             self._folder = ""
 
-    def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
+    def commit(
+        self,
+        git_dir: str,
+        tree: str,
+        parent: str,
+        message: str,
+        who: Person,
+    ) -> str:
         """Return a signed commit of this tree.
 
         The parent may be "". Raises `CredentialsError` for a bad key.
@@ -145,17 +152,19 @@ class Signer:
             argv = ("-y", "-f", self._name) if ssh else of_gpg
             program = "ssh-keygen" if ssh else "gpg"
             try:
-                return self._git.run(*argv, program=program, env=self._home()).out.decode()
+                ended = self._git.run(*argv, program=program, env=self._home())
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
+            return ended.out.decode()
 
     def _listed(self, *name: str) -> list[str]:
         """Return gpg's lines about the secret keys with this name, or about all secret keys."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
-            return self._git.run(*argv, program="gpg", env=self._home()).out.decode().splitlines()
+            ended = self._git.run(*argv, program="gpg", env=self._home())
         except GitFailed as error:
             raise _unusable_key(error, self._key.name) from error
+        return ended.out.decode().splitlines()
 
     def _home(self) -> dict[str, str]:
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}

@@ -130,7 +130,8 @@ def write(found: SshFiles, folder: str) -> str:
         "StrictHostKeyChecking yes",
         *(f'IdentityFile "{folder}/{name}"' for name in found.keys),
     ]
-    config = "\n".join([*first, found.files.get("config", "").replace(_HERE, folder), *last, ""])
+    given = found.files.get("config", "").replace(_HERE, folder)
+    config = "\n".join([*first, given, *last, ""])
     for name, text in {**found.files, "config": config}.items():
         write_private(os.path.join(folder, name), text)
     return f"ssh -F {shlex.quote(f'{folder}/config')} {OPTIONS}"
@@ -164,7 +165,9 @@ def needs_own_files(home: str) -> bool:
     """Return whether HOME has a `.ssh` that ssh would miss because ssh uses the passwd entry
     (Tekton's creds-init).
     """
-    return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home if home else False
+    if not home:
+        return False
+    return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home
 
 
 def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "replace") -> str:

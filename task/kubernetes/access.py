@@ -333,8 +333,9 @@ def _info(plugin: Plugin, server: Server) -> str:
 
 def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
     """Return the plugin's stdout. Raises the errors of `ask`."""
+    folders = environ.get("PATH", os.defpath).split(os.pathsep)
     try:
-        program = sh.Command(plugin.command, environ.get("PATH", os.defpath).split(os.pathsep))
+        program = sh.Command(plugin.command, folders)
     except sh.CommandNotFound:
         hint = _readable(plugin.hint, plugin) or "install it, or use a kubeconfig with a token"
         raise UsageError(

@@ -372,7 +372,10 @@ class _Cursor:
     @property
     def params(self) -> dict[str, str]:
         """Return the parameters for the next page."""
-        return {"limit": str(self._limit), **({"continue": self._token} if self._token else {})}
+        params = {"limit": str(self._limit)}
+        if self._token:
+            params["continue"] = self._token
+        return params
 
     def check(self) -> None:
         """Check the time before each page. Raises `SourceDownError` if the list takes too long."""

@@ -254,7 +254,8 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
 
 
 def _path(raw: Mapping[str, Any], key: str) -> str:
-    return os.path.join(text(raw, _FOLDER), text(raw, key)) if text(raw, key) else ""
+    path = text(raw, key)
+    return os.path.join(text(raw, _FOLDER), path) if path else ""
 
 
 def _decoded_field(raw: Mapping[str, Any], key: str, where: str) -> str:

@@ -350,7 +350,8 @@ def read_heads(
     `moves` contains one move for each of `batch.asks`, in the same order. A move becomes an error
     if no request can be opened for it, or if its list cannot be read.
     """
-    requests, moves = requests_of(list(zip(batch.asks, moves, strict=True)), base, job, world)
+    pairs = list(zip(batch.asks, moves, strict=True))
+    requests, moves = requests_of(pairs, base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     heads: dict[str, HeadBranch] = {}
     unreadable: dict[str, TaskError] = {}
@@ -800,14 +801,21 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
         return move.without_effect(Verdict("refuse", "superseded", because))
     by_build = not rules_of(sub.policy).ordered or event.tag == closed.tag
     pair = commits(event.build, closed.build) if by_build else None
-    why = why_older(event, closed, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    ancestry = {pair: world.ancestry(*pair)} if pair else {}
+    why = why_older(event, closed, sub.policy, ancestry)
     if not why:
         return move
     because = f"{declined.url}: a person closed the request for {closed.version}: {why}"
     return move.without_effect(Verdict("refuse", "superseded", because))
 
 
-def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, terms: Terms) -> Ask:
+def _also_governed(
+    ask: Ask,
+    head: HeadBranch,
+    base: Snapshot,
+    view: Snapshot,
+    terms: Terms,
+) -> Ask:
     """Apply the configs of both branches to an ask. For each file that changes on the head branch,
     the stricter setting wins.
 

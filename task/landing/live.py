@@ -227,7 +227,8 @@ def _attempt(
     )
     move = replace(choose(situation, ask), remember=None)
     with contention.clock_paused():
-        decision = verified([move], replace(last_checks(job, world), labels=False))[0].decision
+        checks = replace(last_checks(job, world), labels=False)
+        decision = verified([move], checks)[0].decision
     if decision.verdict != "update":
         return decision, 0.0
     try:

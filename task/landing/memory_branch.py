@@ -28,7 +28,13 @@ from task.output.diff import unified_diff
 class MemoryBranchWriter:
     """Knows the branch's current files, and writes the wanted ones."""
 
-    def __init__(self, base: Snapshot, author: Person, batch: Batch, job: Job) -> None:
+    def __init__(
+        self,
+        base: Snapshot,
+        author: Person,
+        batch: Batch,
+        job: Job,
+    ) -> None:
         self.wanted: Files = base.memory_files
         self.commits: list[Commit] = []  # commits made or predicted
         self._base = base

@@ -262,4 +262,5 @@ def _labels(prepared: PreparedCommit, wanted: PullRequestOptions) -> tuple[str, 
         for decision in prepared.decisions
         for label in decision.subscription.application.request_labels
     )
-    return tuple(dict.fromkeys((*(wanted.labels or prepared.wishes.labels or ()), *of_resources)))
+    given = wanted.labels or prepared.wishes.labels or ()
+    return tuple(dict.fromkeys((*given, *of_resources)))

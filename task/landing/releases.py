@@ -84,7 +84,8 @@ def _state_without(base: Snapshot, release: ListedRelease) -> State:
     if _deferred_version(memory) != release.deferred:  # the build was deferred later
         after = replace(after, deferred=memory.deferred)
     images = {**state.images, release.image: after}
-    return replace(state, images={key: one for key, one in images.items() if one != Memory()})
+    remembered = {key: one for key, one in images.items() if one != Memory()}
+    return replace(state, images=remembered)
 
 
 def with_files(base: Snapshot, changed: dict[str, File]) -> Snapshot:

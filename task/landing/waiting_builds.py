@@ -244,8 +244,9 @@ def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> 
         return in_git.sound
     if sub is None or listed.rollback or in_git.version == listed.base.version:
         return False
+    older = Written(listed.tag, listed.digest, listed.build)
     newer = Written(in_git.tag, in_git.digest)
-    return bool(why_older(Written(listed.tag, listed.digest, listed.build), newer, sub.policy, {}))
+    return bool(why_older(older, newer, sub.policy, {}))
 
 
 def waiting_in(

@@ -555,7 +555,12 @@ def _release(data: object) -> ListedRelease:
         folder=_inside_repository(fields.word("folder")),
         file=fields.needed("file"),
         image=fields.word("image"),
-        hold=Hold(hold.word("reason"), hold.word("by"), hold.time("at"), hold.time("until")),
+        hold=Hold(
+            hold.word("reason"),
+            hold.word("by"),
+            hold.time("at"),
+            hold.time("until"),
+        ),
         deferred=fields.word("deferred"),
     )
     fields.end()

@@ -92,7 +92,8 @@ def console_of(
         lines = 0
     # interactive shells do not export this variable, so it was set on purpose
     given = environ.get("COLUMNS", "")
-    width = int(given) if given.isascii() and given.isdigit() and len(given) < len("10000") else 0
+    is_width = given.isascii() and given.isdigit() and len(given) < len("10000")
+    width = int(given) if is_width else 0
     coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
     return _console(
         file=file or stream,

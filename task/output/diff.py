@@ -79,5 +79,8 @@ def _lines(text: str) -> list[str]:
 
     As in Git, only a line feed ends a line. `str.splitlines` also splits at other characters.
     """
-    lines = text.split("\n")
-    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+    *whole, rest = text.split("\n")
+    lines = [line + "\n" for line in whole]
+    if rest:
+        lines.append(rest)
+    return lines

@@ -54,7 +54,14 @@ class Log:
         """Write one line, unless its level is below the log level."""
         self._logger.log(LEVELS[level], sentence)
 
-    def problem(self, level: str, where: str, what: str, hint: str, place: str = "") -> None:
+    def problem(
+        self,
+        level: str,
+        where: str,
+        what: str,
+        hint: str,
+        place: str = "",
+    ) -> None:
         """Write a line with a location, a problem, and a fix. On a terminal, the fix is on a
         separate line.
 

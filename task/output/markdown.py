@@ -240,7 +240,8 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
 def _diff(commit: JSON, diff: str, room: int) -> str:
     # The fence is longer than any run of backticks in the diff, so that the diff cannot end the
     # block.
-    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", diff))])
+    longest_run = max(map(len, re.findall("`+", diff)), default=0)
+    fence = "`" * max(3, longest_run + 1)
     text = f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"
     where = f"{code(commit['head'])} of {code(commit['repository'])}"
     title = f"{counted(len(commit['files']), 'file')} on "

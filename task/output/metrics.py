@@ -183,7 +183,6 @@ def _kept(text: str) -> Mapping[str, Samples]:
                     and sample.labels.keys() == set(labels)
                     and 0 <= sample.value < float("inf")
                 ):
-                    kept.setdefault(name, {})[tuple(sample.labels[label] for label in labels)] = (
-                        sample.value
-                    )
+                    values = tuple(sample.labels[label] for label in labels)
+                    kept.setdefault(name, {})[values] = sample.value
     return kept

@@ -57,9 +57,10 @@ def _text(value: object) -> Markup:
     `#` becomes a character reference, so that Azure's runner does not execute `##vso[…]` if the
     page is printed to the runner's log.
     """
-    return (
-        value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
-    )
+    if isinstance(value, Markup):
+        return value
+    parts = visible(str(value)).split("#")
+    return Markup("&#35;").join(parts)
 
 
 ENVIRONMENT = Environment(

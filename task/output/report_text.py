@@ -125,7 +125,8 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
                 grid.add_column(width=width, overflow="fold")
             grid.add_row(*cells[: len(widths)])
             yield Padding(grid, (0, 0, 0, 2))
-            yield from (Padding(cell, (0, 0, 0, 6)) for cell in cells[len(widths) :])
+            for cell in cells[len(widths) :]:
+                yield Padding(cell, (0, 0, 0, 6))
 
 
 def _reason(line: Line) -> Text:
@@ -146,7 +147,8 @@ def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
             (0, 0, 0, 4),
         )
     if not commit.get("diff"):
-        yield from (Padding(Text(printable(file)), (0, 0, 0, 4)) for file in commit["files"])
+        for file in commit["files"]:
+            yield Padding(Text(printable(file)), (0, 0, 0, 4))
 
 
 def plain(report: JSON) -> str:
@@ -182,7 +184,8 @@ def _decisions(report: JSON) -> Iterator[str]:
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 def _commits(report: JSON) -> Iterator[str]:

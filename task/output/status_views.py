@@ -353,7 +353,9 @@ def _is_older(image_status: ImageStatus, tag: str) -> bool:
     """
     now = image_status.in_git.tag
     policy = image_status.subscription.policy
-    return bool(now) and objection(now, policy) is None and bool(rules_of(policy).older(tag, now))
+    if not now or objection(now, policy) is not None:
+        return False
+    return bool(rules_of(policy).older(tag, now))
 
 
 def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
@@ -425,7 +427,8 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
     if not brief:
         for shown, row in zip(ordered(status), rows, strict=True):
             known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(shown)]
-            parts += [Text("  ").join(row), Padding(_grid(known), (0, 0, 0, 6))]
+            parts.append(Text("  ").join(row))
+            parts.append(Padding(_grid(known), (0, 0, 0, 6)))
     return rendered(console, *parts, Text(summary(status), "bold"))
 
 

@@ -311,9 +311,9 @@ def waiting_words(waited: JSON) -> str:
     """Return the build that was waiting on a head branch before the run, and what happened to that
     build.
     """
-    what = " ".join(
-        filter(None, (waited["application"], waited["alias"], waited["tag"] or waited["digest"]))
-    )
+    version = waited["tag"] or waited["digest"]
+    words = (waited["application"], waited["alias"], version)
+    what = " ".join(filter(None, words))
     return f"{what} on {waited['pull_request'] or waited['head']}: {waited['because']}"
 
 

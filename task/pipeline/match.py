@@ -125,7 +125,8 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
             )
             for sub in item.subscriptions
         ]
-        named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in item.flaws if flaw.entry}
+        entries = [flaw.entry for flaw in item.flaws if flaw.entry]
+        named = {entry.image.identity: [entry.image] for entry in entries}
         for flaw in item.flaws:
             judged = _judge_flaw(item.application, flaw, named)
             if judged is None:
@@ -353,8 +354,7 @@ def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, .
             owners.add((sub.credentials, namespace, sub.application.project))
         logins: dict[str, list[Ask]] = {}
         for ask in asks:
-            logins.setdefault(world.login(ask.subscription) if len(owners) > 1 else "", []).append(
-                ask
-            )
+            login = world.login(ask.subscription) if len(owners) > 1 else ""
+            logins.setdefault(login, []).append(ask)
         parts += [tuple(members) for members in logins.values()]
     return parts

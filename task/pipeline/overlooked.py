@@ -264,5 +264,7 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
         (one for one, number in letters.items() if number <= LETTERS),
         key=lambda text: (letters[text], text),
     )
+    if off:
+        return off[:FEW]
     last = name.rpartition("/")[2]
-    return (off or sorted(letter for letter in letters if letter.rpartition("/")[2] == last))[:FEW]
+    return sorted(text for text in letters if text.rpartition("/")[2] == last)[:FEW]

@@ -60,7 +60,13 @@ Match = Callable[[Seen, Job, World], tuple[Job, Matched]]
 After = Callable[[Delivered, World], Ended]
 
 
-def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After) -> Report:
+def run(
+    job: Job,
+    world: World,
+    shielded: ExitStack,
+    match: Match,
+    after: After,
+) -> Report:
     """Run the whole job, and return its report.
 
     `plan` does the same, but predicts pushes instead of making them.

@@ -222,7 +222,8 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 
 def noted_failure(memory: Memory, version: str) -> Memory:
     """Return the memory after a failed rollout of a version that Git has since replaced."""
-    return replace(memory, failed=tuple(dict.fromkeys((version, *memory.failed)))[:MOST])
+    failed = tuple(dict.fromkeys((version, *memory.failed)))
+    return replace(memory, failed=failed[:MOST])
 
 
 def rolled_back(
@@ -341,6 +342,10 @@ def apart(base: Memory, wanted: Memory) -> Memory:
 def hold_text(hold: Hold) -> str:
     """Return `held by jane since … until …: reason`, on one line."""
     who = f"{hold.source}," if hold.source else hold.by
-    known = (("by", who), ("since", readable(hold.at)), ("until", readable(hold.until)))
+    known = (
+        ("by", who),
+        ("since", readable(hold.at)),
+        ("until", readable(hold.until)),
+    )
     line = " ".join(("held", *(f"{word} {value}" for word, value in known if value)))
     return " ".join(f"{line}: {hold.reason}".split()) if hold.reason else line

@@ -86,8 +86,12 @@ def parse_version(tag: str) -> Version | None:
     are complete versions, and leading zeros are allowed, except in a numeric part of the
     pre-release. Spaces, `V`, and numbers of 2**64 or more are not allowed.
     """
-    match = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_VERSION else None
-    return _version(match.group(1, 2, 3), match[4], match[5]) if match else None
+    if len(tag) > _LONGEST_VERSION:
+        return None
+    match = _VERSION.fullmatch(tag)
+    if match is None:
+        return None
+    return _version(match.group(1, 2, 3), match[4], match[5])
 
 
 @lru_cache(maxsize=1024)

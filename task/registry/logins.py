@@ -145,7 +145,9 @@ class Logins:
         with self._lock:
             known = self._known.get(key)
             if known is None or known[1] < time.monotonic():
-                known = self._known[key] = (find(), time.monotonic() + (expire or float("inf")))
+                login = find()
+                until = time.monotonic() + (expire or float("inf"))
+                known = self._known[key] = (login, until)
             return known[0]
 
     def _check(self, source: CredentialSource, namespace: str) -> None:

@@ -95,7 +95,8 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
         protected = data["signatures"][0]["protected"]
         ends = parsed_json(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
         tail = ends["formatTail"]
-        return body[: int(ends["formatLength"])] + urlsafe_b64decode(tail + "=" * (-len(tail) % 4))
+        start = body[: int(ends["formatLength"])]
+        return start + urlsafe_b64decode(tail + "=" * (-len(tail) % 4))
     except (LookupError, TypeError, ValueError):
         return body
 
@@ -130,7 +131,8 @@ def history_config(data: Mapping[str, Any]) -> Config:
 def read_config(data: Any) -> Config:
     """Parse an image config. Missing or malformed parts are empty."""
     data = mapping(data)
-    os = {**data, "os": data.get("os") or ("linux" if data.get("architecture") else "")}
+    default = "linux" if data.get("architecture") else ""
+    os = {**data, "os": data.get("os") or default}
     return Config(
         instant(text(data, "created")),
         _platform(os),

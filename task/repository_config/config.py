@@ -354,7 +354,8 @@ def _with_files(
     """
     if not for_some_paths(config):
         return (sub,)
-    return (sub, *(replace(sub, path=path) for path in changed(sub) if path != sub.path))
+    other_paths = (path for path in changed(sub) if path != sub.path)
+    return (sub, *(replace(sub, path=path) for path in other_paths))
 
 
 def _writes_of_all(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Writes, ...]:

@@ -156,9 +156,11 @@ def _root_node(text: str) -> Node:
         tree = parse(text)
     except TargetError as error:
         found = re.search(r", line (\d+)$", error.message)
-        if found and re.match(r" *\t", "".join(text.split("\n")[int(found[1]) - 1 :][:1])):
-            hint = "indent with spaces, as YAML requires"
-            raise TargetError(f"line {found[1]} is indented with a tab", hint=hint) from error
+        if found:
+            lines = text.split("\n")[int(found[1]) - 1 :]
+            if lines and re.match(r" *\t", lines[0]):
+                hint = "indent with spaces, as YAML requires"
+                raise TargetError(f"line {found[1]} is indented with a tab", hint=hint) from error
         raise TargetError(error.message, hint="fix the YAML") from error
     refuse_odd_breaks(tree)
     if tree.root.null:
@@ -273,7 +275,8 @@ class _Value:
         return tuple(_Value(item, f"an entry of {self.name}", self.file) for item in node.children)
 
     def texts(self, most: int = MOST_ITEMS) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_try(value, _Value.text, "") for value in self.items(most)))
+        found = (_try(value, _Value.text, "") for value in self.items(most))
+        return tuple(dict.fromkeys(found))
 
     def text(self) -> str:
         node = resolved(self.node)
@@ -610,7 +613,9 @@ def _signers(
         raise value.wrong(
             f"{value.name} has more than {MOST_ITEMS} keys or identities", "remove some"
         )
-    return tuple(dict.fromkeys(map(_path, keys))), tuple(dict.fromkeys(map(_signer, whom)))
+    paths = dict.fromkeys(map(_path, keys))
+    identities = dict.fromkeys(map(_signer, whom))
+    return tuple(paths), tuple(identities)
 
 
 def _signer(value: _Value) -> Identity:

@@ -9,5 +9,6 @@ from typing import Any
 
 def load(name: str) -> Any:
     """Return a schema as plain data, by file name: `report.v1`, `lint.v1`."""
-    with open(os.path.join(os.path.dirname(__file__), f"{name}.json"), encoding="utf-8") as file:
+    path = os.path.join(os.path.dirname(__file__), f"{name}.json")
+    with open(path, encoding="utf-8") as file:
         return json.load(file)

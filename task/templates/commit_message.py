@@ -89,7 +89,8 @@ def commit_message(
     last = _last_paragraph(apps, trailers)
     text = tidy(message.text) or EMPTY
     if lines:
-        text = tidy("\n".join((text, "", "Held back:", *map(one_line, lines[:MOST_LINES]))))
+        held_back = map(one_line, lines[:MOST_LINES])
+        text = tidy("\n".join((text, "", "Held back:", *held_back)))
     return replace(message, text=f"{text}\n\n{last}" if last else f"{text}\n")
 
 
@@ -290,7 +291,9 @@ def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
     """
     values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
-    return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]
+    if len(values) <= MOST_TRAILERS:
+        return shown
+    return [*shown, (f"{key}-Count", str(len(values)))]
 
 
 VERBS = {

@@ -402,4 +402,6 @@ def _repository(source: str) -> tuple[str, str]:
     """
     start = source.find("://")
     at = source.find("//", start + 3 if start >= 0 else 1)
-    return ("", "") if at < 0 else (source[:at], source[at + 2 :])
+    if at < 0:
+        return "", ""
+    return source[:at], source[at + 2 :]

@@ -125,7 +125,8 @@ class JudgedChange:
         The checkout's URL often uses a different protocol than the Applications' URLs.
         """
         ours = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
-        return bool(ours & {self._place(url), self._place(rewritten(url, self._rewrites))})
+        theirs = {self._place(url), self._place(rewritten(url, self._rewrites))}
+        return bool(ours & theirs)
 
     @staticmethod
     def _place(url: str) -> str:

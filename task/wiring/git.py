@@ -134,7 +134,13 @@ class GitClients:
             return bool(asked and own.ssh and own.ssh.keys)
         return _within(url, own)
 
-    def descends(self, sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
+    def descends(
+        self,
+        sub: Subscription | None,
+        repo: str,
+        revision: str,
+        commit: str,
+    ) -> str:
         """Return how a revision relates to a commit, like `Lineage`, or "" if Git cannot be
         queried.
         """
@@ -183,8 +189,11 @@ class GitClients:
 
 def _within(url: str, given: Credentials) -> bool:
     """Return whether any of the credentials are for that URL."""
-    prefixes = [login.prefix for login in given.logins] + ([given.app_server] if given.app else [])
-    prefixes = [given.only] if given.only and prefixes else prefixes
+    prefixes = [login.prefix for login in given.logins]
+    if given.app:
+        prefixes.append(given.app_server)
+    if given.only and prefixes:
+        prefixes = [given.only]
     return any(
         f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes
     )

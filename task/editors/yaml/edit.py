@@ -319,7 +319,8 @@ def _with_first_document(tree: Tree, more: More) -> Tree:
 
 def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
     """Return the data as block lines, without a trailing line ending."""
-    return eol(tree.text).join(" " * indent + line for line in block(data, *indents(tree), width))
+    lines = block(data, *indents(tree), width)
+    return eol(tree.text).join(" " * indent + line for line in lines)
 
 
 def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
@@ -331,7 +332,8 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
         return [Splice(close, close, fresh)]
     end = content_end(text, node.children[-1])
     if node.kind == "mapping" and end <= node.children[-2].end:  # `{a: }`: the last value is empty
-        end = max(node.children[-2].end, value_slot(text, node.children[-2]) or 0)
+        last_key = node.children[-2]
+        end = max(last_key.end, value_slot(text, last_key) or 0)
     first = node.children[0].start
     if not only_blank(text, line_start(text, first), first):
         return [Splice(end, end, f", {fresh}")]
@@ -363,7 +365,8 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     at = slot(tree, node) if empty and not node.anchor else start
     if parent.style == "{":
         gap = " " if empty else ""
-        return [Splice(at, max(at, node.end), gap + flow(more, quote=quoted_keys(tree, parent)))]
+        fresh = flow(more, quote=quoted_keys(tree, parent))
+        return [Splice(at, max(at, node.end), gap + fresh)]
     if parent.kind == "sequence":
         dash = column(text, parent)
         lines = _lines(tree, more, dash + 2).lstrip(" ")

@@ -108,10 +108,13 @@ def reblock(old: str, text: str) -> str | None:
     """
     match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
     lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]
-    if match is None or not lines or not text or text.strip() != text or set(text) & set(BREAKS):
+    if match is None or not lines:
+        return None
+    if not text or text.strip() != text or set(text) & set(BREAKS):
         return None
     kind, comment, eol = match.groups()
-    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" "))]
+    first = lines[0]
+    indent = first[: len(first) - len(first.lstrip(" "))]
     return f"{kind}-{comment}{eol}{indent}{text}"
 
 

@@ -279,7 +279,8 @@ def _refuse_bomb(root: Node) -> None:
         if waiting := [part for part in parts if id(part) not in sizes]:
             stack.extend(waiting)
         else:
-            sizes[id(stack.pop())] = 1 + sum(sizes[id(part)] for part in parts)
+            stack.pop()
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in parts)
     if BOMB < sizes[id(root)] > 10 * len(sizes):
         raise TargetError(
             f"its aliases expand to more than {BOMB:,} values",

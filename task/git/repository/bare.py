@@ -235,7 +235,8 @@ class BareRepository:
         refs = self._remote.refs("HEAD", *(f"refs/heads/{text}" for text in bases), symbolic=True)
         there = {ref for _, ref in refs}
         gone = {text: name for text, name in bases.items() if f"refs/heads/{text}" not in there}
-        return Orphans(gone, next((at for at, ref in refs if ref == "HEAD" and " " in at), ""))
+        head = next((at for at, ref in refs if ref == "HEAD" and " " in at), "")
+        return Orphans(gone, head)
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         """Return the snapshot with the memory branch whose name has this prefix.
@@ -520,9 +521,8 @@ class BareRepository:
         number of files.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
-        commit, tree = (
-            self._remote.local(*argv, stdin=_import_stream(change)).decode().split("\n")[:2]
-        )
+        said = self._remote.local(*argv, stdin=_import_stream(change)).decode()
+        commit, tree = said.split("\n")[:2]
         return LandedCommit(commit, tree.split()[2], through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:

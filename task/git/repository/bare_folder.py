@@ -49,9 +49,8 @@ class Cache:
     """A repository's cache folder."""
 
     def __init__(self, parent: str, url: str) -> None:
-        self._folder = os.path.abspath(
-            os.path.join(parent, hashlib.sha256(url.encode(errors="replace")).hexdigest()[:32])
-        )
+        digest = hashlib.sha256(url.encode(errors="replace")).hexdigest()
+        self._folder = os.path.abspath(os.path.join(parent, digest[:32]))
         self._parent = parent
         self._format = "sha1"
 

@@ -41,7 +41,8 @@ def checkout_at(top: str, git: Git) -> Checkout:
     git_dir = f"{top}/.git"
 
     def asked(*argv: str) -> str:
-        return git.run("rev-parse", *argv, git_dir=git_dir, timeout=_SECONDS).out.decode().strip()
+        ended = git.run("rev-parse", *argv, git_dir=git_dir, timeout=_SECONDS)
+        return ended.out.decode().strip()
 
     objects = asked("--path-format=absolute", "--git-path", "objects")
     shallow = ""

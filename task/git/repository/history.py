@@ -214,9 +214,12 @@ class History:
         if same:
             return same[0][1]
         alike = [path for path in sorted(gone) if basename(path) == name][:_MOST_ALIKE]
-        texts = self._texts([entry.oid, *(gone[path].oid for path in alike)]) if alike else {}
-        rated = [(_likeness(texts[entry.oid], texts[gone[path].oid]), path) for path in alike]
-        best, path = max(rated, default=(0.0, ""), key=lambda likeness: likeness[0])
+        if not alike:
+            return ""
+        texts = self._texts([entry.oid, *(gone[path].oid for path in alike)])
+        ours = texts[entry.oid]
+        rated = [(_likeness(ours, texts[gone[path].oid]), path) for path in alike]
+        best, path = max(rated, key=lambda likeness: likeness[0])
         return path if best >= _ALIKE else ""
 
     def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
@@ -264,7 +267,9 @@ def _likeness(text: str | None, other: str | None) -> float:
     """Return the share of lines that two files have in common, from 0 to 1."""
     lines = set((text or "").splitlines())
     others = set((other or "").splitlines())
-    return 2 * len(lines & others) / (len(lines) + len(others)) if lines and others else 0.0
+    if not lines or not others:
+        return 0.0
+    return 2 * len(lines & others) / (len(lines) + len(others))
 
 
 COMMITS = 500  # commits to fetch
@@ -400,7 +405,8 @@ def _changes(
     """Yield (path, blob in the older tree, or "" for no file) for the wanted files that differ."""
     if newer == older:
         return
-    new_entries, old_entries = differing(read(newer), read(older), max(len(newer), len(older)) // 2)
+    width = max(len(newer), len(older)) // 2
+    new_entries, old_entries = differing(read(newer), read(older), width)
     for name in dict.fromkeys((*new_entries, *old_entries)):
         new = new_entries.get(name)
         old = old_entries.get(name)

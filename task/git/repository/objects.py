@@ -181,7 +181,8 @@ def commit_of(objects: Objects, oid: str) -> PastCommit:
     trees, parents, authors, committers = (
         said.get(key, []) for key in ("tree", "parent", "author", "committer")
     )
-    name, _, address = "".join(authors[:1]).rpartition(">")[0].partition("<")
+    author = "".join(authors[:1])
+    name, _, address = author.rpartition(">")[0].partition("<")
     return PastCommit(
         oid,
         "".join(trees[:1]),
@@ -249,7 +250,9 @@ def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
     """Yield (mode, name, binary object id). Raises `ValueError` if the data is not a tree."""
     found = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
-    if sum(len(mode) + len(name) for mode, name, _ in found) + (width + 2) * len(found) != len(raw):
+    texts = sum(len(mode) + len(name) for mode, name, _ in found)
+    # Each entry also has a space, a NUL, and the id.
+    if texts + (width + 2) * len(found) != len(raw):
         raise ValueError("this is not a tree")
     return found
 

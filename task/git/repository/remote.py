@@ -215,7 +215,8 @@ class Remote:
 
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """Return (id or `ref: name`, ref) for each of the refs that exist."""
-        found = self._listed(" ".join(names), *(["--symref"] if symbolic else []), REMOTE, *names)
+        options = ["--symref"] if symbolic else []
+        found = self._listed(" ".join(names), *options, REMOTE, *names)
         # an ls-remote pattern matches the end of a name
         return [text for text in found if text[1] in names]
 

@@ -232,7 +232,13 @@ class Run:
                 raise FailedTemplate(f"can't evaluate field {name} in type {named(value)}")
         return value
 
-    def call(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
+    def call(
+        self,
+        name: str,
+        operands: tuple[Operand, ...],
+        dot: Any,
+        last: Any,
+    ) -> Any:
         """Return the value of a function.
 
         The value of the pipeline's previous stage is passed as the last argument.
@@ -256,7 +262,13 @@ class Run:
         except PANICS as error:
             raise FailedTemplate(f"error calling {name}: {error}") from None
 
-    def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
+    def shortcut(
+        self,
+        name: str,
+        operands: tuple[Operand, ...],
+        dot: Any,
+        last: Any,
+    ) -> Any:
         """Return the value of `and` or `or`: the first argument that decides.
 
         Later arguments are not evaluated.

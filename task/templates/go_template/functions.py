@@ -100,7 +100,9 @@ def _go_equal(value: Any, other: Any) -> bool:
 
 def _comparable(value: Any) -> bool:
     """Return whether Go can compare the value: not a list, a map, or a struct that contains one."""
-    return all(map(_comparable, value.values())) if named(value) == "struct" else bool(kind(value))
+    if named(value) == "struct":
+        return all(map(_comparable, value.values()))
+    return bool(kind(value))
 
 
 def less(value: Any, other: Any) -> bool:
@@ -169,7 +171,8 @@ def cut(value: Any, *bounds: Any) -> Any:
 def _cut(value: Any, bounds: Sequence[Any]) -> Any:
     # unlike an index, a bound may be the length itself
     ends = [position(bound, len(value)) for bound in bounds]
-    low, high, *limit = [*ends, *[0, len(value)][len(ends) :]]
+    whole = [0, len(value)]
+    low, high, *limit = [*ends, *whole[len(ends) :]]
     if low > high or high > (limit or [high])[0]:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")
     return value[low:high]

@@ -197,8 +197,10 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
 def _escaped(match: re.Match[str], literal: str) -> bytes:
     if match[5]:
         return SIMPLE[match[5]].encode()
-    number = int(match[2], 8) if match[2] else int(match[1] or match[3] or match[4], 16)
-    if match[1] or match[2]:
+    octal = match[2]
+    hexadecimal = match[1] or match[3] or match[4]
+    number = int(octal, 8) if octal else int(hexadecimal, 16)
+    if match[1] or octal:
         if number <= 0xFF:
             return bytes((number,))
     elif number <= 0x10FFFF and not 0xD800 <= number < 0xE000:

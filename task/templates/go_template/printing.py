@@ -154,7 +154,9 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
             raise FailedTemplate("printf: %U accepts only a character, without precision, here")
         shown = f" '{letter}'" if "#" in spec.flags and letter.isprintable() else ""
         return spec.pad(f"U+{value:04X}{shown}", zeros=False)
-    return spec.pad(letter if verb == "c" else quote(letter, "'", ascii_only="+" in spec.flags))
+    if verb == "c":
+        return spec.pad(letter)
+    return spec.pad(quote(letter, "'", ascii_only="+" in spec.flags))
 
 
 def _print_float(spec: Spec, verb: str, value: float) -> str | None:
