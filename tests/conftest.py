@@ -170,7 +170,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def _may_be_slow(path: Path) -> bool:
     """Tell whether a file may have slow tests. The collection of all tests verifies it."""
-    return path.name in SLOW or any(word in path.read_text() for word in ("mark.slow", "mark.servers", "built"))
+    return path.name in SLOW or any(
+        word in path.read_text() for word in ("mark.slow", "mark.servers", "built")
+    )
 
 
 def _unmeasured(config: pytest.Config) -> bool:
@@ -190,7 +192,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name in SLOW:
             item.add_marker(pytest.mark.slow)
         elif item.get_closest_marker("slow") or item.get_closest_marker("servers"):
-            assert _may_be_slow(item.path), f"{item.path.name}: add it to SLOW, or its slow tests will not run"
+            assert _may_be_slow(item.path), (
+                f"{item.path.name}: add it to SLOW, or its slow tests will not run"
+            )
 
 
 def pytest_collection_finish() -> None:

@@ -19,6 +19,7 @@ import yaml
 from editors.argocd import merged
 from support import needs
 from support.memory import SCOPE, WORDING, Branch, Story
+from support.random_histories import LIMIT, TIMES
 from support.runs import application
 
 from task.annotations.application import parse_application
@@ -290,6 +291,7 @@ LAYOUTS: dict[
 
 
 @pytest.mark.slow
+@LIMIT
 @pytest.mark.parametrize("tool", LAYOUTS)
 def test_an_update_either_changes_the_rendered_image_or_is_an_error(
     tmp_path: Path, tool: str
@@ -297,7 +299,7 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
     layouts, image = LAYOUTS[tool]
     verdicts: dict[str, int] = {}
     judged = 0  # errors about writable files with a renderable image
-    for number, (app, texts) in enumerate(layouts(260)):
+    for number, (app, texts) in enumerate(layouts(130 * TIMES)):
         one, after = decided(app, texts)
         verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
         told = (number, one.verdict, one.because, app["spec"], app["metadata"], texts)
@@ -311,8 +313,8 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
             new = image(tmp_path / f"{number}-new", app, after)
             assert new == old, (new, told)
             judged += old.startswith(f"{IMAGE}:")
-    assert min(verdicts["update"], verdicts["error"]) > 80, verdicts
-    assert judged > 60, judged
+    assert min(verdicts["update"], verdicts["error"]) > 40, verdicts
+    assert judged > 30, judged
 
 
 SOURCE = {"repoURL": URL, "path": "apps/a"}
