@@ -279,17 +279,17 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
 
 
 def _full_id(parents: _Parents, commit: str) -> tuple[str, str]:
-    """Return a commit's full id, and "" or the reason why it was not found."""
+    """Return a commit's full id, and "" or the reason why it was not matches."""
     if commit in parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"commit {commit[:12]} not found"
-    found = [known for known in parents if known.startswith(commit)]
-    if not found:
+    matches = [known for known in parents if known.startswith(commit)]
+    if not matches:
         return "", f"commit {commit} is not on any branch or tag"
-    if len(found) > 1:
+    if len(matches) > 1:
         return "", f"{commit} is ambiguous: more than one commit id starts with it"
-    return found[0], ""
+    return matches[0], ""
 
 
 def _with_ancestors(parents: _Parents, commit: str) -> set[str]:
