@@ -81,12 +81,13 @@ class Deployed:
         """Return whether a file is one of the folder's manifests. `path` is relative to the
         repository's root.
         """
-        below = posixpath.relpath(path, self.path or ".")
-        if "/" in below and not self.recurse:
+        relative_path = posixpath.relpath(path, self.path or ".")
+        is_in_subfolder = "/" in relative_path
+        if is_in_subfolder and not self.recurse:
             return False
-        if self.exclude and _fits_argo_glob(below, self.exclude):
+        if self.exclude and _fits_argo_glob(relative_path, self.exclude):
             return False
-        return not self.include or _fits_argo_glob(below, self.include)
+        return not self.include or _fits_argo_glob(relative_path, self.include)
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,11 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     spec = mapping(item.get("spec"))
     metadata = mapping(item.get("metadata"))
     hydrator = spec.get("sourceHydrator")
-    several = spec.get("sources")
+    source_list = spec.get("sources")
     if isinstance(hydrator, dict):
         sources: list[Any] = [hydrator.get("drySource")]
-    elif isinstance(several, list) and several:
-        sources = several
+    elif isinstance(source_list, list) and source_list:
+        sources = source_list
     else:
         sources = [spec.get("source")]
     names = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
@@ -132,9 +133,9 @@ def _deployed_by(
     """
     repo = _scalar(source.get("repoURL"))
     path = _scalar(source.get("path"))
-    without = _without_folder(source, repo)
-    if without:
-        yield NoFolder(without, parent=parent)
+    why_no_folder = _without_folder(source, repo)
+    if why_no_folder:
+        yield NoFolder(why_no_folder, parent=parent)
         return
     if not path:
         return
@@ -180,23 +181,23 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
     """Return what Argo CD passes to Helm, and the first key that is not supported here ("" if all
     keys are supported).
     """
-    strange = "helm.fileParameters" if helm.get("fileParameters") else ""
-    files = []
-    for file in elements(helm.get("valueFiles")):
-        text = _scalar(file)
-        files.append(posixpath.normpath(posixpath.join("/", path, text)).lstrip("/"))
-        if not strange and _is_elsewhere(text):
-            strange = f"helm.valueFiles {text[:200]!r}"
-    values = helm.get("valuesObject")
+    files = [_scalar(file) for file in elements(helm.get("valueFiles"))]
+    unsupported_files = [file for file in files if _is_elsewhere(file)]
+    strange = ""
+    if helm.get("fileParameters"):
+        strange = "helm.fileParameters"
+    elif unsupported_files:
+        strange = f"helm.valueFiles {unsupported_files[0][:200]!r}"
+    values = _scalar(helm.get("values"))
+    values_object = helm.get("valuesObject")  # takes precedence
+    if isinstance(values_object, dict) and values_object:
+        values = json.dumps(values_object)
+    absolute_paths = [posixpath.normpath(posixpath.join("/", path, file)) for file in files]
     release = Release(
         name=_scalar(helm.get("releaseName")) or name,
         namespace=_scalar(helm.get("namespace")) or namespace,
-        value_files=tuple(files),
-        values=(
-            json.dumps(values)
-            if isinstance(values, dict) and values
-            else _scalar(helm.get("values"))
-        ),
+        value_files=tuple(file.lstrip("/") for file in absolute_paths),
+        values=values,
         parameters=tuple(_set_options(helm)),
     )
     return release, strange
@@ -230,20 +231,21 @@ def _fits_argo_glob(path: str, pattern: str) -> bool:
     slashes, and {a,b} matches a or b.
     """
     waiting = [pattern[:_LONGEST_PATTERN]]
-    patterns = list[str]()
-    while waiting and len(waiting) + len(patterns) < _MOST_PATTERNS:
+    without_braces = list[str]()
+    while waiting and len(waiting) + len(without_braces) < _MOST_PATTERNS:
         glob = waiting.pop()
-        found = _BRACES.search(glob)
-        if found is None:
-            patterns.append(glob)
+        braces = _BRACES.search(glob)
+        if braces is None:
+            without_braces.append(glob)
             continue
-        before = glob[: found.start()]
-        after = glob[found.end() :]
-        waiting += [f"{before}{part}{after}" for part in found[1].split(",")]
-    return any(fnmatchcase(path, text) for text in patterns)
+        before = glob[: braces.start()]
+        after = glob[braces.end() :]
+        waiting += [f"{before}{choice}{after}" for choice in braces[1].split(",")]
+    return any(fnmatchcase(path, glob) for glob in without_braces)
 
 
 def _scalar(value: Any) -> str:
+    """Return a YAML scalar as text; "" for a mapping or a list."""
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None or isinstance(value, (dict, list)) else str(value)
@@ -278,11 +280,11 @@ class FollowedApplications:
         """Remember what an Application deploys, for `below` to read."""
         if not self._depth or found.template or not is_application(found.item):
             return
-        for no_folder in deployed(found.item):
-            if isinstance(no_folder, Deployed):
-                self._waiting.append(no_folder)
+        for source in deployed(found.item):
+            if isinstance(source, Deployed):
+                self._waiting.append(source)
             else:
-                self._no_folders[no_folder] = None
+                self._no_folders[source] = None
 
     def below(self) -> Iterator[Found]:
         """Yield the Applications below the ones passed to `note`, level by level.
@@ -294,11 +296,12 @@ class FollowedApplications:
         for _ in range(self._depth):
             refused |= self._no_folders
             self._no_folders = {}
-            groups: dict[tuple[str, str], list[Deployed]] = {}
+            by_branch: dict[tuple[str, str], list[Deployed]] = {}
             for folder in self._waiting:
-                groups.setdefault((repository_key(folder.repo), folder.revision), []).append(folder)
+                branch = (repository_key(folder.repo), folder.revision)
+                by_branch.setdefault(branch, []).append(folder)
             self._waiting = []
-            for folders in groups.values():
+            for folders in by_branch.values():
                 for found in self._children(folders):
                     count += is_application(found.item)
                     if count > self._most:
@@ -329,14 +332,14 @@ class FollowedApplications:
             yield from self._unopened(folders, error)
             return
         try:
-            branch, looks = self._look(kept, folders)
+            branch, new_folders = self._look(kept, folders)
         except TaskError as error:
             yield self._problem(folders, error)
             return
         for folder in dict.fromkeys(folders):
             if folder.path and not branch.inside(folder.path):
                 yield _not_followed(folder.parent, branch.missing(folder.path))
-        for folder, kind in looks:
+        for folder, kind in new_folders:
             for manifest in self._folder(folder, kind, branch):
                 for found in self._rendered_sets(_in_namespace(manifest, folder.release.namespace)):
                     if found.trouble or found.item.get("kind") in KINDS:
@@ -371,18 +374,23 @@ class FollowedApplications:
         """
         names = [Place(folder.path, "names") for folder in folders]
         branch = _Branch(kept, kept.snapshot(folders[0].revision, names))
-        looks = []
+        new_folders = []
         for folder in folders:
             if branch.inside(folder.path):
                 kind = branch.kind(folder)
                 if self._is_new(folder, kind):
-                    looks.append((folder, kind))
-        plain = [(folder, kind) for folder, kind in looks if kind != "kustomize"]
-        branch.read(path for folder, kind in plain for path in branch.wanted(folder, kind))
-        branch.read_kustomizations({folder.path for folder, kind in looks if kind == "kustomize"})
-        return branch, looks
+                    new_folders.append((folder, kind))
+        paths: list[str] = []
+        for folder, kind in new_folders:
+            if kind != "kustomize":
+                paths += branch.wanted(folder, kind)
+        branch.read(paths)
+        kustomized = {folder.path for folder, kind in new_folders if kind == "kustomize"}
+        branch.read_kustomizations(kustomized)
+        return branch, new_folders
 
     def _folder(self, folder: Deployed, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
+        """Yield a folder's manifests, rendered if needed, or the reason that it is not followed."""
         where = f"{branch.repo}//{folder.path}".rstrip("/")
         if kind is None:
             yield from branch.manifests(branch.wanted(folder, kind))
@@ -398,13 +406,11 @@ class FollowedApplications:
             if hint:
                 yield self._rendering.advice(kind, where, hint)
                 return
-            known = {path for path in folder.release.value_files if branch.has(path)}
-            files = tuple(
-                path
-                for path in folder.release.value_files
-                if path in known or not folder.optional_values
-            )
-            release = replace(folder.release, value_files=files)
+            value_files = folder.release.value_files
+            existing = tuple(path for path in value_files if branch.has(path))
+            if folder.optional_values:
+                value_files = existing
+            release = replace(folder.release, value_files=value_files)
             for found in self._rendering.rendered(kind, where, folder.path, branch.below, release):
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
@@ -413,19 +419,15 @@ class FollowedApplications:
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
         """Return whether this folder has not been read this way yet, and mark it as read."""
-        release = folder.release if kind == "helm" else Release()
-        key = (
-            replace(
-                folder,
-                repo=repository_key(folder.repo),
-                release=release,
-                parent="",
-            ),
-            folder.release.namespace,
-        )
-        new = key not in self._seen
+        release = (
+            folder.release if kind == "helm" else Release()
+        )  # only Helm's output depends on it
+        repo = repository_key(folder.repo)
+        without_parent = replace(folder, repo=repo, release=release, parent="")
+        key = (without_parent, folder.release.namespace)
+        is_new = key not in self._seen
         self._seen.add(key)
-        return new
+        return is_new
 
     def _problem(self, folders: Sequence[Deployed], error: TaskError, hint: str = "") -> Found:
         """Return one problem for all Applications that deploy from a branch.
@@ -460,14 +462,15 @@ class _Branch:
         """Return the paths of all files in or below a folder."""
         if not path:
             return self._names
-        return self._names[
-            bisect_left(self._names, f"{path}/") : bisect_left(self._names, f"{path}0")
-        ]
+        start = bisect_left(self._names, f"{path}/")
+        end = bisect_left(self._names, f"{path}0")  # "0" is the character after "/"
+        return self._names[start:end]
 
     def missing(self, path: str) -> str:
         """Return the reason that no files were found in a folder."""
         shown = repr(path[:_LONGEST])
-        if any(text in self._known for text in accumulate(path.split("/"), posixpath.join)):
+        with_parents = accumulate(path.split("/"), posixpath.join)
+        if any(part in self._known for part in with_parents):
             return f"{shown} is not a folder on {self.name} of {self.repo}"
         return f"there are no files in {shown} on {self.name} of {self.repo}"
 
@@ -487,8 +490,9 @@ class _Branch:
 
     def read(self, paths: Iterable[str], want: Literal["text", "files"] = "text") -> None:
         """Read all of these paths at once."""
-        if wanted := [Place(path, want) for path in dict.fromkeys(paths)]:
-            self._files.update(self._kept.read_more(self._snapshot, wanted).files)
+        to_read = [Place(path, want) for path in dict.fromkeys(paths)]
+        if to_read:
+            self._files.update(self._kept.read_more(self._snapshot, to_read).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
         """Read these folders and the folders and files their kustomizations refer to.
@@ -499,17 +503,22 @@ class _Branch:
         while folders:
             self.read(sorted(folders), "files")
             done |= folders
-            named = {there for path in folders for there in self._referred_to(path)}
-            folders = {path for path in named if path not in self._files} - done
+            references = {path for folder in folders for path in self._referred_to(folder)}
+            folders = {path for path in references if path not in self._files} - done
 
     def _referred_to(self, folder: str) -> list[str]:
+        """Return the paths that a folder's kustomization refers to, if they are in the repository.
+        Return none for a broken kustomization, which is reported later.
+        """
         path = kustomization_in(self._files, folder)
-        try:
-            entries = list(places(self._text(path), path)) if path else []
-        except Malformed:  # reported later
+        if not path:
             return []
-        found = [path_at(folder, entry) for entry in entries]
-        return [text for text in found if not text.startswith(("..", "/"))]
+        try:
+            entries = list(places(self._text(path), path))
+        except Malformed:
+            return []
+        targets = [path_at(folder, entry) for entry in entries]
+        return [target for target in targets if not target.startswith(("..", "/"))]
 
     def below(self, path: str) -> Mapping[str, File]:
         """Return all files in or below a folder, or the file at that path."""
@@ -526,8 +535,9 @@ class _Branch:
         each of them would take minutes.
         """
         if kind == "helm":
-            charts_files = map(self._text, self.wanted(folder, kind))
-            return None if any(map(makes_applications, charts_files)) else []
+            templates = map(self._text, self.wanted(folder, kind))
+            needs_helm = any(map(makes_applications, templates))
+            return None if needs_helm else []
         texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
@@ -550,6 +560,7 @@ class _Branch:
         return file.text if file else ""
 
     def _texts_below(self, path: str) -> dict[str, str]:
+        """Return the regular files in or below a folder. Add the symbolic links to `_links`."""
         files = self.below(path)
         self._links.update(name for name, file in files.items() if file.mode == LINK)
         return {name: file.text for name, file in files.items() if file.mode.startswith("100")}
@@ -568,13 +579,12 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
             )
         if no_folder.why == "no repoURL":
             yield _not_followed(no_folder.parent, "its source has no repoURL", _NO_URL)
-    for why, what in _NO_FOLDERS.items():
-        parents = [item.parent for item in found if item.why == why]
+    for why, plural in _NO_FOLDERS.items():
+        parents = [no_folder.parent for no_folder in found if no_folder.why == why]
         if parents:
-            names = and_more(parents)
             message = (
-                f"--follow-apps does not follow {what}; Applications with such a source:"
-                f" {len(parents)} ({names})"
+                f"--follow-apps does not follow {plural}; Applications with such a source:"
+                f" {len(parents)} ({and_more(parents)})"
             )
             yield source_warning("", message, _IF_ANY, advice=True)
 

@@ -58,7 +58,7 @@ class RenderedSets:
         """Yield an ApplicationSet's Applications, and a problem for each mistake in the
         ApplicationSet.
         """
-        key = self._key(found.item)
+        key = self._shown_name(found.item)
         try:
             rendered = render(
                 found.item,
@@ -91,7 +91,10 @@ class RenderedSets:
         for unknown in rendered.unknown:
             message = f"{found.origin}: {unknown.message}"
             yield source_warning(found.origin, message, unknown.hint, subject=key)
-        if not rendered.applications and (template := template_of(found.item, self._prefix)):
+        if rendered.applications:
+            return
+        template = template_of(found.item, self._prefix)
+        if template:
             yield Found(
                 template,
                 found.origin,
@@ -108,23 +111,23 @@ class RenderedSets:
         hint: str,
         code: Exit = Exit.OK,
     ) -> Found:
-        concerned = (
-            may_name(found.item, self._images, self._prefix) if self._images else self._strict
-        )
+        """Return a problem with an ApplicationSet: an error if it may concern the event's images,
+        or, without an event, if the run is strict; else a warning.
+        """
+        is_error = self._strict
+        if self._images:
+            is_error = may_name(found.item, self._images, self._prefix)
         # Argo CD quotes whole templates
-        where = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")
-        trouble = Trouble("source", where, hint, "warning", code)
-        if concerned:
-            trouble = replace(
-                trouble,
-                severity="error",
-                exit=code or Exit.CONFIGURATION,
-            )
+        full_message = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")
+        trouble = Trouble("source", full_message, hint, "warning", code)
+        if is_error:
+            trouble = replace(trouble, severity="error", exit=code or Exit.CONFIGURATION)
         return Found({}, found.origin, trouble)
 
-    def _key(self, item: Mapping[str, Any]) -> str:
-        about = mapping(item.get("metadata"))
-        return f"{about.get('namespace') or self._namespace}/{about.get('name') or '?'}"
+    def _shown_name(self, item: Mapping[str, Any]) -> str:
+        """Return an ApplicationSet's "namespace/name"."""
+        metadata = mapping(item.get("metadata"))
+        return f"{metadata.get('namespace') or self._namespace}/{metadata.get('name') or '?'}"
 
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
@@ -152,16 +155,17 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
 
 def _listed_cluster(entry: Any, where: str) -> NamedCluster:
     """Return a cluster from the file. Raises UsageError."""
-    if not isinstance(entry, dict) or not all(
-        isinstance(entry.get(key), str) for key in ("name", "server")
-    ):
+    entry = entry if isinstance(entry, dict) else {}
+    name = entry.get("name")
+    server = entry.get("server")
+    if not isinstance(name, str) or not isinstance(server, str):
         raise UsageError(f"{where} has no name or no server", hint=_CLUSTERS)
-    if unknown := sorted(set(entry) - _KEYS):
-        raise UsageError(f"{where}: unknown key {unknown[0]!r}", hint=_CLUSTERS)
-    texts = {key: entry.get(key) or {} for key in ("labels", "annotations")}
-    for key, given in texts.items():
-        if not isinstance(given, dict) or not all(
-            isinstance(value, str) for value in given.values()
-        ):
+    unknown_keys = sorted(set(entry) - _KEYS)
+    if unknown_keys:
+        raise UsageError(f"{where}: unknown key {unknown_keys[0]!r}", hint=_CLUSTERS)
+    metadata = {key: entry.get(key) or {} for key in ("labels", "annotations")}
+    for key, texts in metadata.items():
+        is_mapping = isinstance(texts, dict)
+        if not is_mapping or not all(isinstance(value, str) for value in texts.values()):
             raise UsageError(f"{where}: {key} is not a mapping of strings", hint=_CLUSTERS)
-    return NamedCluster(entry["name"], entry["server"], str(entry.get("project") or ""), **texts)
+    return NamedCluster(name, server, str(entry.get("project") or ""), **metadata)

@@ -84,37 +84,34 @@ class ClusterManifests:
             for reference in _patterns_of(item)
         ]
         for scope in scopes:
+            read_scope = scope
             try:
-                chosen = self._chosen(scope, references)
+                needed = self._needed(scope, references)
             except ForbiddenError as error:
                 # If we only have a Role in Argo CD's namespace, use the Applications in that
                 # namespace, unless the options exclude them.
-                home = Application(
-                    self._home,
-                    "",
-                    {},
-                    (),
-                )
-                if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
+                app_at_home = Application(self._home, "", {}, ())
+                namespaces = Narrow(namespaces=self._narrow.namespaces)
+                if scope or not considered(app_at_home, namespaces):
                     raise
-                told = "the step is not allowed to list Applications in all namespaces"
-                self._log("info", f"{told}: using only those in namespace {self._home!r}")
+                why = "the step is not allowed to list Applications in all namespaces"
+                self._log("info", f"{why}: using only those in namespace {self._home!r}")
                 self._log("debug", f"{error.message}; {error.hint}")
-                scope = self._home  # noqa: PLW2901 - from here on
-                chosen = self._chosen(scope, references)
-            for item in self._whole(scope, chosen):
+                read_scope = self._home
+                needed = self._needed(read_scope, references)
+            for item in self._in_full(read_scope, needed):
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
         """Return the namespaces set on the command line, or "" (all namespaces) if one of them
         contains a wildcard.
         """
-        named = self._narrow.namespaces or tuple(
+        patterns = self._narrow.namespaces or tuple(
             name.partition("/")[0] if "/" in name else "*" for name in self._narrow.names
         )
-        if named and not any(_WILD.search(name) for name in named):
-            return list(dict.fromkeys(named))
-        return [""]
+        if not patterns or any(_WILD.search(pattern) for pattern in patterns):
+            return [""]
+        return list(dict.fromkeys(patterns))
 
     def _updaters(self, scope: str) -> list[Item]:
         """Return all ImageUpdaters, or [] if their CRD is not installed
@@ -123,75 +120,81 @@ class ClusterManifests:
         try:
             return list(self._kubernetes.list(UPDATERS, scope, full=True))
         except ForbiddenError as error:
-            if not scope:
+            if not scope:  # we may only have a Role in Argo CD's namespace
                 return self._updaters(self._home)
             self._log("info", f"ImageUpdater resources are skipped: {error.message}; {error.hint}")
         except AbsentError:
             self._log("debug", "the cluster does not have the ImageUpdater CRD")
         return []
 
-    def _chosen(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
-        """Return the Applications that may concern this run, reduced to their names.
+    def _needed(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
+        """Return the Applications that may concern this run, reduced to their names, because
+        annotations and managedFields are large.
 
-        Annotations and managedFields are large.
+        If the server returned an Application in full, it is not reduced.
         """
-        chosen: list[Item] = []
-        before = self.listed
+        needed: list[Item] = []
+        listed_before = self.listed
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
             self.listed += 1
-            if self._ours(item, references):
-                metadata = mapping(item.get("metadata"))
-                names = {key: metadata.get(key) for key in ("namespace", "name")}
-                chosen.append(item if "spec" in item else {"metadata": names})
+            if not self._may_concern_run(item, references):
+                continue
+            metadata = mapping(item.get("metadata"))
+            names = {key: metadata.get(key) for key in ("namespace", "name")}
+            needed.append(item if "spec" in item else {"metadata": names})
         self._log(
             "debug",
-            f"{self.listed - before} Applications, {len(chosen)} of them may track the images",
+            f"{self.listed - listed_before} Applications, {len(needed)} of them may track the"
+            " images",
         )
-        return chosen
+        return needed
 
-    def _ours(self, item: Item, references: Sequence[_Reference]) -> bool:
-        metadata = mapping(item.get("metadata"))
-        key = _key(item)
-        if not any(
-            namespace == key[0] and glob_match(pattern, key[1]) for namespace, pattern in references
-        ):
-            annotations = metadata.get("annotations") or {}
-            if not any(key.startswith(self._prefix) for key in annotations):
-                return False
-            if not (self._wanted(item) and _passes_narrowing(item, self._narrow)):
-                app = annotated(item, self._prefix, ORIGIN)
-                if app:
-                    self.passed_over.append(app)
-                return False
-        return _passes_narrowing(item, self._narrow)
+    def _may_concern_run(self, item: Item, references: Sequence[_Reference]) -> bool:
+        """Return whether an Application must be read in full. If not, and it has our annotations,
+        add it to `passed_over`.
+        """
+        namespace, name = _namespace_and_name(item)
+        for updater_namespace, pattern in references:
+            if updater_namespace == namespace and glob_match(pattern, name):
+                return _passes_narrowing(item, self._narrow)
+        annotations = mapping(item.get("metadata")).get("annotations") or {}
+        if not any(key.startswith(self._prefix) for key in annotations):
+            return False
+        if self._wanted(item) and _passes_narrowing(item, self._narrow):
+            return True
+        app = annotated(item, self._prefix, ORIGIN)
+        if app:
+            self.passed_over.append(app)
+        return False
 
-    def _whole(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
+    def _in_full(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
         """Yield the objects in full, using the cheaper way to read them.
 
         Objects that have been deleted in the meantime are skipped.
         """
-        needed = [item for item in chosen if "spec" not in item]
         # A server that cannot list only metadata returns whole objects (`Accept` falls back).
         yield from (item for item in chosen if "spec" in item)
-        if len(needed) > max(_HANDFUL, self.listed * _SHARE):
-            names = {_key(item) for item in needed}
+        to_read = [item for item in chosen if "spec" not in item]
+        if len(to_read) > max(_HANDFUL, self.listed * _SHARE):
+            keys = {_namespace_and_name(item) for item in to_read}
             for item in self._kubernetes.list(
                 APPLICATIONS,
                 scope,
                 selector=self._narrow.selector,
                 full=True,
             ):
-                if _key(item) in names:
+                if _namespace_and_name(item) in keys:
                     yield item
             return
-        for start in range(0, len(needed), _HANDFUL):  # in batches, because objects are large
-            yield from filter(
-                None,
-                in_threads(self._get, needed[start : start + _HANDFUL], AT_ONCE),
-            )
+        for start in range(0, len(to_read), _HANDFUL):  # in batches, because objects are large
+            batch = to_read[start : start + _HANDFUL]
+            for whole_item in in_threads(self._get, batch, AT_ONCE):
+                if whole_item:
+                    yield whole_item
 
     def _get(self, item: Item) -> Item | None:
-        namespace, name = _key(item)
+        """Return the object in full, or None if it has been deleted."""
+        namespace, name = _namespace_and_name(item)
         return self._kubernetes.get(APPLICATIONS, namespace, name)
 
 
@@ -217,9 +220,11 @@ class ArgoCDManifests:
         self._wanted = wanted
         self._prefix = prefix
         self._narrow = narrow
-        self._projects = narrow.projects if not any(map(is_glob, narrow.projects)) else ()
-        plain = narrow.namespaces and not any(map(is_glob, narrow.namespaces))
-        self._namespaces = narrow.namespaces if plain else ("",)
+        has_project_globs = any(map(is_glob, narrow.projects))
+        self._projects = () if has_project_globs else narrow.projects
+        has_namespace_globs = any(map(is_glob, narrow.namespaces))
+        all_namespaces = has_namespace_globs or not narrow.namespaces
+        self._namespaces = ("",) if all_namespaces else narrow.namespaces
         self._listed = 0
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
@@ -234,8 +239,8 @@ class ArgoCDManifests:
         )
         # without permissions, Argo CD returns 200 and an empty list (`items` is null)
         if not self._listed:
-            narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
-            options = " that match --project, --selector, and --namespace" if narrowed else ""
+            is_narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
+            options = " that match --project, --selector, and --namespace" if is_narrowed else ""
             why = (
                 f"Argo CD lists no Applications{options}: there are none, or the token is not"
                 " allowed to read them"
@@ -250,25 +255,33 @@ class ArgoCDManifests:
         return in_threads(self._found, keys, AT_ONCE)
 
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
-        selector = self._narrow.selector
+        """Return the namespaces and names of the Applications to read in full. Add the others to
+        `passed_over`.
+        """
         listed = self._api.list_applications(
             projects=self._projects,
-            selector=selector,
+            selector=self._narrow.selector,
             namespace=namespace,
         )
         self._listed += len(listed)
-        chosen = [
-            item for item in listed if self._wanted(item) and _passes_narrowing(item, self._narrow)
-        ]
-        keys = {key for item in chosen if (key := _key(item))[1]}
-        others = (item for item in listed if _key(item) not in keys)
-        self.passed_over += filter(
-            None,
-            (annotated(item, self._prefix, "argocd") for item in others),
-        )
-        return [key for item in chosen if (key := _key(item)) in keys]
+        keys = set[tuple[str, str]]()
+        for item in listed:
+            namespace_and_name = _namespace_and_name(item)
+            has_name = bool(namespace_and_name[1])
+            if has_name and self._wanted(item) and _passes_narrowing(item, self._narrow):
+                keys.add(namespace_and_name)
+        for item in listed:
+            app = (
+                None
+                if _namespace_and_name(item) in keys
+                else annotated(item, self._prefix, "argocd")
+            )
+            if app:
+                self.passed_over.append(app)
+        return [_namespace_and_name(item) for item in listed if _namespace_and_name(item) in keys]
 
     def _found(self, key: tuple[str, str]) -> Found:
+        """Return an Application in full, or a warning if it cannot be read."""
         try:
             return Found(self._api.get_application(*key), "argocd")
         except SourceDownError:
@@ -295,10 +308,10 @@ def _patterns_of(updater: Item) -> Iterator[_Reference]:
     for ref in mappings(mapping(updater.get("spec")).get("applicationRefs")):
         pattern = ref.get("namePattern")
         if isinstance(pattern, str) and 0 < len(pattern) <= LONGEST:
-            yield _key(updater)[0], pattern
+            yield _namespace_and_name(updater)[0], pattern
 
 
-def _key(item: Item) -> tuple[str, str]:
+def _namespace_and_name(item: Item) -> tuple[str, str]:
     """Return an Application's namespace and name.
 
     Older Argo CD servers omit the control plane's namespace.
@@ -312,17 +325,10 @@ def _passes_narrowing(item: Item, narrow: Narrow) -> bool:
 
     The project is not part of the metadata.
     """
-    known = replace(narrow, projects=())
-    if known == Narrow():
+    without_projects = replace(narrow, projects=())
+    if without_projects == Narrow():
         return True
-    given = mapping(mapping(item.get("metadata")).get("labels"))
-    labels = {key: value for key, value in given.items() if isinstance(value, str)}
-    return considered(
-        Application(
-            *_key(item),
-            {},
-            (),
-            labels=labels,
-        ),
-        known,
-    )
+    all_labels = mapping(mapping(item.get("metadata")).get("labels"))
+    labels = {key: value for key, value in all_labels.items() if isinstance(value, str)}
+    app = Application(*_namespace_and_name(item), {}, (), labels=labels)
+    return considered(app, without_projects)

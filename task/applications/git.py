@@ -102,11 +102,10 @@ class Repositories:
         if (repo, revision) not in self._paths:
             kept = self.of(repo)
             try:
-                self._paths[repo, revision] = list(
-                    kept.snapshot(revision, [Place("", "names")]).files
-                )
+                snapshot = kept.snapshot(revision, [Place("", "names")])
             except SourceError as error:
                 raise SourceError(error.message, hint=_BRANCH, subject=error.subject) from error
+            self._paths[repo, revision] = list(snapshot.files)
         return self._paths[repo, revision]
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
@@ -115,9 +114,10 @@ class Repositories:
         Raises Malformed for a file that is not text, and Git's errors.
         """
         known = self._texts.setdefault((repo, revision), {})
-        if missing := [path for path in paths if path not in known]:
-            found = self.of(repo).snapshot(revision, [Place(path) for path in missing])
-            for path, file in found.files.items():
+        missing = [path for path in paths if path not in known]
+        if missing:
+            snapshot = self.of(repo).snapshot(revision, [Place(path) for path in missing])
+            for path, file in snapshot.files.items():
                 if file.problem:
                     raise Malformed(
                         f"cannot read {path!r}: {file.problem}",
@@ -160,10 +160,12 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     path = path.strip("/")
     ref = _ref(query)
     branch = ref if ref not in ("", "HEAD") else store.default_branch()
-    # Among Kustomize's file names, only the last one lacks a manifest extension, so "tree" omits
-    # it.
-    folder = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
-    snapshot = store.snapshot(branch, [Place(path, "text")] if path.endswith(SUFFIXES) else folder)
+    places = [Place(path, "text")]
+    if not path.endswith(SUFFIXES):
+        # Among Kustomize's file names, only the last one lacks a manifest extension, so "tree"
+        # omits it.
+        places = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
+    snapshot = store.snapshot(branch, places)
     files = {name: file for name, file in snapshot.files.items() if file.text or file.problem}
     if not files:
         raise SourceError(
@@ -184,8 +186,8 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     found = inside.found()
     kind = kind_of([posixpath.basename(name) for name in files if posixpath.dirname(name) == path])
     if kind and not rendering.way_out(kind):
-        made = rendering.rendered(kind, where, path, below)
-        found = (replace(item, place=(snapshot.repo, snapshot.branch, path)) for item in made)
+        rendered = rendering.rendered(kind, where, path, below)
+        found = (replace(item, place=(snapshot.repo, snapshot.branch, path)) for item in rendered)
     yield from or_broken(found, inside.contents(), f"{where} ({counted(len(files), 'file')})")
 
 

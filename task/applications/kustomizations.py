@@ -69,9 +69,11 @@ _LINKED = "replace the link with the actual file or folder"
 
 def kustomization_in(files: Collection[str], folder: str) -> str:
     """Return the path of the folder's kustomization among these files, or ""."""
-    return next(
-        (path for file_name in NAMES if (path := posixpath.join(folder, file_name)) in files), ""
-    )
+    for name in NAMES:
+        path = posixpath.join(folder, name)
+        if path in files:
+            return path
+    return ""
 
 
 def path_at(folder: str, entry: str) -> str:
@@ -95,50 +97,50 @@ def needed(
     anything that would be fetched or is outside the repository.
     """
     files = dict(read(folder))
-    whole = [folder]
+    already_read = [folder]
     waiting = [folder]
     done = set[str]()
     while waiting:
-        here = waiting.pop(0)
-        if here in done:
+        current = waiting.pop(0)
+        if current in done:
             continue
-        done.add(here)
+        done.add(current)
         if len(done) > MOST_FOLDERS:
             raise Malformed(
                 f"the kustomization needs more than {MOST_FOLDERS} folders",
                 "use a smaller kustomization",
             )
-        path = kustomization_in(files, here)
+        path = kustomization_in(files, current)
         if not path:
             raise Malformed(
-                f"{here or 'the root'} has no kustomization.yaml",
+                f"{current or 'the root'} has no kustomization.yaml",
                 "check the reference to this folder",
             )
         for entry in places(files[path], path):
-            there = _inside(here, entry, path)
-            if there in files:
+            target = _inside(current, entry, path)
+            if target in files:
                 continue
-            if not any(_is_below(there, known) for known in whole):
-                files.update(read(there))
-                whole.append(there)
-            if not any(_is_below(file, there) for file in files):
-                raise _absent(entry, there, path, links)
-            waiting.append(there)
+            if not any(_is_below(target, known) for known in already_read):
+                files.update(read(target))
+                already_read.append(target)
+            if not any(_is_below(file, target) for file in files):
+                raise _absent(entry, target, path, links)
+            waiting.append(target)
     return files
 
 
-def _inside(here: str, entry: str, path: str) -> str:
-    """Return the path that a kustomization entry refers to.
+def _inside(folder: str, entry: str, path: str) -> str:
+    """Return the path that an entry refers to. `path` is the kustomization, in `folder`.
 
-    Raises Malformed if it is outside.
+    Raises Malformed if it is outside the repository.
     """
-    there = path_at(here, entry)
-    if there.startswith("../") or there == ".." or entry.startswith("/"):
+    target = path_at(folder, entry)
+    if target.startswith("../") or target == ".." or entry.startswith("/"):
         raise Malformed(
             f"{path}: {entry[:200]!r} points outside the repository",
             "copy the files into the repository",
         )
-    return there
+    return target
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -146,9 +148,10 @@ def _is_below(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-def _absent(entry: str, there: str, path: str, links: Collection[str]) -> Malformed:
-    """Return the error for an entry that does not match any files."""
-    if any(part in links for part in accumulate(there.split("/"), posixpath.join)):
+def _absent(entry: str, target: str, path: str, links: Collection[str]) -> Malformed:
+    """Return the error for a kustomization's entry whose target does not match any files."""
+    with_parents = accumulate(target.split("/"), posixpath.join)
+    if any(part in links for part in with_parents):
         return Malformed(f"{path}: {entry[:200]!r} is a symbolic link or inside one", _LINKED)
     hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
     return Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
@@ -167,11 +170,9 @@ def places(text: str, path: str) -> Iterator[str]:
     for string in _texts_in(kustomization):
         if _URL.match(string):
             raise Malformed(f"{path}: {string.strip()[:200]!r} is not in the repository", _NOT_HERE)
-    if strange := [key for key in kustomization if key not in _KEYS]:
-        raise Malformed(
-            f"{path}: {str(strange[0])[:200]!r} is not a kustomization key",
-            _SPELLING,
-        )
+    for key in kustomization:
+        if key not in _KEYS:
+            raise Malformed(f"{path}: {str(key)[:200]!r} is not a kustomization key", _SPELLING)
     yield from entries(kustomization)
 
 
@@ -199,10 +200,11 @@ def changes(text: str, namespace: str = "") -> bool:
 
 def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> bool:
     """Return whether a parsed kustomization does more than list manifests and set this namespace."""
-    return any(
-        value and key not in _FIRST and (key, value) != ("namespace", namespace)
-        for key, value in kustomization.items()
-    )
+    for key, value in kustomization.items():
+        is_harmless = key in _FIRST or (key, value) == ("namespace", namespace)
+        if value and not is_harmless:
+            return True
+    return False
 
 
 def reaches_out(text: str) -> bool:
@@ -222,22 +224,25 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
 
     `files` are the result of `needed`.
     """
-    found = list[str]()
+    manifests = list[str]()
     waiting = [folder]
     done = set[str]()
     while waiting:
-        here = waiting.pop(0)
-        if here in done:
+        current = waiting.pop(0)
+        if current in done:
             continue
-        done.add(here)
-        path = kustomization_in(files, here)
+        done.add(current)
+        path = kustomization_in(files, current)
         kustomization = parsed_kustomization(files[path], path)
         if changes_manifests(kustomization):
             return None
         for entry in places(files[path], path):
-            there = path_at(here, entry)
-            (found if there in files else waiting).append(there)
-    return found
+            target = path_at(current, entry)
+            if target in files:
+                manifests.append(target)
+            else:
+                waiting.append(target)  # a folder
+    return manifests
 
 
 def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
@@ -249,6 +254,7 @@ def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
 
 
 def _parsed_kustomization(text: str, path: str, *, exact: bool = False) -> dict[Any, Any]:
+    """Return the kustomization as written. Raises Malformed if it is not a mapping."""
     try:
         data = plain(text, exact=exact)
     except Malformed as error:

@@ -131,20 +131,21 @@ class Folder:
 
         For nested charts, that is the outermost chart.
         """
-        parts = path.split("/")
-        folders = (
-            "/".join(parts[:at]) for at, part in enumerate(parts[:-1]) if part == "templates"
-        )
-        chart = next((folder for folder in folders if folder in self._charts), None)
-        if chart is None or b"{{" not in content:
+        *folders, _file_name = path.split("/")
+        possible_charts = [
+            "/".join(folders[:depth]) for depth, name in enumerate(folders) if name == "templates"
+        ]
+        charts = [folder for folder in possible_charts if folder in self._charts]
+        if not charts or b"{{" not in content:
             return False
         if makes_applications(content.decode("utf-8", "replace")):
-            self._making[chart] = None
+            self._making[charts[0]] = None
         return True
 
     def _is_patch(self, path: str) -> bool:
         """Return whether a file is a patch for a kustomization in its folder or a parent folder."""
-        path = folder = posixpath.normpath(path)
+        path = posixpath.normpath(path)
+        folder = path
         while folder:
             folder = folder.rpartition("/")[0]
             if folder in self._kustomizations and path in self._patches(folder):
@@ -152,23 +153,26 @@ class Folder:
         return False
 
     def _named_patches(self, folder: str) -> frozenset[str]:
-        listed = [self._kustomization(folder).get(key) for key in _PATCHES]
-        patches = [patch for part in listed for patch in elements(part)]
-        texts = [patch.get("path") if isinstance(patch, dict) else patch for patch in patches]
-        # An inline patch has several lines, and is not a file name.
-        return frozenset(
-            posixpath.normpath(posixpath.join(folder, text))
-            for text in texts
-            if isinstance(text, str)
-        )
+        """Return the paths of the patches that a folder's kustomization names."""
+        paths = set[str]()
+        for key in _PATCHES:
+            for patch in elements(self._kustomization(folder).get(key)):
+                # A text may also be an inline patch. It does no harm here, because no file has
+                # such a path.
+                name = patch.get("path") if isinstance(patch, dict) else patch
+                if isinstance(name, str):
+                    paths.add(posixpath.normpath(posixpath.join(folder, name)))
+        return frozenset(paths)
 
     def _unrendered(self) -> Iterator[tuple[Kind, str]]:
         """Yield the charts that generate Applications, and the kustomizations that change them."""
         yield from (("helm", chart) for chart in self._making)
-        text = self._text(_folder_of(posixpath.join(self._root, NAMES[0])))
-        if text and (
-            changes(text, self._rendering.namespace) if self._applications else reaches_out(text)
-        ):
+        root_text = self._text(_folder_of(posixpath.join(self._root, NAMES[0])))
+        if self._applications:
+            matters = bool(root_text) and changes(root_text, self._rendering.namespace)
+        else:
+            matters = bool(root_text) and reaches_out(root_text)
+        if matters:
             yield "kustomize", self._root
         yield from (("kustomize", folder) for folder in self._changing())
 
@@ -178,19 +182,24 @@ class Folder:
         """
         if not self._applications:
             return []
-        users: dict[
-            str, set[str]
-        ] = {}  # a file or folder → the folders whose kustomization refers to it
+        # a file or folder → the folders whose kustomization refers to it
+        users: dict[str, set[str]] = {}
         for folder in self._kustomizations:
             for entry in entries(self._kustomization(folder)):
                 users.setdefault(path_at(folder, entry), set()).add(folder)
-        making = _above(self._applications, users)
-        namespace = self._rendering.namespace
+        with_applications = _above(self._applications, users)
         changing = {
-            text for text in making if changes_manifests(self._kustomization(text), namespace)
+            folder
+            for folder in with_applications
+            if changes_manifests(self._kustomization(folder), self._rendering.namespace)
         }
-        told = changing | (_above(changing, users) & making)
-        return sorted(text for text in told if not users.get(text, set()) & making - {text})
+        affected = changing | (_above(changing, users) & with_applications)
+        outermost = []
+        for folder in affected:
+            other_users = users.get(folder, set()) - {folder}
+            if not other_users & with_applications:
+                outermost.append(folder)
+        return sorted(outermost)
 
     def _parsed(self, folder: str) -> Mapping[str, Any]:
         """Return the folder's kustomization, or {} for a broken one."""
@@ -211,19 +220,20 @@ class Folder:
 
 
 def _folder_of(path: str) -> str:
+    """Return a file's folder in the form of the keys here: "" for the working folder."""
     return posixpath.normpath(path).rpartition("/")[0]
 
 
 def _above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
     """Return all folders whose kustomization uses one of these folders, directly or indirectly."""
-    found = set[str]()
+    above = set[str]()
     waiting = list(start)
     while waiting:
         for user in users.get(waiting.pop(), ()):
-            if user not in found:
-                found.add(user)
+            if user not in above:
+                above.add(user)
                 waiting.append(user)
-    return found
+    return above
 
 
 def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
@@ -244,10 +254,10 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
     if not os.path.exists(path):
         if GIT_URL.match(path):
             shown = without_login(path)
-            url, mark, query = shown.partition("?")
+            url, question_mark, query = shown.partition("?")
             raise UsageError(
                 f"--applications: {shown!r} is a Git repository without a folder or file",
-                hint=f"append // and the path to the manifests: {url}//apps{mark}{query}",
+                hint=f"append // and the path to the manifests: {url}//apps{question_mark}{query}",
             )
         raise UsageError(
             f"--applications: {path!r} does not exist",
@@ -273,12 +283,17 @@ def _unreadable_folder(error: OSError, root: str) -> Found:
 
 
 def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
+    """Yield the manifests in or below a folder, or the rendered ones if it can be rendered.
+
+    Raises `UsageError` if the folder is unreadable.
+    """
     paths: list[str] = []
     unreadable: list[OSError] = []
     for folder, subfolders, names in os.walk(root, onerror=unreadable.append):
         # Sort, so that reports are the same on every file system.
         subfolders[:] = sorted(name for name in subfolders if name != ".git")
-        if folder == root and (kind := kind_of(names)) and not rendering.way_out(kind):
+        kind = kind_of(names) if folder == root else None
+        if kind and not rendering.way_out(kind):  # it can be rendered
             files = LocalFiles(folder)
             yield from rendering.rendered(kind, _path_shown(root) or ".", files.folder, files.read)
             return
@@ -302,6 +317,7 @@ def _path_shown(folder: str) -> str:
 
 
 def _content(path: str) -> bytes:
+    """Return a file's content. Raises Malformed if it cannot be read."""
     try:
         return read_file(path, LARGEST)
     except OSError as error:

@@ -26,18 +26,17 @@ KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"
 
 def is_set(item: Mapping[str, Any]) -> bool:
     """Return whether a manifest is an Argo CD ApplicationSet."""
-    return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith(
-        "argoproj.io/"
-    )
+    api_version = str(item.get("apiVersion", ""))
+    return item.get("kind") == "ApplicationSet" and api_version.startswith("argoproj.io/")
 
 
 def is_project(item: Mapping[str, Any]) -> bool:
     """Return whether a manifest is an AppProject with a name."""
-    ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith(
-        "argoproj.io/"
-    )
+    api_version = str(item.get("apiVersion", ""))
+    if item.get("kind") != "AppProject" or not api_version.startswith("argoproj.io/"):
+        return False
     metadata = item.get("metadata")
-    return ours and isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
 
 def makes_applications(text: str) -> bool:
@@ -70,20 +69,13 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
     for document in documents(text):
         where = f"{origin}:{document.line}"
         if document.problem:
-            yield Found(
-                {},
-                where,
-                Trouble(
-                    "source",
-                    f"{where}: not YAML: {document.problem}",
-                    "fix the file; its other documents are used",
-                    "warning",
-                    _BROKEN,
-                ),
-            )
+            message = f"{where}: not YAML: {document.problem}"
+            hint = "fix the file; its other documents are used"
+            yield Found({}, where, Trouble("source", message, hint, "warning", _BROKEN))
         elif isinstance(document.data, (dict, list)):
             items = list(_items(document.data, where))
-            if document.text and any(found.item.get("kind") == "ApplicationSet" for found in items):
+            has_set = any(found.item.get("kind") == "ApplicationSet" for found in items)
+            if document.text and has_set:
                 items = _with_types(items, document, where)
             yield from items
 
@@ -103,35 +95,34 @@ def or_broken(
     programs, so a message about them is only advice. If there are no other files, these are the
     manifests the user meant, and the message is more than advice.
     """
-    any_of_ours = any_trouble = False
+    has_relevant = False
+    has_trouble = False
     for item in found:
-        any_of_ours = any_of_ours or item.concerns_us
-        any_trouble = any_trouble or bool(item.trouble)
+        has_relevant = has_relevant or item.concerns_us
+        has_trouble = has_trouble or bool(item.trouble)
         yield item
-    if any_of_ours:
+    if has_relevant:
         return
-    told: list[Found] = []
-    size = files = 0
+    broken_files: list[Found] = []
+    size = 0
+    files = 0
     for origin, content in others:
-        size = size + len(content)
-        files = files + 1
-        if size > MOST or len(told) == FEW:
+        size += len(content)
+        files += 1
+        if size > MOST or len(broken_files) == FEW:
             break
-        if document := next(broken(content.decode("utf-8", "replace")), None):
+        document = next(broken(content.decode("utf-8", "replace")), None)
+        if document:
             where = f"{origin}:{document.line}"
-            what = f"{where}: not YAML: {document.problem}"
+            message = f"{where}: not YAML: {document.problem}"
             hint = "no Application was found: fix the file if it has any"
-            told.append(
-                Found(
-                    {},
-                    where,
-                    Trouble("source", what, hint, "warning", _BROKEN),
-                )
-            )
-    yield from (replace(entry, advice=len(told) < files) for entry in told)
-    if place and not (told or any_trouble):
-        what = f"no Application was found in {place}"
-        trouble = Trouble.warning("source", what, "pass the folder with the Applications")
+            trouble = Trouble("source", message, hint, "warning", _BROKEN)
+            broken_files.append(Found({}, where, trouble))
+    has_other_files = len(broken_files) < files
+    yield from (replace(entry, advice=has_other_files) for entry in broken_files)
+    if place and not broken_files and not has_trouble:
+        message = f"no Application was found in {place}"
+        trouble = Trouble.warning("source", message, "pass the folder with the Applications")
         yield Found({}, place, trouble, advice=True)
 
 
@@ -162,16 +153,18 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
 
     The items of an `ApplicationList` may have no kind.
     """
-    kind = "List" if isinstance(data, list) else str(data.get("kind", ""))
-    items = data if isinstance(data, list) else data.get("items")
-    if not kind.endswith("List") or not isinstance(items, list):
-        yield Found(data if isinstance(data, dict) else {}, where)
-        return
-    # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList omits
-    # their kind.
-    typed = {}
-    if kind != "List" and not isinstance(data, list):
-        typed = {"apiVersion": data.get("apiVersion"), "kind": kind.removesuffix("List")}
+    items: Any = data
+    defaults = {}
+    if isinstance(data, dict):
+        kind = str(data.get("kind", ""))
+        items = data.get("items")
+        if not kind.endswith("List") or not isinstance(items, list):
+            yield Found(data, where)
+            return
+        # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList
+        # omits their kind.
+        if kind != "List":
+            defaults = {"apiVersion": data.get("apiVersion"), "kind": kind.removesuffix("List")}
     for item in items:
         if isinstance(item, dict):
-            yield Found({**typed, **item}, where)
+            yield Found({**defaults, **item}, where)

@@ -142,11 +142,9 @@ class Rendering:
         """
         if kind not in self._programs:
             return f"render it with --render {kind}, {_OTHERWISE}"
-        return (
-            ""
-            if self._programs[kind]
-            else f"install {' or '.join(_PROGRAMS[kind])} for this step, {_OTHERWISE}"
-        )
+        if not self._programs[kind]:
+            return f"install {' or '.join(_PROGRAMS[kind])} for this step, {_OTHERWISE}"
+        return ""
 
     def unrendered(
         self,
@@ -163,9 +161,10 @@ class Rendering:
             where = f"{before}{folder}".rstrip("/") or "."
             if folder != root and where in self._sources:
                 continue  # the folder is read or reported as a separate source
-            # Only the source's own folder is rendered, not the folders below it.
-            own = f"pass it as a separate source with --render {kind}, {_OTHERWISE}"
-            yield self.advice(kind, where, self.way_out(kind) if folder == root else own)
+            hint = self.way_out(kind)
+            if folder != root:  # only the source's own folder is rendered, not the folders below it
+                hint = f"pass it as a separate source with --render {kind}, {_OTHERWISE}"
+            yield self.advice(kind, where, hint)
 
     def advice(self, kind: Kind, where: str, hint: str) -> Found:
         """Return the warning about a chart or kustomization that is not rendered."""
@@ -197,19 +196,24 @@ class Rendering:
                 files[_VALUES] = release.values
             program = self._programs[kind]
             if kind == "helm":
-                given = _helm(release, folder or where, self.namespace)
+                arguments = _helm(release, folder or where, self.namespace)
+            elif os.path.basename(program) == "kubectl":
+                arguments = ["kustomize"]
             else:
-                given = ["kustomize" if os.path.basename(program) == "kubectl" else "build"]
-            text = self._run([program, *given, f"./{folder}"], files)
+                arguments = ["build"]
+            text = self._run([program, *arguments, f"./{folder}"], files)
         except Malformed as error:
             hint = error.hint
             if sources.left_out:
                 hint += f"; {sources.left_out[0]} was skipped, because only UTF-8 text is rendered"
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
-        if kind == "helm" and (asked := _capabilities(files)):
-            what = "the chart uses .Capabilities, which only the cluster knows"
-            message = f"{where}: {what}, in {and_more(asked)}"
+        uses = _capabilities(files) if kind == "helm" else []
+        if uses:
+            message = (
+                f"{where}: the chart uses .Capabilities, which only the cluster knows, in"
+                f" {and_more(uses)}"
+            )
             hint = f"if the Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
             yield source_warning(where, message, hint, advice=True)
         for found in found_in(text.encode(), where):
@@ -245,42 +249,46 @@ _CAPABILITIES = re.compile(
 
 def _capabilities(files: Mapping[str, str]) -> list[str]:
     """Return the places in templates that check for capabilities other than `_API_VERSIONS`."""
-    found = []
+    lines = []
     for path, template in sorted(files.items()):
-        if "/templates/" in f"/{path}" and (asked := _CAPABILITIES.search(template)):
-            line = template.count("\n", 0, asked.start()) + 1
-            found.append(f"{path}:{line}")
-    return found
+        match = _CAPABILITIES.search(template) if "/templates/" in f"/{path}" else None
+        if match:
+            line = template.count("\n", 0, match.start()) + 1
+            lines.append(f"{path}:{line}")
+    return lines
 
 
 def _helm(release: Release, folder: str, namespace: str) -> list[str]:
     """Return Helm's arguments except the chart. Values are in Argo CD's order."""
-    files = [*release.value_files, *([_VALUES] if release.values else [])]
-    values = [word for path in files for word in ("--values", f"./{path}")]
-    values += [
-        word for option, name, value in release.parameters for word in (option, f"{name}={value}")
-    ]
-    values += [word for api_version in _API_VERSIONS for word in ("--api-versions", api_version)]
-    name = release.name or _release(folder)
-    return ["template", "--namespace", release.namespace or namespace, *values, "--", name]
+    value_files = list(release.value_files)
+    if release.values:
+        value_files.append(_VALUES)
+    options = ["--namespace", release.namespace or namespace]
+    for path in value_files:
+        options += ["--values", f"./{path}"]
+    for option, parameter, value in release.parameters:
+        options += [option, f"{parameter}={value}"]
+    for api_version in _API_VERSIONS:
+        options += ["--api-versions", api_version]
+    return ["template", *options, "--", release.name or _release(folder)]
 
 
 def _release(folder: str) -> str:
     """Return a release name that Helm accepts, derived from the folder's name."""
-    name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
-    return (
-        re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"
-    )
+    folder_name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
+    name = re.sub(r"[^a-z0-9]+", "-", folder_name).strip("-")
+    return name[:_LONGEST_RELEASE].strip("-") or "applications"
 
 
 def _installed(names: Sequence[str], environ: Mapping[str, str]) -> str:
     """Return the path of the first of these programs that is installed, or ""."""
-    folders = [
-        folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
-    ]
-    path = os.pathsep.join(folders)
-    found = (shutil.which(program, path=path) for program in names)
-    return next(filter(None, found), "")
+    folders = environ.get("PATH", "").split(os.pathsep)
+    search_path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
+    for name in names:
+        program = shutil.which(name, path=search_path)
+        if program:
+            return program
+    return ""
 
 
 def run(
@@ -296,25 +304,26 @@ def run(
     Raises Malformed, with the program's own message if it failed.
     """
     shutdown.check()
-    room = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
+    private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
     try:
-        tree = os.path.join(room, "files")
+        tree = os.path.join(private_folder, "files")
         _write_files(files, tree)
-        code, out, err, why = _run_renderer(argv, tree, _environment(room), seconds, bounds)
+        env = _environment(private_folder)
+        code, out, err, why = _run_renderer(argv, tree, env, seconds, bounds)
     finally:
-        remove_folder(room)
+        remove_folder(private_folder)
     name = os.path.basename(argv[0])
     if why:
         raise Malformed(f"{name} was stopped: {why}", _ENDED)
     if code:
         shutdown.check()
-        said = [
+        lines = [
             line
             for line in err.replace(tree, ".").splitlines()
             if line.strip() and not line.startswith(_ADVICE)
         ]
         raise Malformed(
-            f"{name} exited with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}",
+            f"{name} exited with {code}: {' '.join(lines[-_LAST:])[:_LONGEST]}",
             f"run {name} by hand",
         )
     return out
@@ -331,10 +340,10 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
     for path, text in files.items():
         if "\0" in path or {"", ".", ".."} & set(path.split("/")):
             raise Malformed(f"{path[:200]!r} is not a valid file path", "rename the file")
-        full = os.path.join(tree, path)
+        full_path = os.path.join(tree, path)
         try:
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "x", encoding="utf-8", newline="") as file:
+            os.makedirs(os.path.dirname(full_path), exist_ok=True)
+            with open(full_path, "x", encoding="utf-8", newline="") as file:
                 file.write(text)
         except OSError as error:
             raise Malformed(
@@ -343,11 +352,11 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
             ) from None
 
 
-def _environment(room: str) -> dict[str, str]:
+def _environment(private_folder: str) -> dict[str, str]:
     """Return the program's whole environment, which excludes tokens, configuration, other programs,
     and access to servers.
     """
-    home = os.path.join(room, "home")
+    home = os.path.join(private_folder, "home")
     os.makedirs(home)
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _NOWHERE)
     proxies |= {variable.lower(): value for variable, value in proxies.items()}
@@ -417,15 +426,9 @@ def _run_renderer(
         if watch.why:
             send(running, "SIGKILL")  # for child processes that outlived the program
         code = exit_code(running)
-        printed_too_much = watch.why == bounds.too_many_messages
-        why = (
-            f"it printed more than {bounds.messages // 1_000_000} MB"
-            if printed_too_much
-            else watch.why
-        )
-        return (
-            code,
-            out.text().decode("utf-8", "replace"),
-            err.text().decode("utf-8", "replace"),
-            why,
-        )
+        why = watch.why
+        if why == bounds.too_many_messages:  # the watch's own words are about a Git server
+            why = f"it printed more than {bounds.messages // 1_000_000} MB"
+        output = out.text().decode("utf-8", "replace")
+        messages = err.text().decode("utf-8", "replace")
+        return code, output, messages, why

@@ -36,13 +36,15 @@ def locate(path: str, git: Git) -> Located | None:
 
     Git is run once per work tree.
     """
-    real = os.path.realpath(path)
-    top = top_of(os.path.dirname(real))
-    origin = _remote_and_branch(top, git) if top and os.path.exists(real) else None
-    if not origin:
+    real_path = os.path.realpath(path)
+    top = top_of(os.path.dirname(real_path))
+    if not top or not os.path.exists(real_path):
         return None
-    below_top = os.path.relpath(real, top).replace(os.sep, "/")
-    return Located(*origin, below_top)
+    remote_and_branch = _remote_and_branch(top, git)
+    if not remote_and_branch:
+        return None
+    remote, branch = remote_and_branch
+    return Located(remote, branch, os.path.relpath(real_path, top).replace(os.sep, "/"))
 
 
 def top_of(folder: str) -> str:
@@ -51,10 +53,10 @@ def top_of(folder: str) -> str:
     In submodules and linked work trees, `.git` is a file.
     """
     while not os.path.exists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
+        parent = os.path.dirname(folder)
+        if parent == folder:
             return ""
-        folder = above
+        folder = parent
     return folder
 
 
@@ -70,18 +72,14 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
     """
     git_dir = f"{top}/.git"
     try:
-        url = (
-            git.run("config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS)
-            .out.decode()
-            .strip()
-        )
-        branch = (
-            git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS)
-            .out.decode()
-            .strip()
-        )
+        argv = ("config", "--get", "remote.origin.url")
+        url = git.run(*argv, git_dir=git_dir, timeout=_SECONDS).out.decode().strip()
+        argv = ("rev-parse", "--abbrev-ref", "HEAD")
+        branch = git.run(*argv, git_dir=git_dir, timeout=_SECONDS).out.decode().strip()
     except GitFailed as error:
-        if error.err.strip() and not any(words in error.err for words in _NO_COMMIT):
+        has_no_origin = not error.err.strip()
+        has_no_commit = any(words in error.err for words in _NO_COMMIT)
+        if not has_no_origin and not has_no_commit:
             why = f"cannot tell which repository {blanked(top)} belongs to: {quoted(error.err)}"
             git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
@@ -99,10 +97,13 @@ class LocalFiles:
     """
 
     def __init__(self, folder: str) -> None:
-        real = os.path.realpath(folder)
-        here = os.path.realpath(".")
-        self._top = top_of(real) or (here if f"{real}/".startswith(f"{here}/") else real)
-        path = os.path.relpath(real, self._top).replace(os.sep, "/")
+        real_path = os.path.realpath(folder)
+        working_folder = os.path.realpath(".")
+        self._top = top_of(real_path)
+        if not self._top:
+            is_inside = f"{real_path}/".startswith(f"{working_folder}/")
+            self._top = working_folder if is_inside else real_path
+        path = os.path.relpath(real_path, self._top).replace(os.sep, "/")
         self.folder = "" if path == "." else path  # relative to the top
 
     def read(self, folder: str) -> Mapping[str, File]:
@@ -117,16 +118,20 @@ class LocalFiles:
             links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
             folders[:] = [name for name in folders if name != ".git"]
             for name in (*names, *links):
-                full = os.path.join(parent, name)
-                file = _file(full)
+                full_path = os.path.join(parent, name)
+                relative_path = os.path.relpath(full_path, self._top).replace(os.sep, "/")
+                file = _file(full_path)
+                found[relative_path] = file
                 size += len(file.text)
-                found[os.path.relpath(full, self._top).replace(os.sep, "/")] = file
                 if size > LARGEST or len(found) > _MOST:
                     raise Malformed(f"{start} is too large to render", "use a smaller folder")
         return found
 
 
 def _file(path: str) -> File:
+    """Return a file with its content, or with the reason that it cannot be read. A link has no
+    content.
+    """
     if os.path.islink(path):
         return File("", LINK)
     try:

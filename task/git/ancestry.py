@@ -68,7 +68,7 @@ class Lineage:
         question = (repository, old, new)
         with self._lock:
             if question not in self._known:
-                self._known[question] = self._asked(repository, old, new)
+                self._known[question] = self._compared(repository, old, new)
             return self._known[question]
 
     def close(self) -> None:
@@ -77,7 +77,8 @@ class Lineage:
             source.close()
         self._sources.clear()
 
-    def _asked(self, repository: str, old: str, new: str) -> Kin:
+    def _compared(self, repository: str, old: str, new: str) -> Kin:
+        """Return how two commits relate. A problem is returned as the reason for "unknown"."""
         shown = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):
@@ -127,19 +128,21 @@ class _Source:
             self._folder.restart("sha256")
         self._folder.create()
         kin = Kin("unknown")
-        known = -1
+        commits_before = -1
         for depth in DEPTHS:
             try:
                 parents, ends = self._commits(depth, old, new)
             except GitFailed as error:
-                if missing := _NOT_THERE.search(error.err):
+                missing = _NOT_THERE.search(error.err)
+                if missing:
                     return Kin("unknown", f"{self._shown}: commit {missing[1][:12]} not found")
                 raise git_errors.failure(error.err, self._shown) from error
             kin = _kin(parents, ends, old, new)
-            if kin.order != "unknown" or not ends or len(parents) == known:
+            server_has_more = ends and len(parents) != commits_before
+            if kin.order != "unknown" or not server_has_more:
                 break
-            known = len(parents)
-        return kin if not kin.why else replace(kin, why=f"{self._shown}: {kin.why}")
+            commits_before = len(parents)
+        return replace(kin, why=f"{self._shown}: {kin.why}") if kin.why else kin
 
     def _commits(self, depth: int, old: str, new: str) -> tuple[_Parents, frozenset[str]]:
         """Return the ancestors of these two commits, and the ancestors whose parents the server did
@@ -147,24 +150,32 @@ class _Source:
 
         If the server does not send commits by id, return the commits of all branches and tags.
         """
-        whole = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
-        if not whole or not self._by_id or not self._fetch(depth, old, new):
+        has_whole_ids = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
+        was_fetched_by_id = False
+        if has_whole_ids and self._by_id:
+            was_fetched_by_id = self._fetch(depth, old, new)
+        if not was_fetched_by_id:
             self._fetch(depth, *_REFS)
         starts = []
-        if whole:
+        if has_whole_ids:
             for commit in (old, new):
                 with suppress(GitFailed):  # the commit was not fetched
                     self._local("cat-file", "-e", f"{commit}^{{commit}}")
                     starts.append(commit)
         # One line at a time: a server may have sent a million commits.
         lines = StringIO(self._local("rev-list", "--parents", "--all", *starts))
-        parents = {commit: tuple(rest) for commit, *rest in map(str.split, lines)}
+        parents = {}
+        for line in lines:
+            commit, *its_parents = line.split()
+            parents[commit] = tuple(its_parents)
         return parents, self._ends() & parents.keys()
 
-    def _fetch(self, depth: int, *what: str) -> bool:
-        """Return whether the server sent the commits; False if it does not send commits by id.
+    def _fetch(self, depth: int, *refs: str) -> bool:
+        """Fetch commits, given ids or refspecs. Return whether the server sends commits by id;
+        if not, given ids were not fetched.
 
-        Raises `GitFailed`.
+        If the server does not support the kind of request, another kind is tried. Raises
+        `GitFailed`.
         """
         options = [f"--depth={depth}"] if self._shallow else []
         if _FILTERS[self._filter]:
@@ -177,7 +188,7 @@ class _Source:
             "--no-tags",
             *options,
             REMOTE,
-            *what,
+            *refs,
         )
         try:
             self._git.run(
@@ -189,37 +200,40 @@ class _Source:
         except GitEnded:
             raise
         except GitFailed as error:
-            if self._git.redirected(
+            is_redirected = self._git.redirected(
                 self._repository,
                 error,
                 REMOTE,
                 self._folder.path,
                 self._clock,
-            ):
+            )
+            if is_redirected:
                 self._env = self._git.login(self._repository)
-                return self._fetch(depth, *what)
-            if self._otherwise(error.err):
-                return self._fetch(depth, *what)
-            if what == _REFS or not any(words in error.err for words in _NOT_BY_ID):
+                return self._fetch(depth, *refs)
+            if self._switch_request(error.err):
+                return self._fetch(depth, *refs)
+            rejects_ids = any(words in error.err for words in _NOT_BY_ID)
+            if refs == _REFS or not rejects_ids:
                 raise
             self._by_id = False
         return self._by_id
 
-    def _otherwise(self, said: str) -> bool:
+    def _switch_request(self, messages: str) -> bool:
         """Switch to a different kind of request that this server may support. Return whether there
-        is one.
+        is one. `messages` are git's, about the failed request.
         """
-        if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
+        if _OTHER_FORMAT in messages and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
-        elif _NO_SHALLOW in said and self._shallow:
+        elif _NO_SHALLOW in messages and self._shallow:
             self._shallow = False
-        elif _NO_FILTER in said and _FILTERS[self._filter]:
+        elif _NO_FILTER in messages and _FILTERS[self._filter]:
             self._filter += 1
         else:
             return False
         return True
 
     def _local(self, *argv: str) -> str:
+        """Return the output of a git command that contacts no server."""
         git_dir = self._folder.complete()
         return self._git.run(*argv, git_dir=git_dir, clock=self._clock).out.decode()
 
@@ -241,20 +255,21 @@ class _Source:
 
 def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
     """Return the order according to these commits. More commits may resolve an "unknown" order."""
-    first, flaw = _named(parents, old)
-    second, other_flaw = _named(parents, new)
-    if flaw or other_flaw:
-        return Kin("unknown", flaw or other_flaw)
-    if first == second:
+    old_id, old_problem = _full_id(parents, old)
+    new_id, new_problem = _full_id(parents, new)
+    if old_problem or new_problem:
+        return Kin("unknown", old_problem or new_problem)
+    if old_id == new_id:
         return Kin("same")
-    behind_first = _behind(parents, first)
-    behind_second = _behind(parents, second)
-    if first in behind_second:
+    old_history = _with_ancestors(parents, old_id)
+    new_history = _with_ancestors(parents, new_id)
+    if old_id in new_history:
         return Kin("newer")
-    if second in behind_first:
+    if new_id in old_history:
         return Kin("older")
     # The ancestors of a common ancestor cannot be one of the two.
-    if ends & (behind_first ^ behind_second):
+    not_common = old_history ^ new_history
+    if ends & not_common:
         return Kin(
             "unknown",
             f"the commits sent by the server do not show which of {old[:12]} and {new[:12]} is"
@@ -263,27 +278,27 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
     return Kin("unrelated")
 
 
-def _named(parents: _Parents, commit: str) -> tuple[str, str]:
-    """Return the full id, or the reason why it was not found."""
+def _full_id(parents: _Parents, commit: str) -> tuple[str, str]:
+    """Return a commit's full id, and "" or the reason why it was not matches."""
     if commit in parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"commit {commit[:12]} not found"
-    found = [known for known in parents if known.startswith(commit)]
-    if not found:
+    matches = [known for known in parents if known.startswith(commit)]
+    if not matches:
         return "", f"commit {commit} is not on any branch or tag"
-    if len(found) > 1:
+    if len(matches) > 1:
         return "", f"{commit} is ambiguous: more than one commit id starts with it"
-    return found[0], ""
+    return matches[0], ""
 
 
-def _behind(parents: _Parents, commit: str) -> set[str]:
+def _with_ancestors(parents: _Parents, commit: str) -> set[str]:
     """Return the commit and all its ancestors."""
-    seen = {commit}
+    history = {commit}
     waiting = [commit]
     while waiting:
         for parent in parents.get(waiting.pop(), ()):
-            if parent not in seen:
-                seen.add(parent)
+            if parent not in history:
+                history.add(parent)
                 waiting.append(parent)
-    return seen
+    return history

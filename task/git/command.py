@@ -170,10 +170,10 @@ class Git:
         target = self._address(repo)
         is_local = target.protocol == "file"
         if target.protocol not in self.protocols:
-            what = "a local path or file:// URL" if is_local else f"{target.protocol}://"
+            kind = "a local path or file:// URL" if is_local else f"{target.protocol}://"
             hint = "allow it with --allow-protocol file" if is_local else "use https or ssh"
             raise SourceError(
-                f"{what} is not allowed as a repository URL",
+                f"{kind} is not allowed as a repository URL",
                 hint=hint,
                 subject=without_login(repo),
             )
@@ -199,15 +199,15 @@ class Git:
         """
         if address_of(url).protocol != "file":
             return ""
-        other = owned_by_another(local_folder(url), self._environ)
-        if not other:
+        others_folder = owned_by_another(local_folder(url), self._environ)
+        if not others_folder:
             return "ours"
-        if is_safe(other, self._config.safe, self._environ.get("HOME", "")):
+        if is_safe(others_folder, self._config.safe, self._environ.get("HOME", "")):
             return "safe"
         message = "git does not trust this local repository: another user owns it"
         hint = (
             "run as its owner, or trust it: git config --global --add safe.directory"
-            f" {blanked(other)}"
+            f" {blanked(others_folder)}"
         )
         raise RepositoryError(message, hint=hint, subject=url)
 
@@ -221,45 +221,49 @@ class Git:
         """
         target = self._address(repo)
         rewrites = self._config.rewrites  # if true, git may contact any server instead
-        is_web = rewrites or target.protocol in {"https", "http"}
+        may_be_web = rewrites or target.protocol in {"https", "http"}
         is_local = target.protocol == "file" and not rewrites
         logins = [*url_login(target)]
         pairs = self._settings_pairs()
-        if is_web:
+        if may_be_web:
             url = "" if rewrites else target.url
             logins += self._access.logins(url, helped=self._config.helped)
         else:
             pairs = without_web(pairs)
         follow = not sends_header(pairs, "" if rewrites else origin(target.url))
-        unasked = at_once and follow and not rewrites and target.url not in self._asks_first
-        if unasked and (login := fitting(logins, target.url)):
+        may_send_unasked = at_once and follow and not rewrites
+        login = None
+        if may_send_unasked and target.url not in self._asks_first:
+            login = fitting(logins, target.url)
+        if login:
             # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. Git would also send the
             # header to a redirect's target, so it must not follow redirects.
             pairs.append(basic_header(login, target.url))
             logins = []
             follow = False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
-        found = login_environment(pairs, logins, follow=follow, moved=moved)
-        found |= self._access.environment()
+        env = login_environment(pairs, logins, follow=follow, moved=moved)
+        env |= self._access.environment()
         # hooks of a local repository do not log in anywhere
         if not is_local and not self._access.given.alone:
             helpers = of_helpers(self._full_environ, self._config.programs)
-            new = helpers.keys() - self._environ.keys() - found.keys()
-            found |= {variable: helpers[variable] for variable in new}
+            new = helpers.keys() - self._environ.keys() - env.keys()
+            env |= {variable: helpers[variable] for variable in new}
         if target.protocol == "https" and not self._config.to_http:
             # Never go from https to http: plain http could be read and changed in transit.
-            found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
-        return found | self.ssh_environment(target.url)
+            env["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
+        return env | self.ssh_environment(target.url)
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
         """Return the user's git settings and ours, without the user's credentials if only ours are
         used.
         """
-        theirs = [self._config.pairs, self._pairs]
+        from_files = self._config.pairs
+        from_variables = self._pairs
         if self._access.given.alone:
-            theirs = [without_credentials(pairs) for pairs in theirs]
-        before, after = theirs
-        return [*before, *self._access.pairs(), *after]
+            from_files = without_credentials(from_files)
+            from_variables = without_credentials(from_variables)
+        return [*from_files, *self._access.pairs(), *from_variables]
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
         """Return whether a command may have failed because it sent credentials without being asked.
@@ -269,9 +273,8 @@ class Git:
         be followed without credentials.
         """
         url = self._address(repo).url
-        if url in self._asks_first or not (
-            _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
-        ):
+        may_be_cause = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
+        if url in self._asks_first or not may_be_cause:
             return False
         self._asks_first.add(url)
         return True
@@ -292,10 +295,10 @@ class Git:
         """
         if not _REDIRECTED.search(error.err):
             return False
-        asked = self._address(repo).url
+        url = self._address(repo).url
         env = self.login(repo)
-        said = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
-        here = said.decode().strip()
+        output = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
+        contacted_url = output.decode().strip()
         try:
             self._traced(remote, git_dir, env, clock)
         except GitFailed as traced:
@@ -305,9 +308,9 @@ class Git:
         if not locations:
             return False
         shown = without_login(repo)
-        place = urljoin(f"{here}{_REFS}", locations[-1])
-        if origin(place) != origin(here):
-            kept = (
+        location = urljoin(f"{contacted_url}{_REFS}", locations[-1])
+        if origin(location) != origin(contacted_url):
+            why_not_followed = (
                 ", and a token sent as a header (http.extraHeader, bearerToken) is sent only"
                 " to its own server"
             )
@@ -316,23 +319,23 @@ class Git:
                 " that server"
             )
             raise CredentialsError(
-                f"the server redirects to {blanked(origin(place))[:200]}{kept}",
+                f"the server redirects to {blanked(origin(location))[:200]}{why_not_followed}",
                 hint=hint,
                 subject=shown,
             )
-        new = place.removesuffix(_REFS)
-        if new == place or set(new) & set("?#"):
+        new_url = location.removesuffix(_REFS)
+        if new_url == location or set(new_url) & set("?#"):
             return False  # a web page, not a repository
-        self._hops[asked] = self._hops.get(asked, 0) + 1
-        if self._hops[asked] > _HOPS:
+        self._hops[url] = self._hops.get(url, 0) + 1
+        if self._hops[url] > _HOPS:
             raise CredentialsError(
                 "the server redirects in a loop",
                 hint="check the URL",
                 subject=shown,
             )
-        self._moved[asked] = address_of(new).url
+        self._moved[url] = address_of(new_url).url
         self.log(
-            f"warning: {shown} has moved to {without_login(self._moved[asked])}: set repoURL to"
+            f"warning: {shown} has moved to {without_login(self._moved[url])}: set repoURL to"
             " that URL"
         )
         return True
@@ -394,13 +397,13 @@ class Git:
         with (
             shutdown.shield(),
             _files_left(),
-            _unnamed_file(git_dir or self.temporary) as source,
+            _unnamed_file(git_dir or self.temporary) as stdin_file,
             closing(CapturedOutput()) as out,
             closing(CapturedOutput(_TAIL)) as err,
         ):
-            source.write(stdin.encode() if isinstance(stdin, str) else stdin)
-            source.seek(0)
-            running = self._start(argv, git_dir, env, (source, out.sink, err.sink), program)
+            stdin_file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            stdin_file.seek(0)
+            running = self._start(argv, git_dir, env, (stdin_file, out.sink, err.sink), program)
             out.sink.close()
             err.sink.close()
             watch = Watch(
@@ -416,13 +419,13 @@ class Git:
         messages = err.text().decode("utf-8", "replace")
         if "--progress" in argv:
             messages = _without_progress(messages)
-        stopped = watch.why
-        if code and not stopped and program == "git":
-            stopped = self.bounds.passed(messages)
-        if stopped:
+        why_stopped = watch.why
+        if code and not why_stopped and program == "git":
+            why_stopped = self.bounds.passed(messages)
+        if why_stopped:
             self._sharing.end()
-            last = "\n".join(messages.splitlines()[-_LAST:])
-            raise GitEnded(name, code, output, f"{last}\n{stopped}")
+            last_lines = "\n".join(messages.splitlines()[-_LAST:])
+            raise GitEnded(name, code, output, f"{last_lines}\n{why_stopped}")
         if code == 0:
             self._log_warnings(messages, subject)
             return Ran(output, messages)
@@ -441,17 +444,18 @@ class Git:
             self._warned.add(line)
             # There is another way to read from a server without partial clones, so do not warn.
             shown = line.removeprefix("warning: ") if NO_FILTER in line else line
-            self.log(f"git: {shown[:_LONGEST]}{f' ({subject})' if subject else ''}")
+            about = f" ({subject})" if subject else ""
+            self.log(f"git: {shown[:_LONGEST]}{about}")
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
         """Start a command that reads requests and writes responses until it is closed."""
         shutdown.check()
         with shutdown.shield(), _files_left():
-            read_in, ask = os.pipe()
-            answer, write_out = os.pipe()
+            stdin_end, ask = os.pipe()
+            answer, stdout_end = os.pipe()
             with (
-                open(read_in, "rb") as into,
-                open(write_out, "wb") as out,
+                open(stdin_end, "rb") as into,
+                open(stdout_end, "wb") as out,
                 open(os.devnull, "wb") as err,
             ):
                 running = self._start(argv, git_dir, env, (into, out, err))
@@ -484,13 +488,13 @@ class Git:
         if not self._nameless:
             self._nameless = True
             self._environ |= self._access.nameless()
-        command, asked = self._access.ssh()
-        if not asked and {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
+        command, is_from_options = self._access.ssh()
+        if not is_from_options and {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
             return {}
-        if not asked and self._config.ssh_command:
+        if not is_from_options and self._config.ssh_command:
             return {"GIT_SSH_COMMAND": self._config.ssh_command}
-        there = split(as_ssh_url(url))
-        server = f"{there.login}@{there.authority}"
+        parts = split(as_ssh_url(url))
+        server = f"{parts.login}@{parts.authority}"
         return {
             "GIT_SSH_COMMAND": command + self._sharing.options(command, server),
             "GIT_SSH_VARIANT": "ssh",
@@ -510,6 +514,10 @@ class Git:
         files: Sequence[IO[bytes]],
         name: str = "git",
     ) -> Any:
+        """Start the program `name` with these files as stdin, stdout, and stderr.
+
+        Raises `UsageError` if it is not installed.
+        """
         self.calls.append(_command_name(argv))
         folders = self._environ.get("PATH", os.defpath).split(os.pathsep)
         try:
@@ -573,8 +581,9 @@ def _files_left() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if spent := exhausted(error):
-            raise spent from error
+        too_many_files = exhausted(error)
+        if too_many_files:
+            raise too_many_files from error
         raise
 
 
@@ -594,6 +603,7 @@ def _unnamed_file(folder: str) -> IO[bytes]:
         raise exhausted(error) or UnreachableError(message, hint=hint) from error
 
 
-def _without_progress(words: str) -> str:
-    lines = words.splitlines(keepends=True)
+def _without_progress(messages: str) -> str:
+    """Drop git's progress messages from stderr."""
+    lines = messages.splitlines(keepends=True)
     return "".join(line for line in lines if not _PROGRESS.match(line))

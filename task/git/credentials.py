@@ -86,9 +86,10 @@ class Access:
         `task.git.github_app`.
         """
         given = self.given
-        if given.app is None:
-            return given.logins or (() if helped else given.spare)
-        if not url.lower().startswith(given.app_server.lower() if url else ""):
+        if given.app is None and not given.logins and not helped:
+            return given.spare
+        may_be_app_server = not url or url.lower().startswith(given.app_server.lower())
+        if given.app is None or not may_be_app_server:
             return given.logins
         with self._lock:
             self._of_app = self._of_app or given.app(self._bundle())
@@ -105,11 +106,15 @@ class Access:
         """Return the variables for trusted certificate authorities,
         and for servers without a proxy.
         """
+        env = dict(self.given.variables)
         with self._lock:
+            if self.given.alone:
+                # curl sends the credentials from ~/.netrc to the server
+                env |= {"HOME": self._private(), "GIT_ASKPASS": ""}
             bundle = self._bundle()
-            # curl sends the credentials from ~/.netrc to the server
-            alone = {"HOME": self._private(), "GIT_ASKPASS": ""} if self.given.alone else {}
-        return dict(self.given.variables) | alone | ({"GIT_SSL_CAINFO": bundle} if bundle else {})
+            if bundle:
+                env["GIT_SSL_CAINFO"] = bundle
+        return env
 
     def ssh(self) -> tuple[str, bool]:
         """Return the ssh command, and whether options asked for it."""
@@ -142,27 +147,27 @@ class Access:
             self._of_app = self._pairs = None
 
     def _bundle(self) -> str:
-        """Return the configured authorities together with the machine's, because a run may contact
-        servers of both kinds.
+        """Return the path of a file with the configured authorities and the machine's, because a
+        run may contact servers of both kinds. "" if none are configured.
         """
         if not self.given.certificates:
             return ""
         path = os.path.join(self._private(), "ca.pem")
         if not os.path.exists(path):
-            machines = (
+            candidates = (
                 self._environ.get("GIT_SSL_CAINFO", ""),
                 self._environ.get("SSL_CERT_FILE", ""),
                 *_BUNDLES,
             )
+            machine_bundles = [candidate for candidate in candidates if os.path.isfile(candidate)]
             with open(path, "wb") as file:
-                file.writelines(
-                    read_file(found)
-                    for found in [machine for machine in machines if os.path.isfile(machine)][:1]
-                )
+                if machine_bundles:
+                    file.write(read_file(machine_bundles[0]))
                 file.write(f"\n{self.given.certificates}\n".encode())
         return path
 
     def _private(self) -> str:
+        """Return the private folder, which is created if needed."""
         if not self._folder:
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         return self._folder
@@ -180,23 +185,23 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     """Read and check all configured credentials. No server is contacted. Raises `UsageError`."""
     logins = _logins_given(given, environ)
     github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
-    own = _secret(environ, "GITHUB_TOKEN")
-    spare = own and github.startswith("https://")
+    github_token = _secret(environ, "GITHUB_TOKEN")
+    has_own_token = github_token and github.startswith("https://")
 
     if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
         # Kubernetes mounts a missing optional secret as an empty folder
         given = replace(given, ssh_directory="")
     key = _secret(environ, "IMAGE_UPDATE_SSH_KEY")
-    hosts = given.ssh_known_hosts_file or given.ssh_host_key
-    ssh = given.ssh_key_file or key or hosts or given.ssh_directory
+    sets_known_hosts = given.ssh_known_hosts_file or given.ssh_host_key
+    sets_ssh = given.ssh_key_file or key or sets_known_hosts or given.ssh_directory
 
-    config_file, stored = _tekton_files(given.basic_auth_directory)
+    config_file, credentials_file = _tekton_files(given.basic_auth_directory)
     found = Credentials(
-        logins=(*_stored_logins(stored), *logins),
-        spare=(Login(github, _TOKEN_USER, own),) if spare else (),
+        logins=(*_stored_logins(credentials_file), *logins),
+        spare=(Login(github, _TOKEN_USER, github_token),) if has_own_token else (),
         app=_app(given, environ),
         app_server=github or _GITHUB,
-        ssh=collect(given, key, environ.get("HOME", "")) if ssh else None,
+        ssh=collect(given, key, environ.get("HOME", "")) if sets_ssh else None,
         certificates=certificates(given.ca_file),
         config_file=config_file,
     )
@@ -219,46 +224,51 @@ def _tekton_files(folder: str) -> tuple[str, str]:
 
     Raises `UsageError` if git could not read the config.
     """
-    files = _names_in_folder(folder)
-    stored = os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""
-    if ".gitconfig" not in files:
-        return "", stored
+    names = _names_in_folder(folder)
+    credentials_file = ""
+    if ".git-credentials" in names:
+        credentials_file = os.path.join(folder, ".git-credentials")
+    if ".gitconfig" not in names:
+        return "", credentials_file
     config_file = os.path.join(folder, ".gitconfig")
     try:
         check_file(config_file)  # git will read it
     except OSError as error:
         why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
         raise UsageError(why, hint="make it a readable file") from None
-    return config_file, stored
+    return config_file, credentials_file
 
 
 def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the URLs that a login may be sent to."""
     if not given.git_credentials_url:
-        own = (
+        ci_servers = (
             environ.get(variable, "").strip() for variable in ("GITHUB_SERVER_URL", "CI_SERVER_URL")
         )
-        return tuple(url.rstrip("/") for url in own if url.startswith(("https://", "http://")))
+        return tuple(
+            url.rstrip("/") for url in ci_servers if url.startswith(("https://", "http://"))
+        )
     for url in given.git_credentials_url:
         try:
             address = address_of(url)
         except SourceError:
             address = Address("", "")
-        if (
-            address.protocol not in {"https", "http"}
-            or address.user
-            or address.password
-            or set(url) & set("?#*@ ")
-        ):
+        is_web = address.protocol in {"https", "http"}
+        if not is_web or address.user or address.password or set(url) & set("?#*@ "):
             hint = "use https://host/ or https://host/path/, without credentials"
             raise UsageError("--git-credentials-url: not an https URL prefix", hint=hint)
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
 
 
 def _token_user(url: str, token: Secret) -> str:
+    """Return the username that this server requires with a token."""
     if token.reveal().startswith(ATLASSIAN):
         return _ATLASSIAN_USER
-    return next((user for part, user in _TOKEN_USERS if part in split(url).host), _TOKEN_USER)
+    host = split(url).host
+    for part_of_host, user in _TOKEN_USERS:
+        if part_of_host in host:
+            return user
+    return _TOKEN_USER
 
 
 def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
@@ -267,9 +277,10 @@ def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Se
     The password may be empty.
     """
     user = given.git_username
-    found = dict[str, Secret]()
+    found = dict[str, Secret]()  # the password from each source, by variable or option
     for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
-        if secret := _secret(environ, name):
+        secret = _secret(environ, name)
+        if secret:
             found[name] = secret
     if given.git_password_file:
         found["--git-password-file"] = _secret_line(given.git_password_file, "--git-password-file")
@@ -289,26 +300,30 @@ def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Se
 
 def _stored_logins(path: str) -> tuple[Login, ...]:
     """Return the logins in a `.git-credentials`, each for the URL on its line."""
+    if not path:
+        return ()
     logins = []
-    if path:
-        for line in _text_of_file(path, "--basic-auth-directory").splitlines():
-            try:
-                address = address_of(line.strip())
-            except SourceError:
-                continue  # comments, and other lines that git itself ignores
-            if address.password and address.protocol in {"https", "http"}:
-                logins.append(Login(address.url.rstrip("/"), address.user, address.password))
+    for line in _text_of_file(path, "--basic-auth-directory").splitlines():
+        try:
+            address = address_of(line.strip())
+        except SourceError:
+            continue  # comments, and other lines that git itself ignores
+        if address.password and address.protocol in {"https", "http"}:
+            logins.append(Login(address.url.rstrip("/"), address.user, address.password))
     return tuple(reversed(logins))  # the first one must win, but git prefers the last one
 
 
 def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
+    """Return the function that gets the GitHub App's token, given a CA file. None if no App is
+    configured.
+    """
     key = _secret(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
     if given.github_app_key_file:
         key = Secret(_text_of_file(given.github_app_key_file, "--github-app-key-file"))
-    parts = (given.github_app_id, given.github_app_installation_id, bool(key))
-    if not any(parts):
+    required = (given.github_app_id, given.github_app_installation_id, bool(key))
+    if not any(required):
         return None
-    if not all(parts):
+    if not all(required):
         hint = (
             "pass --github-app-id, --github-app-installation-id, and --github-app-key-file (or set"
             " its variable)"
@@ -325,11 +340,8 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
 
     def login(ca_file: str) -> Login:
         key_text = key.reveal().replace("\\n", "\n")
-        secret = token(
-            App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api),
-            ca_file,
-        )
-        return Login(server, _TOKEN_USER, secret)
+        app = App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api)
+        return Login(server, _TOKEN_USER, token(app, ca_file))
 
     return login
 
@@ -342,32 +354,37 @@ def certificates(path: str) -> str:
         return ""
     files = [path]
     if os.path.isdir(path):
-        names = (os.path.join(path, name) for name in sorted(_names_in_folder(path, "--ca-file")))
-        files = [name for name in names if os.path.isfile(name)]
-    found = "\n".join(_text_of_file(file, "--ca-file") for file in files)
-    if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
+        names = sorted(_names_in_folder(path, "--ca-file"))
+        paths = [os.path.join(path, name) for name in names]
+        files = [file for file in paths if os.path.isfile(file)]
+    texts = "\n".join(_text_of_file(file, "--ca-file") for file in files)
+    has_certificate = "BEGIN CERTIFICATE" in texts or "BEGIN TRUSTED CERTIFICATE" in texts
+    if files and not has_certificate:
         raise UsageError(
             f"--ca-file: no certificate in {path!r}",
             hint="use a file with PEM certificates",
         )
-    return found
+    return texts
 
 
 def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> frozenset[str]:
+    """Return the names in a folder, or none if `folder` is "". Names that start with ".." are
+    skipped, because Kubernetes adds them to mounted volumes.
+    """
+    if not folder:
+        return frozenset()
     try:
-        return frozenset(
-            file_name
-            for file_name in (os.listdir(folder) if folder else ())
-            if not file_name.startswith("..")
-        )
+        names = os.listdir(folder)
     except OSError as error:
         raise UsageError(
             f"{option}: cannot read {folder!r}: {error.strerror}",
             hint="specify a readable folder",
         ) from None
+    return frozenset(name for name in names if not name.startswith(".."))
 
 
 def _secret(environ: Mapping[str, str], name: str) -> Secret:
+    """Return the secret in a variable. Raises `UsageError` for several lines that are no key."""
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
         raise UsageError(
@@ -377,6 +394,7 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
 
 
 def _secret_line(path: str, option: str) -> Secret:
+    """Return the secret in a file with a single line. Raises `UsageError` for any other file."""
     text = _text_of_file(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
         hint = "put only the password or token in the file"

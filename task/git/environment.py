@@ -95,15 +95,15 @@ def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str,
     Variables that would change git's own behavior are left out: of GIT_*, only those like
     GIT_PASSWORD are kept.
     """
-    named = [environ[name] for name in _PROGRAMS if name in environ]
-    found = child_environment(environ, (*programs, *named))
-    return {
-        name: value
-        for name, value in found.items()
-        if name not in _DROPPED
-        and not name.startswith("GIT_CONFIG_")
-        and (is_secret(name) or not name.startswith("GIT_"))
-    }
+    from_variables = [environ[name] for name in _PROGRAMS if name in environ]
+    found = child_environment(environ, (*programs, *from_variables))
+    kept = {}
+    for name, value in found.items():
+        if name in _DROPPED or name.startswith("GIT_CONFIG_"):
+            continue
+        if is_secret(name) or not name.startswith("GIT_"):
+            kept[name] = value
+    return kept
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
@@ -115,14 +115,12 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
     if environ.get("GIT_CONFIG_NOSYSTEM", "").lower() not in {"1", "true", "yes", "on"}:
         system = environ.get("GIT_CONFIG_SYSTEM")
         files += [system] if system else _SYSTEM
-    if users := environ.get("GIT_CONFIG_GLOBAL"):
-        return [*files, users]
+    users_file = environ.get("GIT_CONFIG_GLOBAL")
+    if users_file:
+        return [*files, users_file]
     home = environ.get("HOME", "")
-    return [
-        *files,
-        f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
-        f"{home}/.gitconfig",
-    ]
+    config_home = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return [*files, f"{config_home}/git/config", f"{home}/.gitconfig"]
 
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
@@ -145,16 +143,12 @@ def sends_header(pairs: Pairs, server: str) -> bool:
     `server` is "".
     """
     for key, value in pairs:
-        if (
-            not key.lower().startswith("http.")
-            or not key.lower().endswith(".extraheader")
-            or not value.strip()
-        ):
+        section, _, name = key.rpartition(".")
+        is_http = section.lower() == "http" or section.lower().startswith("http.")
+        if not is_http or name.lower() != "extraheader" or not value.strip():
             continue
-        scope = (
-            key[len("http.") : -len(".extraheader")] if len(key) > len("http.extraheader") else ""
-        )
-        if not scope or not server or "*" in scope or origin(scope) == server:
+        url = section[len("http.") :]  # the header is only for this URL; "" for any URL
+        if not url or not server or "*" in url or origin(url) == server:
             return True
     return False
 
@@ -164,12 +158,15 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
     A client certificate is not secret.
     """
-    return [
-        (key, value)
-        for key, value in pairs
-        if not key.lower().startswith(("credential.", "core.askpass"))
-        and not (key.lower().startswith("http.") and key.lower().rpartition(".")[2] in _LOGS_IN)
-    ]
+    kept = []
+    for key, value in pairs:
+        lower_key = key.lower()
+        _, _, name = lower_key.rpartition(".")
+        is_credential = lower_key.startswith(("credential.", "core.askpass"))
+        is_header_or_cookie = lower_key.startswith("http.") and name in _LOGS_IN
+        if not is_credential and not is_header_or_cookie:
+            kept.append((key, value))
+    return kept
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
@@ -181,7 +178,9 @@ def fitting(logins: Sequence[Login], url: str) -> Login | None:
     """Return the login that git would choose for a URL: the last match that has a password."""
     for login in reversed(logins):
         prefix = login.prefix
-        if login.password and (url in {prefix, f"{prefix}.git"} or url.startswith(f"{prefix}/")):
+        is_same = url in {prefix, f"{prefix}.git"}
+        is_below = url.startswith(f"{prefix}/")
+        if login.password and (is_same or is_below):
             return login
     return None
 
@@ -190,8 +189,9 @@ def basic_header(login: Login, url: str) -> tuple[str, str]:
     """Return the setting that makes git send a login to this URL with the first request
     (RFC 7617).
     """
-    both = base64.b64encode(f"{login.user}:{login.password.reveal()}".encode()).decode()
-    return f"http.{url}.extraHeader", f"Authorization: Basic {both}"
+    user_and_password = f"{login.user}:{login.password.reveal()}".encode()
+    encoded = base64.b64encode(user_and_password).decode()
+    return f"http.{url}.extraHeader", f"Authorization: Basic {encoded}"
 
 
 def login_environment(
@@ -212,28 +212,31 @@ def login_environment(
     URLs of these repositories.
     """
     variables: dict[str, str] = {}
-    ours: list[tuple[str, str]] = []
+    login_settings: list[tuple[str, str]] = []
     for number, login in enumerate(logins):
         variables[f"IMAGE_UPDATE_LOGIN_USER_{number}"] = login.user
         variables[f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}"] = login.password.reveal()
         helper = _LOGIN_HELPER.format(number)
         # Git compares whole path segments, so a repository's URL is needed with and without `.git`.
         path = split(login.prefix).path.lstrip("/")
-        also = [f"{login.prefix}.git"] if path and not path.endswith(".git") else []
-        for prefix in (login.prefix, *also):
-            ours.append((f"credential.{prefix}.username", login.user))
+        prefixes = [login.prefix]
+        if path and not path.endswith(".git"):
+            prefixes.append(f"{login.prefix}.git")
+        for prefix in prefixes:
+            login_settings.append((f"credential.{prefix}.username", login.user))
             if login.password:  # the empty helper disables those in the user's configuration
-                ours += [
+                login_settings += [
                     (f"credential.{prefix}.helper", ""),
                     (f"credential.{prefix}.helper", helper),
                 ]
-    given = [*pairs, *ours, *((f"url.{new}.insteadOf", old) for old, new in moved)]
+    moved_settings = [(f"url.{new}.insteadOf", old) for old, new in moved]
+    settings = [*pairs, *login_settings, *moved_settings]
     if not follow:
-        given = [pair for pair in given if not pair[0].lower().endswith(".followredirects")]
-        given.append(("http.followRedirects", "false"))
-    if given:
-        variables["GIT_CONFIG_COUNT"] = str(len(given))
-    for number, (key, value) in enumerate(given):
+        settings = [pair for pair in settings if not pair[0].lower().endswith(".followredirects")]
+        settings.append(("http.followRedirects", "false"))
+    if settings:
+        variables["GIT_CONFIG_COUNT"] = str(len(settings))
+    for number, (key, value) in enumerate(settings):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return variables
 
@@ -242,7 +245,8 @@ def url_login(target: Address) -> tuple[Login, ...]:
     """Return the login in a URL, for the URL's server."""
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
-    server = "/".join(target.url.split("/", 3)[:3])
+    scheme, _, host_and_path = target.url.partition("://")
+    server = f"{scheme}://{host_and_path.partition('/')[0]}"
     return (Login(server, target.user, target.password),)
 
 
@@ -295,11 +299,15 @@ class UserConfig:
         """The configured credential programs: credential helpers, and the program that prompts for
         a password.
         """
-        return [
-            f"git-credential-{value}" if _is_helper(key) and value[:1] not in "!/" else value
-            for key, value in self._all
-            if value and (_is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"})
-        ]
+        programs = []
+        for key, value in self._all:
+            if value and _is_helper(key):
+                # "!" starts a shell command, and "/" a path; any other value is a short name
+                is_short_name = not value.startswith(("!", "/"))
+                programs.append(f"git-credential-{value}" if is_short_name else value)
+            elif value and key.lower() in {"core.askpass", "core.sshcommand"}:
+                programs.append(value)
+        return programs
 
     @property
     def safe(self) -> list[str]:
@@ -309,8 +317,10 @@ class UserConfig:
     @property
     def ssh_command(self) -> str:
         """The ssh command, or ""."""
-        commands = (value for key, value in reversed(self._all) if key.lower() == "core.sshcommand")
-        return next(commands, "")
+        for key, value in reversed(self._all):  # the last one wins
+            if key.lower() == "core.sshcommand":
+                return value
+        return ""
 
     @cached_property
     def _all(self) -> list[tuple[str, str]]:
@@ -318,26 +328,22 @@ class UserConfig:
         return [*self.pairs, *config_pairs(self._environ)]
 
     def _list(self, path: str) -> list[tuple[str, str]]:
+        """Return the server settings in a file and the files that it includes."""
+        argv = ("config", "--file", path, "--includes", "--null", "--list")
         try:
-            said = self._run(
-                "config",
-                "--file",
-                path,
-                "--includes",
-                "--null",
-                "--list",
-            ).decode(
-                "utf-8",
-                "replace",
-            )
+            output = self._run(*argv).decode("utf-8", "replace")
         except GitFailed as error:
             hint = "fix it, or ignore it with --no-git-config"
             raise CredentialsError(
                 f"git cannot read its configuration: {quoted(error.err)}",
                 hint=hint,
             ) from error
-        lines = (line.partition("\n") for line in said.split("\0") if line)
-        return transport([(key, value if newline else "true") for key, newline, value in lines])
+        pairs = []
+        for entry in output.split("\0"):
+            key, newline, value = entry.partition("\n")
+            if entry:  # a key without "=" counts as true
+                pairs.append((key, value if newline else "true"))
+        return transport(pairs)
 
 
 def _is_helper(key: str) -> bool:
@@ -353,34 +359,37 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
     """Return the folder of a repository that belongs to a different user; "" if it is ours or not a
     repository.
     """
-    us = {os.geteuid()}
+    our_ids = {os.geteuid()}
     # like git: root through sudo still counts as that user
-    if us == {0} and environ.get("SUDO_UID", "").isdigit():
-        us.add(int(environ["SUDO_UID"]))
-    for place in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
-        parts = [place]
+    if our_ids == {0} and environ.get("SUDO_UID", "").isdigit():
+        our_ids.add(int(environ["SUDO_UID"]))
+    for candidate in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
+        to_check = [candidate]
+        git_dir = candidate
         with suppress(OSError, ValueError):
-            if os.path.isfile(place):  # a submodule, or a linked worktree
-                with open(place, encoding="utf-8") as file:
-                    where = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
-                parts.append(os.path.join(os.path.dirname(place), where))
-            if os.path.exists(f"{parts[-1]}/HEAD") or len(parts) > 1:
-                others = [part for part in parts if os.stat(part).st_uid not in us]
-                return os.path.realpath(parts[-1]) if others else ""
+            is_gitfile = os.path.isfile(candidate)  # of a submodule, or a linked worktree
+            if is_gitfile:
+                with open(candidate, encoding="utf-8") as file:
+                    target = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
+                git_dir = os.path.join(os.path.dirname(candidate), target)
+                to_check.append(git_dir)
+            if is_gitfile or os.path.exists(f"{git_dir}/HEAD"):
+                owners = {os.stat(part).st_uid for part in to_check}
+                return "" if owners <= our_ids else os.path.realpath(git_dir)
     return ""
 
 
-def is_safe(folder: str, said: Sequence[str], home: str) -> bool:
+def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
     """Return whether one of the `safe.directory` settings covers that folder, or the worktree that
     it belongs to.
     """
     safe = False
-    for value in said:
-        known = os.path.join(home, value[2:]) if value.startswith("~/") else value
+    for value in settings:
+        path = os.path.join(home, value.removeprefix("~/")) if value.startswith("~/") else value
+        is_folder = path.rstrip("/") in (folder, folder.removesuffix("/.git"))
+        is_parent = path.endswith("/*") and folder.startswith(path.removesuffix("*"))
         if not value:  # an empty value cancels the earlier ones
             safe = False
-        elif known == "*" or known.rstrip("/") in (folder, folder.removesuffix("/.git")):
+        elif path == "*" or is_folder or is_parent:
             safe = True
-        else:
-            safe = safe or (known.endswith("/*") and folder.startswith(known[:-1]))
     return safe

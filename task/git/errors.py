@@ -78,17 +78,17 @@ def _compiled_words(words: str) -> re2._Regexp:
     return re2.compile(words, options)
 
 
-def _heard(said: str) -> str:
+def _cleaned_output(said: str) -> str:
     """Return the end of the output, without credentials, and with long lines truncated."""
-    # not a URL to git
-    kept = re.sub(
+    # An invalid proxy setting may contain a password, but `without_logins` only finds URLs.
+    without_proxy = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
         r"\1'***'",
         said[-_TEXT:],
         flags=re.IGNORECASE,
     )
-    kept = without_logins(kept)
-    return "\n".join(line[:_LINE] for line in re.split(r"[\r\n]+", kept))
+    lines = re.split(r"[\r\n]+", without_logins(without_proxy))
+    return "\n".join(line[:_LINE] for line in lines)
 
 
 _ACCESS = (
@@ -104,7 +104,7 @@ _UNREACHED = "the Git server could not be reached"
 _CLOSED = "the Git server closed the connection"
 _SLOW = "the Git server did not respond in time"
 _HALF = "the Git server did not finish the transfer"
-_DOWN = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
+_CONNECTION_PROBLEMS = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
 _FAILED = "the Git server reported an internal error"
 _BUSY = "the Git server's rate limit was exceeded"
 _STALLED = _any("stalled", "operation too slow")
@@ -123,7 +123,8 @@ _CUT = _any(
     "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "http/2 stream",
 )  # fmt: skip
 _DAMAGED = _any("rpc failed", "bad pack header", "internal error", "invalid index-pack output")
-_BROKE_OFF = _any(_PROXY_DOWN, _NO_WAY, _TOO_LATE, _CUT, _DAMAGED)
+# What git prints if a connection could not be made, or was cut.
+_NO_CONNECTION = _any(_PROXY_DOWN, _NO_WAY, _TOO_LATE, _CUT, _DAMAGED)
 
 _PROXY_FAILED = Meaning(
     _PROXY_DOWN, UnreachableError, _NO_PROXY,
@@ -132,7 +133,8 @@ _PROXY_FAILED = Meaning(
 )  # fmt: skip
 # curl reports the host that it connects to: if that is not the URL's host, it is a proxy.
 _CONNECTS = re.compile(
-    r"unable to access '\w+://(?:[^/@']*@)?([^/:']+)[^']*': Failed to connect to (\S+) port"
+    r"unable to access '\w+://(?:[^/@']*@)?(?P<of_url>[^/:']+)[^']*':"
+    r" Failed to connect to (?P<connected_to>\S+) port"
 )
 
 PAGE = "is this a git repository"  # git's message about a page with several lines
@@ -294,11 +296,13 @@ _NOISE = _any(
 )
 
 
-def _meaning_of(heard: str) -> Meaning | None:
-    meaning = next((row for row in FAILURES if _has_words(heard, row.words)), None)
-    connects = _CONNECTS.search(heard)
-    if meaning and meaning.message == _UNREACHED and connects and connects[1] != connects[2]:
-        return _PROXY_FAILED
+def _meaning_of(output: str) -> Meaning | None:
+    """Return the first row of the table that matches git's output, or None."""
+    meaning = next((row for row in FAILURES if _has_words(output, row.words)), None)
+    if meaning and meaning.message == _UNREACHED:
+        hosts = _CONNECTS.search(output)
+        if hosts and hosts["of_url"] != hosts["connected_to"]:
+            return _PROXY_FAILED
     return meaning
 
 
@@ -316,10 +320,10 @@ def failure(
     `scopes`: the URL prefixes of the configured credentials. `token`: the token sent to the server
     at `host`. `proxied`: the environment sets a proxy.
     """
-    heard = _heard(stderr)
-    said = quoted(stderr)
-    meaning = _meaning_of(heard)
-    if meaning is None and not said:
+    output = _cleaned_output(stderr)
+    shown = quoted(stderr)
+    meaning = _meaning_of(output)
+    if meaning is None and not shown:
         # For example, if the kernel kills git's child process that talks to the server.
         return UnreachableError(
             "git failed and gave no reason",
@@ -327,28 +331,28 @@ def failure(
             subject=subject,
         )
     if meaning is None:
-        return RepositoryError(f"git failed: {said}", hint=_ACCESS, subject=subject)
+        return RepositoryError(f"git failed: {shown}", hint=_ACCESS, subject=subject)
     message = meaning.message
     hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
-        asking = re.search(r" for '(https?://[^'@\s]+)'", heard)
+        prompt = re.search(r" for '(https?://[^'@\s]+)'", output)
+        url = prompt[1] if prompt else "URL"
         message = (
             "the server requires credentials, but the configured ones were not sent: they are for"
             f" {' and '.join(scopes)}"
         )
-        allow = f"--git-credentials-url {asking[1] if asking else 'URL'}"
         hint = (
-            f"if this server is allowed to receive them, also pass {allow}; if not, use other"
-            f" credentials: {DOCS}/credentials.md"
+            "if this server is allowed to receive them, also pass --git-credentials-url"
+            f" {url}; if not, use other credentials: {DOCS}/credentials.md"
         )
     elif meaning.message == _REFUSED:
-        hint = wrong_issuer(token, host, software_of(host, heard)) or hint
-    elif meaning.message == _UNREACHED and _has_words(heard, _UNKNOWN_HOST):
+        hint = wrong_issuer(token, host, software_of(host, output)) or hint
+    elif meaning.message == _UNREACHED and _has_words(output, _UNKNOWN_HOST):
         hint = "check the hostname in the URL; if it is correct, run it again"
     elif meaning.message == _SLOW and proxied:
         hint = "run it again; if the proxy still does not respond, check HTTPS_PROXY and NO_PROXY"
     return meaning.error(
-        f"{message}{f' ({said})' if said else ''}",
+        f"{message} ({shown})" if shown else message,
         hint=hint,
         subject=subject,
     )
@@ -360,13 +364,17 @@ def broke_off(stderr: str) -> str:
     After a long silence, a retry is not worth it, because the run has already waited for the
     server.
     """
-    heard = _heard(stderr)
-    meaning = _meaning_of(heard)
-    if meaning is None or _has_words(heard, _STALLED):
+    output = _cleaned_output(stderr)
+    meaning = _meaning_of(output)
+    if meaning is None or _has_words(output, _STALLED):
         return ""
-    if meaning.message in (_FAILED, _BUSY):
+    is_server_error = meaning.message in (_FAILED, _BUSY)
+    # These messages also have causes that a retry does not fix, such as a lack of memory.
+    has_connection_problem = meaning.message in _CONNECTION_PROBLEMS
+    is_broken_connection = has_connection_problem and _has_words(output, _NO_CONNECTION)
+    if is_server_error or is_broken_connection:
         return meaning.message
-    return meaning.message if meaning.message in _DOWN and _has_words(heard, _BROKE_OFF) else ""
+    return ""
 
 
 def refusal(
@@ -383,8 +391,9 @@ def refusal(
     After an `UnreachableError`, it is unknown whether the push arrived. `forced`: a head branch was
     to be replaced, so a "non-fast-forward" from the server is a rule, not a race.
     """
-    stderr = _heard(stderr)
-    reason = blanked(_heard(status.rpartition("\t")[2])).strip()
+    stderr = _cleaned_output(stderr)
+    _, _, last_column = status.rpartition("\t")
+    reason = blanked(_cleaned_output(last_column)).strip()
     if not status or _has_words(reason, _UNKNOWN):
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
@@ -408,13 +417,13 @@ def refusal(
     if is_in_merge_queue(stderr):
         message = f"this branch's pull request is in the merge queue: {quoted(stderr)}"
         return NotDoneError(message, hint=LEAVES_QUEUE, subject=subject)
-    if not _has_words(reason, _RULE) and isinstance(
-        down := failure(f"{reason}\n{stderr}", subject), UnreachableError
-    ):
-        return down
-    said = "; ".join(filter(None, (reason, quoted(stderr))))
+    if not _has_words(reason, _RULE):
+        error = failure(f"{reason}\n{stderr}", subject)
+        if isinstance(error, UnreachableError):
+            return error
+    explanation = "; ".join(filter(None, (reason, quoted(stderr))))
     return RepositoryError(
-        f"the server rejected the push: {said}",
+        f"the server rejected the push: {explanation}",
         hint=_hint_for_rule(reason, stderr, subject, forced=forced),
         subject=subject,
     )
@@ -455,8 +464,9 @@ def is_in_merge_queue(said: str) -> bool:
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
-    said = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
-    if _has_words(said, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
+    """Return whether a push was rejected because another push came first."""
+    without_names = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
+    if _has_words(without_names, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
@@ -468,13 +478,13 @@ def quoted(stderr: str) -> str:
     """Return the output as one line: the server's lines first, then git's,
     without credentials and control characters.
     """
-    lines = [line.strip() for line in _heard(stderr).splitlines()]
-    told = [
+    lines = [line.strip() for line in _cleaned_output(stderr).splitlines()]
+    useful = [
         line
         for line in lines
         if line and not re.match(_NOISE, line) and "failed to push some refs" not in line
     ]
-    words = [
-        blanked(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))
-    ]
-    return "; ".join(list(dict.fromkeys(words))[:_LINES])[:_CHARACTERS]
+    from_server = [line for line in useful if line.startswith("remote:")]
+    from_git = [line for line in useful if not line.startswith("remote:")]
+    unique_lines = list(dict.fromkeys(blanked(line) for line in (*from_server, *from_git)))
+    return "; ".join(unique_lines[:_LINES])[:_CHARACTERS]

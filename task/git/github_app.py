@@ -54,20 +54,22 @@ def token(
 
     Without `proxy`, the environment determines how the API is reached.
     """
-    proof = signed(app, int(time.time()))
-    through = None  # from the environment
+    web_token = signed(app, int(time.time()))
+    # None means the environment's proxy, and "" means no proxy.
+    proxy_url = None
     if proxy:
         # Imported late, as in `task.http`: few runs log in as an App with its own proxy.
         from requests.utils import should_bypass_proxies  # noqa: PLC0415
 
-        through = "" if should_bypass_proxies(app.api, no_proxy) else proxy.reveal()
+        is_excluded = should_bypass_proxies(app.api, no_proxy)
+        proxy_url = "" if is_excluded else proxy.reveal()
     http = Http(
         app.api,
-        login=lambda: bearer(proof),
+        login=lambda: bearer(web_token),
         ca_file=ca_file,
         verify=verify,
         headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
-        proxy=through,
+        proxy=proxy_url,
         limits=LIMITS,
     )
     try:
@@ -94,6 +96,9 @@ def signed(app: App, now: int) -> Secret:
 
 
 def _ask_for_token(app: App, http: Http) -> Secret:
+    """Request a token once. Raises `UnreachableError` if a retry may help, else
+    `CredentialsError`.
+    """
     try:
         answer = http.ask(
             "POST",
@@ -113,12 +118,14 @@ def _ask_for_token(app: App, http: Http) -> Secret:
                 hint="check the GitHub API address",
             ) from None
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
-    said = answer.mapping()
-    if answer.status == 201 and isinstance(said.get("token"), str):
-        return Secret(said["token"])
+    body = answer.mapping()
+    if answer.status == 201 and isinstance(body.get("token"), str):
+        return Secret(body["token"])
     if answer.status >= 500 or answer.status == 429:
         raise UnreachableError(f"{app.api} returned {answer.status}", hint="run it again")
-    message = str(said.get("message", ""))[:200]
-    words = f" ({message})" if message and message.isprintable() else ""
+    message = str(body.get("message", ""))[:200]
+    quoted_message = f" ({message})" if message and message.isprintable() else ""
     what = f"a token for installation {app.installation} of App {app.id}"
-    raise CredentialsError(f"{app.api} did not issue {what}: {answer.status}{words}", hint=_HINT)
+    raise CredentialsError(
+        f"{app.api} did not issue {what}: {answer.status}{quoted_message}", hint=_HINT
+    )

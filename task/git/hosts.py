@@ -47,29 +47,26 @@ def remote_of(url: str) -> RemoteUrl:
         raise Malformed("a local repository has no Git host", "use its https or ssh URL")
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
     if scheme not in {"https", "http", "ssh"}:
-        what = f"a repository with a {scheme[:20]} URL"
-        raise Malformed(f"{what} is not on a known Git host", "use its https or ssh URL")
-    found = split(f"{scheme}://{rest}")
-    if not HOST.fullmatch(found.authority):
+        raise Malformed(
+            f"a repository with a {scheme[:20]} URL is not on a known Git host",
+            "use its https or ssh URL",
+        )
+    address = split(f"{scheme}://{rest}")
+    if not HOST.fullmatch(address.authority):
         raise Malformed("the URL has no host", "use https://host/owner/repository")
     # the ssh port is not the port of the web pages
-    host = found.host if scheme == "ssh" else found.server
+    host = address.host if scheme == "ssh" else address.server
     host = OTHER_HOSTS.get(host, host)
-    path = found.path.strip("/").removesuffix(".git")
+    path = address.path.strip("/").removesuffix(".git")
     parts = tuple(unquote(part) for part in path.split("/") if part)
-    if any(
-        part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts
-    ):
-        raise Malformed(
-            "the URL does not point to a repository",
-            "use https://host/owner/repository",
-        )
-    return RemoteUrl(
-        f"{'http' if scheme == 'http' else 'https'}://{host}",
-        host,
-        parts,
-        scheme == "ssh",
-    )
+    for part in parts:
+        if part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable():
+            raise Malformed(
+                "the URL does not point to a repository",
+                "use https://host/owner/repository",
+            )
+    web_scheme = "http" if scheme == "http" else "https"
+    return RemoteUrl(f"{web_scheme}://{host}", host, parts, ssh=scheme == "ssh")
 
 
 # Prefixes as documented by the Git hosts. Gitea, Forgejo and Azure DevOps have no prefix.
@@ -93,30 +90,37 @@ SERVERS = {
 }
 
 
-def wrong_issuer(token: Secret, server: str, runs: str) -> str:
+def wrong_issuer(token: Secret, server: str, software: str) -> str:
     """Return a sentence if the token was issued by a different kind of Git host than the server's,
-    else "".
+    else "". `software` is what the server runs, or "" if that is not known.
 
     Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """
     text = token.reveal()
-    matching = (item for item in PREFIXES.items() if text.startswith(item[0]))
-    prefix, issuer = next(matching, ("", ""))
-    if prefix == _ENDED and runs in ("", issuer):
+    matching = (prefix for prefix in PREFIXES if text.startswith(prefix))
+    prefix = next(matching, "")
+    if not prefix:
+        return ""
+    issuer = PREFIXES[prefix]
+    may_match = software in ("", issuer)
+    if may_match and prefix == _ENDED:
         return (
             "this is an app password, and Bitbucket removed app passwords in June 2026: use an API"
             " token"
         )
-    if not prefix or runs in ("", issuer):
+    if may_match:
         return ""
     return (
-        f"this token starts with {prefix}, like tokens from {issuer}, but {server} runs {runs}: use"
-        f" a token from {runs}"
+        f"this token starts with {prefix}, like tokens from {issuer}, but {server} runs"
+        f" {software}: use a token from {software}"
     )
 
 
-def software_of(host: str, said: str = "") -> str:
+def software_of(host: str, message: str = "") -> str:
     """Return the software of a Git server if its hostname or its message reveals it, else ""."""
-    if "http basic: access denied" in said.lower():
+    if "http basic: access denied" in message.lower():
         return "GitLab"
-    return next((software for name, software in SERVERS.items() if name in host.lower()), "")
+    for part_of_host, software in SERVERS.items():
+        if part_of_host in host.lower():
+            return software
+    return ""

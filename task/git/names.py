@@ -50,10 +50,12 @@ def address_of(url: str) -> Address:
     scheme, marker, _ = url.partition("://")
     if marker and _is_scheme(scheme):
         return _of_scheme(url, scheme.lower(), shown)
-    colon = url.find(":")
-    if colon < 0 or 0 <= url.find("/") < colon:
+    # Like git, treat `user@host:path` as ssh, unless there is a slash before the colon.
+    before_colon, colon, _ = url.partition(":")
+    if not colon or "/" in before_colon:
         return Address(url, "file")
-    _check_host(url[:colon].rpartition("@")[2], "", shown=url)
+    _, _, host = before_colon.rpartition("@")
+    _check_host(host, "", shown=url)
     return Address(url, "ssh")
 
 
@@ -62,7 +64,7 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
     protocol = _TRANSPORTS.get(scheme, scheme)
     if protocol == "file":
         return Address(f"file://{url[len('file://') :]}", "file")
-    bare = scheme + shown[len(scheme) :]
+    bare = scheme + shown[len(scheme) :]  # with the scheme in lowercase
     user, password = login_of(url)
     if "/" in password:
         message = "the password in the repository URL contains an unescaped slash"
@@ -93,15 +95,16 @@ def _check_host(host: str, user: str, *, shown: str) -> None:
 
 
 def _unquoted(text: str) -> str:
+    """Decode a percent-encoded username or password."""
     if "%" not in text:
         return text
-    plain = unquote(text)
-    if _has_control(plain):
+    decoded = unquote(text)
+    if _has_control(decoded):
         raise SourceError(
             "the credentials in the repository URL contain a control character",
             hint="pass the credentials in options",
         )
-    return plain
+    return decoded
 
 
 def _has_control(text: str) -> bool:
@@ -122,12 +125,14 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     Credentials in the URL are ignored.
     """
     fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
-    if not fitting:
-        bare = without_login(url)
-        found = rewritten(bare, rewrites) if bare != url and bare.startswith("http") else bare
-        return url if found == bare else found
-    prefix, replacement = max(fitting, key=lambda pair: len(pair[0]))
-    return replacement + url[len(prefix) :]
+    if fitting:
+        prefix, replacement = max(fitting, key=lambda pair: len(pair[0]))
+        return replacement + url[len(prefix) :]
+    bare = without_login(url)
+    if bare == url or not bare.startswith("http"):
+        return url
+    new_bare = rewritten(bare, rewrites)
+    return url if new_bare == bare else new_bare
 
 
 def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:
@@ -181,15 +186,11 @@ def is_branch_name(name: str) -> bool:
     """Return whether git accepts the branch name, like `git check-ref-format --branch` without
     `@{-1}`.
     """
-    if (
-        name in {"", "HEAD"}
-        or name.startswith("-")
-        or name.endswith(".")
-        or not _NOT_IN_A_BRANCH.isdisjoint(name)
-    ):
+    if name in {"", "HEAD"} or name.startswith("-") or name.endswith("."):
         return False
-    if ".." in name or "@{" in name:
+    if ".." in name or "@{" in name or _NOT_IN_A_BRANCH & set(name):
         return False
-    return not any(
-        not part or part.startswith(".") or part.endswith(".lock") for part in name.split("/")
-    )
+    for part in name.split("/"):
+        if not part or part.startswith(".") or part.endswith(".lock"):
+            return False
+    return True

@@ -20,7 +20,10 @@ from task.secret import Secret
 
 _SSH_KEY = re.compile(r"(ssh|ecdsa|sk)-[\w@.-]+ [\w+/=]+")
 _PGP_KEY = re.compile("BEGIN PGP PUBLIC KEY BLOCK")
-_ASIDE = "pass a private key without a passphrase in --signing-key or IMAGE_UPDATE_SIGNING_KEY"
+# Fields of gpg's `--with-colons` lists (GnuPG's doc/DETAILS), counted from 0.
+_KEY_ID_FIELD = 4  # in "sec" and "ssb" lines
+_FINGERPRINT_FIELD = 9  # in "fpr" lines
+_NEEDED_KEY = "pass a private key without a passphrase in --signing-key or IMAGE_UPDATE_SIGNING_KEY"
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,10 @@ def key_of(given: Secret, form: str = "") -> Key:
     key, or has a different format.
     """
     text = given.reveal()
-    if "\n" not in text and not text.startswith("-----BEGIN"):
-        if (
-            form != "ssh"
-            and "/" not in text
-            and not text.startswith(".")
-            and not os.path.exists(text)
-        ):
+    is_key_itself = "\n" in text or text.startswith("-----BEGIN")
+    if not is_key_itself:
+        looks_like_path = "/" in text or text.startswith(".")
+        if form != "ssh" and not looks_like_path and not os.path.exists(text):
             return Key(Secret(""), text, "openpgp")
         try:
             text = read_text(text)
@@ -60,18 +60,19 @@ def key_of(given: Secret, form: str = "") -> Key:
                 hint="specify a readable file",
             ) from None
     if "PGP PRIVATE KEY BLOCK" in text:
-        found = "openpgp"
+        detected_form = "openpgp"
     elif "PRIVATE KEY-----" in text:
-        found = "ssh"
+        detected_form = "ssh"
     else:
-        raise UsageError("--signing-key: not a private key", hint=_ASIDE)
-    if form not in ("", found):
+        raise UsageError("--signing-key: not a private key", hint=_NEEDED_KEY)
+    if form not in ("", detected_form):
         hint = "omit --signing-format: the format is detected from the key"
         raise UsageError(
-            f"--signing-key: the key's format is {found}, not {form}",
+            f"--signing-key: the key's format is {detected_form}, not {form}",
             hint=hint,
         )
-    return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", found)
+    tidy_text = text.replace("\r\n", "\n").rstrip("\n") + "\n"
+    return Key(Secret(tidy_text), "", detected_form)
 
 
 class Signer:
@@ -81,7 +82,9 @@ class Signer:
         self._git = git
         self._key = key
         self._folder = ""
-        self._name = ""
+        # Git's `user.signingKey`: an id in the user's keyring, the fingerprint of the imported
+        # OpenPGP key, or the path of the SSH key. "" until `_prepare`.
+        self._signing_key = ""
         self._lock = Lock()
 
     def close(self) -> None:
@@ -114,7 +117,7 @@ class Signer:
             }
             settings = (
                 f"gpg.format={self._key.form}",
-                f"user.signingKey={self._name}",
+                f"user.signingKey={self._signing_key}",
                 "gpg.program=gpg",
                 "gpg.ssh.program=ssh-keygen",
                 "i18n.commitEncoding=UTF-8",
@@ -124,10 +127,10 @@ class Signer:
             if parent:
                 argv += ["-p", parent]
             try:
-                made = self._git.run(*argv, git_dir=git_dir, stdin=message, env=env)
+                ended = self._git.run(*argv, git_dir=git_dir, stdin=message, env=env)
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
-            return made.out.decode().strip()
+            return ended.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP key and its subkeys, one of which signs. Empty for an SSH
@@ -137,27 +140,26 @@ class Signer:
             return ()
         with self._lock:
             self._prepare()
-            return tuple(
-                line.split(":")[4]
-                for line in self._listed(self._name)
-                if line.startswith(("sec:", "ssb:"))
-            )
+            lines = self._secret_keys(self._signing_key)
+            key_lines = [line for line in lines if line.startswith(("sec:", "ssb:"))]
+            return tuple(line.split(":")[_KEY_ID_FIELD] for line in key_lines)
 
     def public_key(self) -> str:
         """Return the public key that verifies the signatures."""
         with self._lock:
             self._prepare()
-            of_gpg = ("--batch", "--armor", "--export", self._name)
-            ssh = self._key.form == "ssh"
-            argv = ("-y", "-f", self._name) if ssh else of_gpg
-            program = "ssh-keygen" if ssh else "gpg"
+            program = "gpg"
+            argv = ["--batch", "--armor", "--export", self._signing_key]
+            if self._key.form == "ssh":
+                program = "ssh-keygen"
+                argv = ["-y", "-f", self._signing_key]
             try:
                 ended = self._git.run(*argv, program=program, env=self._home())
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
             return ended.out.decode()
 
-    def _listed(self, *name: str) -> list[str]:
+    def _secret_keys(self, *name: str) -> list[str]:
         """Return gpg's lines about the secret keys with this name, or about all secret keys."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
@@ -167,19 +169,24 @@ class Signer:
         return ended.out.decode().splitlines()
 
     def _home(self) -> dict[str, str]:
+        """Return the variable for our own keyring; {} for the user's keyring, or an SSH key."""
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
 
     def _prepare(self) -> None:
-        self._name = self._name or self._key.name
-        if self._name:
+        """Set `_signing_key`. A key that is not in the user's keyring is first copied to a private
+        folder.
+        """
+        if self._signing_key:
+            return
+        if self._key.name:
+            self._signing_key = self._key.name
             return
         self._folder = temporary_folder(self._git.temporary, sockets=True)
         if self._key.form == "ssh":
             path = f"{self._folder}/key"
             write_private(path, self._key.text.reveal())
-            self._name = path
+            self._signing_key = path
             return
-        env = self._home()  # a separate keyring
         try:
             self._git.run(
                 "--batch",
@@ -187,14 +194,15 @@ class Signer:
                 "--import",
                 program="gpg",
                 stdin=self._key.text.reveal(),
-                env=env,
+                env=self._home(),
             )
         except GitFailed as error:
             raise _unusable_key(error) from error
-        prints = [line.split(":")[9] for line in self._listed() if line.startswith("fpr:")]
-        if not prints:
-            raise CredentialsError("the signing key has no secret part", hint=_ASIDE)
-        self._name = prints[0]
+        lines = [line for line in self._secret_keys() if line.startswith("fpr:")]
+        if not lines:
+            raise CredentialsError("the signing key has no secret part", hint=_NEEDED_KEY)
+        # The primary key comes before its subkeys.
+        self._signing_key = lines[0].split(":")[_FINGERPRINT_FIELD]
 
 
 def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
@@ -204,8 +212,9 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
     env = {"GNUPGHOME": folder}
     try:
         allowed = f"{folder}/allowed"
-        lines = [line for text in texts for line in text.splitlines() if _SSH_KEY.match(line)]
-        write_private(allowed, "".join(f'* namespaces="git" {line}\n' for line in lines))
+        all_lines = [line for text in texts for line in text.splitlines()]
+        ssh_keys = [line for line in all_lines if _SSH_KEY.match(line)]
+        write_private(allowed, "".join(f'* namespaces="git" {key}\n' for key in ssh_keys))
         # No owner trust is set in this keyring: it contains only the given keys.
         write_private(f"{folder}/gpg.conf", "trust-model always\n")
         for text in filter(_PGP_KEY.search, texts):
@@ -232,7 +241,7 @@ def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
     A value that is not a file was treated as a key id, but it may be a misspelled path.
     """
     key = f"the key {key_id!r} from the GnuPG keyring" if key_id else "this key"
-    hint = f"{key_id!r} is not a file either; {_ASIDE}" if key_id else _ASIDE
+    hint = f"{key_id!r} is not a file either; {_NEEDED_KEY}" if key_id else _NEEDED_KEY
     return CredentialsError(
         f"cannot sign the commit with {key} ({quoted(error.err)})",
         hint=hint,

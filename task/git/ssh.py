@@ -58,17 +58,13 @@ def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
         keys = [_KEY]
     if given.ssh_known_hosts_file:
         files["known_hosts"] = read_given(given.ssh_known_hosts_file, "--ssh-known-hosts-file")
-    lines = "".join(f"{host_key(line)}\n" for line in given.ssh_host_key)
-    known = f"{files.get('known_hosts', '').rstrip()}\n{lines}".lstrip()
-    if known.strip():
-        files["known_hosts"] = known
+    from_file = files.get("known_hosts", "").rstrip()
+    from_option = "".join(f"{host_key(line)}\n" for line in given.ssh_host_key)
+    known_hosts = f"{from_file}\n{from_option}".lstrip()
+    if known_hosts:
+        files["known_hosts"] = known_hosts
     only_keys = bool(given.ssh_directory or given.ssh_key_file or key)
-    return SshFiles(
-        files,
-        tuple(keys),
-        only_keys,
-        bool(known.strip()),
-    )
+    return SshFiles(files, tuple(keys), only_keys, bool(known_hosts))
 
 
 def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
@@ -97,7 +93,8 @@ def _files_in(folder: str, option: str) -> list[str]:
     """Return the files in a folder, skipping sockets and symlinks to directories (such as `..data`
     in a mounted secret).
 
-    In the user's own folder, skip unreadable files.
+    `option` is the value of `--ssh-directory`. If it is "", this is the user's own folder, in which
+    unreadable files are skipped.
     """
     try:
         names = sorted(os.listdir(folder)) if folder else []
@@ -109,29 +106,30 @@ def _files_in(folder: str, option: str) -> list[str]:
             f"--ssh-directory: cannot read {folder!r}: {error.strerror}",
             hint=hint,
         ) from None
-    paths = {name: os.path.join(folder, name) for name in names if not name.startswith("..")}
-    return [
-        name
-        for name, path in paths.items()
-        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
-        and (option or os.access(path, os.R_OK))
-    ]  # fmt: skip
+    files = []
+    for name in names:
+        path = os.path.join(folder, name)
+        if name.startswith("..") or not os.path.isfile(path):
+            continue
+        if os.path.getsize(path) <= _LARGEST and (option or os.access(path, os.R_OK)):
+            files.append(name)
+    return files
 
 
 def write(found: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
     # ssh uses the first value that it finds: the given value, then the configuration's, then our
     # default.
-    first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
+    first_lines = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
     if found.only_keys:
-        first.append("IdentitiesOnly yes")
-    last = [
+        first_lines.append("IdentitiesOnly yes")
+    last_lines = [
         "Host *",
         "StrictHostKeyChecking yes",
         *(f'IdentityFile "{folder}/{name}"' for name in found.keys),
     ]
-    given = found.files.get("config", "").replace(_HERE, folder)
-    config = "\n".join([*first, given, *last, ""])
+    given_config = found.files.get("config", "").replace(_HERE, folder)
+    config = "\n".join([*first_lines, given_config, *last_lines, ""])
     for name, text in {**found.files, "config": config}.items():
         write_private(os.path.join(folder, name), text)
     return f"ssh -F {shlex.quote(f'{folder}/config')} {OPTIONS}"
@@ -143,9 +141,12 @@ def nameless(folder: str, home: str) -> dict[str, str]:
 
     With them, libnss_wrapper replaces /etc/passwd, which cannot be changed in a pod.
     """
-    entry = f"image-update:x:{os.getuid()}:{os.getgid()}:image-update:{home.replace(':', '') or '/'}:/bin/sh\n"
-    for name, text in (("passwd", entry), ("group", f"image-update:x:{os.getgid()}:\n")):
-        write_private(os.path.join(folder, name), text)
+    user_id = os.getuid()
+    group_id = os.getgid()
+    home_field = home.replace(":", "") or "/"
+    passwd = f"image-update:x:{user_id}:{group_id}:image-update:{home_field}:/bin/sh\n"
+    write_private(os.path.join(folder, "passwd"), passwd)
+    write_private(os.path.join(folder, "group"), f"image-update:x:{group_id}:\n")
     return {
         "LD_PRELOAD": "libnss_wrapper.so",
         "NSS_WRAPPER_PASSWD": f"{folder}/passwd",
@@ -212,9 +213,10 @@ class SshSharing:
                     self.close()
                 if not self._folder:
                     return ""
-            if (command, server) not in self._known:
-                self._known.append((command, server))
-            path = f"{self._folder}/{self._known.index((command, server))}"
+            connection = (command, server)
+            if connection not in self._known:
+                self._known.append(connection)
+            path = f"{self._folder}/{self._known.index(connection)}"
         return f" -o ControlMaster=auto -o ControlPersist={_IDLE} -o ControlPath={path}"
 
     def end(self) -> None:
@@ -233,12 +235,14 @@ class SshSharing:
 
 
 def _exit(socket: str, environ: Mapping[str, str]) -> None:
+    """Make the ssh process that listens on this socket close its connection and exit."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
         argv = ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "any"]
-        files = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
+        stdio = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
         with suppress(OSError):
-            os.waitpid(os.posix_spawnp("ssh", argv, environ, file_actions=files, setsigmask=()), 0)
+            pid = os.posix_spawnp("ssh", argv, environ, file_actions=stdio, setsigmask=())
+            os.waitpid(pid, 0)
     finally:
         os.close(null)
 
@@ -267,8 +271,11 @@ def has_passphrase(text: str) -> bool:
         raw = base64.b64decode(body)
     except ValueError:
         return False  # ssh will report the problem
-    size = int.from_bytes(raw[len(_MAGIC) : len(_MAGIC) + 4])
-    return raw.startswith(_MAGIC) and raw[len(_MAGIC) + 4 :][:size] != b"none"
+    # After the magic bytes comes the cipher's name, as a 4-byte length and the text.
+    after_magic = raw.removeprefix(_MAGIC)
+    length = int.from_bytes(after_magic[:4])
+    cipher = after_magic[4 : 4 + length]
+    return raw.startswith(_MAGIC) and cipher != b"none"
 
 
 def tidy_key(text: str, what: str) -> str:
@@ -293,8 +300,9 @@ def tidy_key(text: str, what: str) -> str:
 def host_key(line: str) -> str:
     """Return the validated known_hosts line. Raises `UsageError`."""
     words = line.split()
-    fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
-    if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key
+    has_marker = words[:1] in (["@cert-authority"], ["@revoked"])
+    fields = words[1:] if has_marker else words  # host, kind, key
+    if len(fields) < 3 or not fields[1].startswith(_KINDS):
         hint = (
             "use the format that ssh-keyscan prints: git.example.com ssh-ed25519 AAAA… ([host]:port"
             " for other ports)"

@@ -76,9 +76,11 @@ def cluster_access(
 
 
 def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
+    """Return the pod's own access. `folder` has the service account's files."""
     host = environ["KUBERNETES_SERVICE_HOST"]
     port = environ.get("KUBERNETES_SERVICE_PORT") or "443"
-    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    if ":" in host and not host.startswith("["):  # an IPv6 address
+        host = f"[{host}]"
     ca_file = os.path.join(folder, "ca.crt")
     server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
     return Kubeconfig(
@@ -115,11 +117,11 @@ class ClusterAccess:
         Raises `UsageError` and `SourceAccessError`.
         """
         with self._lock:
-            given = self._plugin.answer() if self._plugin else Credential()
-            if self._http is None or given.certificate != self._certificate:
+            credential = self._plugin.answer() if self._plugin else Credential()
+            if self._http is None or credential.certificate != self._certificate:
                 self._forget()
-                self._certificate = given.certificate
-                self._http = self._client(self._identity(given), limits, log)
+                self._certificate = credential.certificate
+                self._http = self._client(self._identity(credential), limits, log)
             return self._http
 
     def login(self) -> Mapping[str, str]:
@@ -128,8 +130,9 @@ class ClusterAccess:
         Like kubectl, only send a token over plain http to this machine.
         """
         user = self._user
-        headers = dict(self._user.headers)
-        if not self.base.startswith("https://") and not is_loopback(split(self.base).host):
+        headers = dict(user.headers)
+        is_https = self.base.startswith("https://")
+        if not is_https and not is_loopback(split(self.base).host):
             return headers
         token = self._token_file() or user.token.reveal().strip()
         if self._plugin and not token:
@@ -137,8 +140,9 @@ class ClusterAccess:
         if token:
             return {"Authorization": f"Bearer {token}", **headers}
         if user.name or user.password:
-            both = f"{user.name}:{user.password.reveal()}".encode()
-            return {"Authorization": f"Basic {b64encode(both).decode()}", **headers}
+            name_and_password = f"{user.name}:{user.password.reveal()}".encode()
+            encoded = b64encode(name_and_password).decode()
+            return {"Authorization": f"Basic {encoded}", **headers}
         return headers
 
     def renew(self) -> bool:
@@ -156,6 +160,7 @@ class ClusterAccess:
             self._folder = ""
 
     def _forget(self) -> None:
+        """Close and drop the client."""
         if self._http:
             self._http.close()
         self._http = None
@@ -166,12 +171,15 @@ class ClusterAccess:
         limits: Limits,
         log: Callable[[str], None],
     ) -> Http:
+        """Return a client. `identity` is the paths of the client certificate and key.
+
+        Raises `UsageError` for an unreadable file.
+        """
         server = self._server
         ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
-        for path in (ca_file, *(identity or ())):
+        for path in filter(None, (ca_file, *(identity or ()))):
             try:
-                if path:
-                    check_file(path)
+                check_file(path)
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or "it is not a path"
                 raise UsageError(
@@ -190,37 +198,41 @@ class ClusterAccess:
             log=log,
         )
 
-    def _identity(self, given: Credential) -> tuple[str, str] | None:
-        """Return the files with the client certificate and key."""
+    def _identity(self, from_plugin: Credential) -> tuple[str, str] | None:
+        """Return the paths of the client certificate and key, or None if there are none.
+
+        The plugin's certificate takes precedence over the kubeconfig's.
+        """
         user = self._user
-        certificate, key = (
-            (given.certificate, given.key) if given.certificate else (user.certificate, user.key)
-        )
-        pair = (
-            self._private("client.pem", certificate) if certificate else user.certificate_file,
-            self._private("client.key", key.reveal()) if key else user.key_file,
-        )
-        if any(pair) and not all(pair):
+        source = from_plugin if from_plugin.certificate else user
+        certificate_file = user.certificate_file
+        if source.certificate:
+            certificate_file = self._private("client.pem", source.certificate)
+        key_file = user.key_file
+        if source.key:
+            key_file = self._private("client.key", source.key.reveal())
+        if bool(certificate_file) != bool(key_file):
             raise UsageError(
                 "the kubeconfig has a client certificate without its key, or a key without its"
                 " certificate",
                 hint="add the missing part",
             )
-        return pair if all(pair) else None
+        return (certificate_file, key_file) if certificate_file else None
 
     def _private(self, name: str, text: str) -> str:
         """Write a copy that only this user can read, and return its path."""
         if not self._folder:
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         path = os.path.join(self._folder, name)
-        with open(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600),
-            "w",
-        ) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o600), "w") as file:
             file.write(text)
         return path
 
     def _token_file(self) -> str:
+        """Return the token in the configured file. "" if no file is configured, or if it is
+        unreadable and there is another token.
+        """
         if not self._user.token_file:
             return ""
         try:
@@ -228,9 +240,9 @@ class ClusterAccess:
         except (OSError, UnicodeDecodeError) as error:
             if self._user.token:
                 return ""
+            why = getattr(error, "strerror", "") or "not text"
             raise SourceAccessError(
-                f"cannot read the token {self._user.token_file!r}:"
-                f" {getattr(error, 'strerror', '') or 'not text'}",
+                f"cannot read the token {self._user.token_file!r}: {why}",
                 hint="check that it is mounted",
             ) from None
 
@@ -248,9 +260,12 @@ class _PluginLogin:
     def answer(self) -> Credential:
         """Return the current credential, running the plugin if there is none."""
         with self._lock:
-            if not self._known or (self._known.expires and time.time() >= self._known.expires):
-                self._known = ask(self._plugin, self._server, self._environ)
-            return self._known
+            known = self._known
+            has_expired = known and known.expires and time.time() >= known.expires
+            if not known or has_expired:
+                known = ask(self._plugin, self._server, self._environ)
+                self._known = known
+            return known
 
     def expire(self) -> None:
         """Drop the credential, because the server no longer accepts it."""
@@ -270,24 +285,21 @@ class Credential:
 
 def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
     """Run the plugin. Raises `UsageError` if it is missing, and `SourceAccessError` if it fails."""
-    theirs = child_environment(environ, (plugin.command, *plugin.args))
-    out = _run_plugin(
-        plugin,
-        {
-            **theirs,
-            **dict(plugin.env),
-            "KUBERNETES_EXEC_INFO": _info(plugin, server),
-        },
-    )
+    plugin_environ = {
+        **child_environment(environ, (plugin.command, *plugin.args)),
+        **dict(plugin.env),
+        "KUBERNETES_EXEC_INFO": _info(plugin, server),
+    }
+    output = _run_plugin(plugin, plugin_environ)
     try:
-        said = parsed_json(out)
-        status = said["status"]
-        version = said.get("apiVersion")
+        response = parsed_json(output)
+        status = response["status"]
+        version = response.get("apiVersion")
         token = status.get("token") or ""
         certificate = status.get("clientCertificateData") or ""
         key = status.get("clientKeyData") or ""
-        until = status.get("expirationTimestamp")
-        expires = datetime.fromisoformat(until).timestamp() if until else 0.0
+        expiration = status.get("expirationTimestamp")
+        expires = datetime.fromisoformat(expiration).timestamp() if expiration else 0.0
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _useless(plugin, "did not return an ExecCredential with a status") from None
     if version != plugin.version:
@@ -295,29 +307,25 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
             plugin,
             f"is configured for {plugin.version}, but returned another version",
         )
-    if (not token and not certificate) or bool(certificate) != bool(key):
+    is_incomplete_pair = bool(certificate) != bool(key)
+    if is_incomplete_pair or not (token or certificate):
         raise _useless(plugin, "returned neither a token nor a certificate with its key")
-    return Credential(
-        Secret(token),
-        certificate,
-        Secret(key),
-        expires,
-    )
+    return Credential(Secret(token), certificate, Secret(key), expires)
 
 
 def _info(plugin: Plugin, server: Server) -> str:
     """Return the request that the plugin reads from its environment."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
-        authorities = server.ca_data.encode()
-        if server.ca_file and not authorities:
+        ca_data = server.ca_data.encode()
+        if server.ca_file and not ca_data:
             with suppress(OSError):  # the connection will report the problem
-                authorities = read_file(server.ca_file)
+                ca_data = read_file(server.ca_file)
         cluster = {
             "server": server.url,
             "tls-server-name": server.name,
             "insecure-skip-tls-verify": not server.verify,
-            "certificate-authority-data": b64encode(authorities).decode(),
+            "certificate-authority-data": b64encode(ca_data).decode(),
             "proxy-url": server.proxy,
             "config": server.extension,
         }
@@ -348,8 +356,9 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
         raise _useless(plugin, f"took more than {SECONDS} seconds") from None
     except sh.ErrorReturnCode as error:  # its message contains all arguments
         shutdown.check()
-        said = _readable(error.stderr.decode("utf-8", "replace"), plugin)
-        raise _useless(plugin, f"failed ({error.exit_code}){': ' if said else ''}{said}") from None
+        message = _readable(error.stderr.decode("utf-8", "replace"), plugin)
+        failed = f"failed ({error.exit_code})"
+        raise _useless(plugin, f"{failed}: {message}" if message else failed) from None
     except OSError as error:
         raise _useless(plugin, f"cannot be run: {error.strerror}") from None
     except ValueError:  # sh did not get a report from the new process
@@ -364,8 +373,9 @@ def _readable(text: str, plugin: Plugin) -> str:
     return one_line(text)[:_SHOWN]
 
 
-def _useless(plugin: Plugin, what: str) -> SourceAccessError:
+def _useless(plugin: Plugin, problem: str) -> SourceAccessError:
+    """Return the error for a plugin. `problem` says what it did, such as "failed"."""
     return SourceAccessError(
-        f"the kubeconfig's exec plugin {plugin.command!r} {what}",
+        f"the kubeconfig's exec plugin {plugin.command!r} {problem}",
         hint="run it by hand: kubectl auth whoami",
     )

@@ -102,10 +102,9 @@ class Act:
         group = self.resource.group
         version = self.resource.version
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        inner = f"/namespaces/{_segment(self.namespace)}" if self.namespace else ""
-        return (
-            f"{root}{inner}/{self.resource.plural}{f'/{_segment(self.name)}' if self.name else ''}"
-        )
+        namespace = f"/namespaces/{_segment(self.namespace)}" if self.namespace else ""
+        name = f"/{_segment(self.name)}" if self.name else ""
+        return f"{root}{namespace}/{self.resource.plural}{name}"
 
     @property
     def rule(self) -> str:
@@ -186,14 +185,11 @@ class Kubernetes:
         Raises `Outpaced` if its `test` of the resourceVersion fails.
         """
         act = Act("patch", resource, namespace, name)
-        tested = next(
-            (
-                operation["value"]
-                for operation in operations
-                if operation["op"] == "test" and operation["path"] == _VERSION
-            ),
-            None,
-        )
+        tested_version = None
+        for operation in operations:
+            if operation["op"] == "test" and operation["path"] == _VERSION:
+                tested_version = operation["value"]
+                break
         # With this test, the patch may be sent twice: if the first patch landed, the second patch's
         # test fails.
         answer = self._ask(
@@ -201,20 +197,17 @@ class Kubernetes:
             act,
             operations,
             "application/json-patch+json",
-            again=tested is not None,
+            again=tested_version is not None,
         )
         if answer.status == 409:
             raise Outpaced
         # A failed test and a missing path return the same response, byte for byte (seen with
         # Kubernetes 1.36): 422 with empty details. Only the object itself shows which of the two it
         # was.
-        if (
-            answer.status == 422
-            and tested is not None
-            and not value_at(status_of(answer), "details", "causes")
-        ):
-            now = self.get(resource, namespace, name)
-            if value_at(now, "metadata", "resourceVersion") != tested:
+        may_have_failed_test = answer.status == 422 and tested_version is not None
+        if may_have_failed_test and not value_at(status_of(answer), "details", "causes"):
+            current = self.get(resource, namespace, name)
+            if value_at(current, "metadata", "resourceVersion") != tested_version:
                 raise Outpaced
         return self._object(answer, act)
 
@@ -265,14 +258,14 @@ class Kubernetes:
                     act,
                     params={**params, **cursor.params},
                     accept=accept,
-                    whole=False,
+                    explain_no_answer=False,
                 )
             except NoAnswerError as error:
-                if error.kind != "large" or not cursor.smaller():
-                    raise no_answer(error, act) from None
-                continue
-            cursor.took(len(answer.body))
-            if cursor.expired(answer):
+                if error.kind == "large" and cursor.shrink():
+                    continue
+                raise no_answer(error, act) from None
+            cursor.count(len(answer.body))
+            if cursor.recovers_from(answer):
                 continue
             if accept == _METADATA:
                 answer = replace(answer, body=without_managed_fields(answer.body))
@@ -280,7 +273,7 @@ class Kubernetes:
             items = body.get("items")
             if items is not None and not isinstance(items, list):
                 raise foreign(answer)
-            cursor.turn(body)
+            cursor.advance(body)
             # Objects still referenced by this loop would stay in memory while the next page is
             # read.
             del answer, body
@@ -290,12 +283,12 @@ class Kubernetes:
 
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
         """Return the object of a successful response. Raises the error for any other response."""
-        kind = answer.headers.get("Content-Type", "").lower()
-        if kind.startswith("text/html") and answer.status < 500:
+        content_type = answer.headers.get("Content-Type", "").lower()
+        if content_type.startswith("text/html") and answer.status < 500:
             raise foreign(answer)
         if not 200 <= answer.status < 300:
             raise problem(answer, act, self._access.who)
-        if not kind.startswith("application/json"):
+        if not content_type.startswith("application/json"):
             raise foreign(answer)
         try:
             body = answer.json()
@@ -318,11 +311,12 @@ class Kubernetes:
         params: Mapping[str, str] | None = None,
         accept: str = _JSON,
         again: bool | None = None,
-        whole: bool = True,
+        explain_no_answer: bool = True,
     ) -> Response:
         """Send a request, and return the response.
 
-        Renew a rejected credential once. With `whole=False`, `NoAnswerError` is not handled.
+        Renew a rejected credential once. Without `explain_no_answer`, `NoAnswerError` is raised as
+        it is, and not turned into the error that explains it.
         """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": kind}
@@ -345,7 +339,7 @@ class Kubernetes:
                     again=again,
                 )
         except NoAnswerError as error:
-            if not whole:
+            if not explain_no_answer:
                 raise
             raise no_answer(error, act) from None
         return answer
@@ -387,7 +381,7 @@ class _Cursor:
                 hint=f"run it again; {NARROW}",
             )
 
-    def took(self, size: int) -> None:
+    def count(self, size: int) -> None:
         """Count a page's size, and make the next pages smaller if it is large.
 
         Raises `SourceError` if all pages together are too large.
@@ -402,21 +396,23 @@ class _Cursor:
                 hint=NARROW,
             )
 
-    def smaller(self) -> bool:
+    def shrink(self) -> bool:
         """Make the pages smaller. Return whether that is possible."""
         possible = self._limit > 1
         self._limit = max(self._limit // 8, 1)
         return possible
 
-    def expired(self, answer: Response) -> bool:
+    def recovers_from(self, answer: Response) -> bool:
         """Return whether the token was too old (a 410 may include a new token) or invalid (400),
         and prepare to continue.
+
+        Raises `SourceDownError` if this happens too often.
         """
-        if answer.status != 410 and not (self._token and answer.status == 400):
+        is_too_old = answer.status == 410
+        is_invalid = answer.status == 400 and bool(self._token)
+        if not is_too_old and not is_invalid:
             return False
-        self._token = (
-            text(status_of(answer), "metadata", "continue") if answer.status == 410 else ""
-        )
+        self._token = text(status_of(answer), "metadata", "continue") if is_too_old else ""
         self._failures += 1
         self._seen.clear()
         if self._failures > _FAILURES:
@@ -426,7 +422,7 @@ class _Cursor:
             )
         return True
 
-    def turn(self, body: Mapping[str, Any]) -> None:
+    def advance(self, body: Mapping[str, Any]) -> None:
         """Go to the next page. Raises `SourceDownError` if the page was returned before."""
         self._token = text(body, "metadata", "continue")
         self.more = bool(self._token)
@@ -459,14 +455,16 @@ def without_managed_fields(body: bytes) -> bytes:
     Managed fields make up most of the metadata, and are not used here. Parsing them would cost five
     times as much as everything else. Finding their lists by the brackets costs almost nothing.
     """
-    parts = []
-    done = 0
-    while (start := body.find(_KEY, done)) >= 0:
-        inner = start + len(_KEY)
-        end = _end_of_list(body, inner)
-        parts.append(body[done:inner])
-        done = inner if end < 0 else end
-    return b"".join((*parts, body[done:])) if parts else body
+    kept = []
+    done = 0  # how much of the body has been handled
+    key = body.find(_KEY)
+    while key >= 0:
+        list_start = key + len(_KEY)
+        list_end = _end_of_list(body, list_start)
+        kept.append(body[done:list_start])
+        done = list_start if list_end < 0 else list_end
+        key = body.find(_KEY, done)
+    return b"".join((*kept, body[done:])) if kept else body
 
 
 def _end_of_list(body: bytes, start: int) -> int:
@@ -479,29 +477,31 @@ def _end_of_list(body: bytes, start: int) -> int:
         end = body.find(b"]", end + 1)
         if end < 0:
             break
-        inner = body[start:end]
-        if b"[" in inner or b"\\\\" in inner:
+        content = body[start:end]
+        if b"[" in content or b"\\\\" in content:
             return -1
-        if (inner.count(b'"') - inner.count(b'\\"')) % 2 == 0:  # not inside a string
+        quotes = content.count(b'"') - content.count(b'\\"')  # without escaped ones
+        is_in_string = quotes % 2 == 1
+        if not is_in_string:
             return end
     return -1
 
 
 def problem(answer: Response, act: Act, who: str) -> TaskError:
     """Return the error for an unsuccessful response."""
-    said = one_line(text(status_of(answer), "message"))[:_LONGEST]
+    message = one_line(text(status_of(answer), "message"))[:_LONGEST]
     status = answer.status
-    words = f": {said}" if said else ""
+    details = f": {message}" if message else ""
     if status == 401:
         return SourceAccessError(
-            f"the Kubernetes API at {origin(answer.url)} does not accept {who} (401){words}",
+            f"the Kubernetes API at {origin(answer.url)} does not accept {who} (401){details}",
             hint="renew its token or certificate, and check it: kubectl auth whoami",
         )
     if status == 403:
-        return ForbiddenError(f"{who} is not allowed to {act}{words}", hint=act.rule)
+        return ForbiddenError(f"{who} is not allowed to {act}{details}", hint=act.rule)
     if status == 429 or status >= 500:
         return SourceDownError(
-            f"the Kubernetes API cannot {act} right now ({status}){words}",
+            f"the Kubernetes API cannot {act} right now ({status}){details}",
             hint=_AGAIN,
         )
     if status == 404:
@@ -517,11 +517,11 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
         )
     if status == 400 and act.verb == "list":
         return UsageError(
-            f"the Kubernetes API rejected the request to {act}{words}",
+            f"the Kubernetes API rejected the request to {act}{details}",
             hint="check --selector and --namespace",
         )
     return SourceError(
-        f"the Kubernetes API refused to {act} ({status}){words}",
+        f"the Kubernetes API refused to {act} ({status}){details}",
         hint="fix the reported problem, or ask a cluster administrator",
     )
 
@@ -547,11 +547,10 @@ def foreign(answer: Response) -> TaskError:
     """Return the error for a success response that is not from a Kubernetes API, such as a proxy's
     login page.
     """
-    kind = "".join(
-        char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable()
-    )
+    header = answer.headers.get("Content-Type", "nothing")
+    content_type, _, _ = "".join(char for char in header if char.isprintable()).partition(";")
     return SourceAccessError(
-        f"{origin(answer.url)} returned {kind.partition(';')[0][:80]}: it is not a Kubernetes API",
+        f"{origin(answer.url)} returned {content_type[:80]}: it is not a Kubernetes API",
         hint=(
             "correct the server's address in the kubeconfig; if it is correct, allow the runner"
             " through the proxy or login page in front of it"

@@ -19,6 +19,7 @@ from task.secret import Secret
 from task.yaml_documents import plain
 
 _EXTENSION = "client.authentication.k8s.io/exec"  # a cluster's extension for exec plugins
+_KINDS_OF_ENTRIES = {"clusters": "cluster", "users": "user", "contexts": "context"}
 _FOLDER = "folder"  # the folder of the file that contains an entry
 _PROXIES = ("http://", "https://")
 _IMPERSONATED = (("Impersonate-User", "as"), ("Impersonate-Uid", "as-uid"))
@@ -86,19 +87,22 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     if not name and not merged["contexts"]:
         return None
     if name not in merged["contexts"]:
-        what = f"has no context {name!r}" if name else "has no current context"
+        problem = f"has no context {name!r}" if name else "has no current context"
         hint = "it has no contexts: pass another file with --kubeconfig"
         if merged["contexts"]:
             hint = f"use one of these: {', '.join(sorted(merged['contexts']))}"
-        raise UsageError(f"the kubeconfig {what}", hint=hint)
+        raise UsageError(f"the kubeconfig {problem}", hint=hint)
     chosen = merged["contexts"][name]
     cluster = text(chosen, "cluster")
     user = text(chosen, "user")
-    for kind, wanted in (("clusters", cluster), ("users", user)):
-        if wanted not in merged[kind] and (wanted or kind == "clusters"):
+    references = [("clusters", cluster)]
+    if user:  # a context may have no user
+        references.append(("users", user))
+    for kind, reference in references:
+        if reference not in merged[kind]:
             raise UsageError(
-                f"the kubeconfig's context {name!r} refers to {wanted!r}, which is not among its"
-                f" {kind}",
+                f"the kubeconfig's context {name!r} refers to {reference!r}, which is not among"
+                f" its {kind}",
                 hint="correct it (see kubectl config view)",
             )
     server = _server(merged["clusters"][cluster], cluster)
@@ -110,22 +114,15 @@ def _merged_files(files: Iterable[str]) -> dict[str, Any]:
     """Return the content of all files, with each list as a mapping by name. As in kubectl, the
     first file with an entry wins.
     """
-    merged: dict[str, Any] = {
-        "clusters": {},
-        "users": {},
-        "contexts": {},
-        "current-context": "",
-    }
+    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     for file in files:
         data = _read(file)
         folder = os.path.dirname(os.path.abspath(file))
         merged["current-context"] = merged["current-context"] or text(data, "current-context")
-        for kind in ("clusters", "users", "contexts"):
+        for kind, key in _KINDS_OF_ENTRIES.items():
             for item in mappings(data, kind):
-                merged[kind].setdefault(
-                    text(item, "name"),
-                    {**mapping(item, kind[:-1]), _FOLDER: folder},
-                )
+                entry = {**mapping(item, key), _FOLDER: folder}
+                merged[kind].setdefault(text(item, "name"), entry)
     return merged
 
 
@@ -137,13 +134,15 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
                 f"the kubeconfig {path!r} does not exist", hint="specify a readable file"
             )
         return [path]
-    named = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    candidates = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     home = environ.get("HOME", "")
-    found = named or ([os.path.join(home, ".kube", "config")] if home else [])
-    return [item for item in dict.fromkeys(found) if os.path.exists(item)]
+    if home and not candidates:
+        candidates = [os.path.join(home, ".kube", "config")]
+    return [file for file in dict.fromkeys(candidates) if os.path.exists(file)]
 
 
 def _read(path: str) -> Mapping[str, Any]:
+    """Return a file's content, {} if it is empty. Raises `UsageError`."""
     try:
         data = plain(read_text(path, _LONGEST))
     except OSError as error:
@@ -165,39 +164,39 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _server(raw: Mapping[str, Any], name: str) -> Server:
+    """Return the API server of a cluster's entry. Raises `UsageError`."""
     url = text(raw, "server")
     where = f"cluster {name!r}"
-    tls = any(
-        raw.get(key)
-        for key in ("certificate-authority", "certificate-authority-data", "tls-server-name")
-    )
-    insecure = raw.get("insecure-skip-tls-verify") is True
+    skips_verification = raw.get("insecure-skip-tls-verify") is True
+    tls_keys = ("certificate-authority", "certificate-authority-data", "tls-server-name")
+    uses_tls = skips_verification or any(raw.get(key) for key in tls_keys)
     if not url:
         raise UsageError(
             f"the kubeconfig's {where} has no server",
             hint="see kubectl config set-cluster",
         )
     if "://" not in url:
-        url = f"{'https' if tls or insecure else 'http'}://{url}"
+        url = f"{'https' if uses_tls else 'http'}://{url}"
     proxy = text(raw, "proxy-url") or None
     if proxy and not proxy.startswith(_PROXIES):
         raise UsageError(
             f"the kubeconfig's {where}: proxies of this kind are not supported",
             hint="use http or https",
         )
-    known = {text(item, "name"): item.get("extension") for item in mappings(raw, "extensions")}
+    extensions = {text(item, "name"): item.get("extension") for item in mappings(raw, "extensions")}
     return Server(
-        url.rstrip("/"),
-        _path(raw, "certificate-authority"),
-        _decoded_field(raw, "certificate-authority-data", where),
-        not insecure,
-        text(raw, "tls-server-name"),
-        proxy,
-        known.get(_EXTENSION),
+        url=url.rstrip("/"),
+        ca_file=_path(raw, "certificate-authority"),
+        ca_data=_decoded_field(raw, "certificate-authority-data", where),
+        verify=not skips_verification,
+        name=text(raw, "tls-server-name"),
+        proxy=proxy,
+        extension=extensions.get(_EXTENSION),
     )
 
 
 def _user(raw: Mapping[str, Any], name: str) -> User:
+    """Return the identity of a user's entry. Raises `UsageError`."""
     where = f"user {name!r}"
     if raw.get("auth-provider"):
         raise UsageError(
@@ -229,6 +228,10 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
 
 
 def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
+    """Return the plugin of a user's `exec` section, or None if the section is empty.
+
+    `folder` is the kubeconfig's, and `where` is the user in messages. Raises `UsageError`.
+    """
     if not raw:
         return None
     version = text(raw, "apiVersion")
@@ -244,21 +247,23 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
             hint="use a plugin that does not prompt",
         )
     return Plugin(
-        os.path.join(folder, command) if "/" in command else command,
-        tuple(item for item in raw.get("args") or () if isinstance(item, str)),
-        tuple((text(item, "name"), text(item, "value")) for item in mappings(raw, "env")),
-        version,
-        raw.get("provideClusterInfo") is True,
-        text(raw, "installHint"),
+        command=os.path.join(folder, command) if "/" in command else command,
+        args=tuple(item for item in raw.get("args") or () if isinstance(item, str)),
+        env=tuple((text(item, "name"), text(item, "value")) for item in mappings(raw, "env")),
+        version=version,
+        tell_cluster=raw.get("provideClusterInfo") is True,
+        hint=text(raw, "installHint"),
     )
 
 
 def _path(raw: Mapping[str, Any], key: str) -> str:
+    """Return the path in an entry's field, which is relative to the kubeconfig, or ""."""
     path = text(raw, key)
     return os.path.join(text(raw, _FOLDER), path) if path else ""
 
 
 def _decoded_field(raw: Mapping[str, Any], key: str, where: str) -> str:
+    """Return the decoded text of a base64 field, or "" if it is not set. Raises `UsageError`."""
     try:
         return b64decode("".join(text(raw, key).split()), validate=True).decode()
     except ValueError:  # UnicodeDecodeError is a ValueError

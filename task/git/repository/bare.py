@@ -88,9 +88,11 @@ class Orphans:
     head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
     def renamed_to(self, base: str) -> str:
-        """Return the base's current name: only a rename of the default branch can be detected."""
-        only = next(iter(self.gone), "") if len(self.gone) == 1 else ""
-        return only if self.head == f"ref: refs/heads/{base}" else ""
+        """Return the earlier name of `base`, or "". Only a rename of the default branch can be
+        detected.
+        """
+        is_default = self.head == f"ref: refs/heads/{base}"
+        return next(iter(self.gone)) if is_default and len(self.gone) == 1 else ""
 
 
 class BareRepository:
@@ -208,16 +210,21 @@ class BareRepository:
     def _remembered(self, base: str, tips: Mapping[str, str]) -> Remembered:
         """Return the content of a base's memory branch."""
         own = memory_branch(self._remote.repo, base)
+        own_tip = tips.get(own, "")
         orphans = Orphans() if own in tips else self._orphans(tips)
-        renamed = orphans.renamed_to(base)
-        heir = (orphans.gone[renamed], tips[orphans.gone[renamed]]) if renamed else None
-        at = tips.get(own, "") or (heir[1] if heir else "")
+        old_base = orphans.renamed_to(base)
+        inherited = None
+        if old_base:
+            old_name = orphans.gone[old_base]
+            inherited = (old_name, tips[old_name])
+        tip = own_tip or (inherited[1] if inherited else "")
+        orphaned = tuple((name, gone) for gone, name in orphans.gone.items())
         return Remembered(
-            files=self._snapshot(base, at, [Place("", "files")]).files if at else {},
-            tip=tips.get(own, ""),
-            inherited=heir,
-            renamed_from=renamed,
-            orphaned=() if heir else tuple((name, gone) for gone, name in orphans.gone.items()),
+            files=self._snapshot(base, tip, [Place("", "files")]).files if tip else {},
+            tip=own_tip,
+            inherited=inherited,
+            renamed_from=old_base,
+            orphaned=() if inherited else orphaned,
         )
 
     def _orphans(self, tips: Mapping[str, str]) -> Orphans:
@@ -232,10 +239,11 @@ class BareRepository:
                 bases[of_base] = name
         if not bases:
             return Orphans()
-        refs = self._remote.refs("HEAD", *(f"refs/heads/{text}" for text in bases), symbolic=True)
-        there = {ref for _, ref in refs}
-        gone = {text: name for text, name in bases.items() if f"refs/heads/{text}" not in there}
-        head = next((at for at, ref in refs if ref == "HEAD" and " " in at), "")
+        refs = self._remote.refs("HEAD", *(f"refs/heads/{base}" for base in bases), symbolic=True)
+        existing = {ref for _, ref in refs}
+        gone = {base: name for base, name in bases.items() if f"refs/heads/{base}" not in existing}
+        # `ref: name`, not the id that is listed too
+        head = next((value for value, ref in refs if ref == "HEAD" and " " in value), "")
         return Orphans(gone, head)
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
@@ -387,28 +395,28 @@ class BareRepository:
         replaced. `memory_change` is pushed together with it: either both land or neither does.
         Raises `NotAtomicError` if the server cannot do that.
         """
-        made, there = self._with_restarts(lambda: self._prepared(change))
-        return self._send(change, made, there, memory_change) if made.pushed else made
+        made, head_tip = self._with_restarts(lambda: self._prepared(change))
+        return self._send(change, made, head_tip, memory_change) if made.pushed else made
 
     def _send(
         self,
         change: Changeset,
         made: LandedCommit,
-        there: str,
+        head_tip: str,
         memory_change: Changeset | None = None,
     ) -> LandedCommit:
-        """Push the commit, signed if required. `there` is the tip of the head branch, or ""."""
+        """Push the commit, signed if required. `head_tip` is the tip of the head branch, or ""."""
         replaces = change.head != change.base and not change.on_top
-        was = there if replaces else change.tip
+        was = head_tip if replaces else change.tip
         pushed = Pushed(change.head, self._signed(change, made), was, replaces=replaces)
-        beside = self._memory_commit(memory_change).commit if memory_change else ""
-        more = (
-            Pushed(memory_change.head, beside, memory_change.head_commit or "")
-            if memory_change
-            else None
-        )
-        self._push(pushed, change.push_options, more)
-        return replace(made, commit=pushed.commit, memory_commit=beside)
+        memory_commit = ""
+        pushed_memory = None
+        if memory_change:
+            memory_commit = self._memory_commit(memory_change).commit
+            was_memory = memory_change.head_commit or ""
+            pushed_memory = Pushed(memory_change.head, memory_commit, was_memory)
+        self._push(pushed, change.push_options, pushed_memory)
+        return replace(made, commit=pushed.commit, memory_commit=memory_commit)
 
     def _signed(self, change: Changeset, made: LandedCommit) -> str:
         """Return the same commit, signed if required."""
@@ -426,22 +434,22 @@ class BareRepository:
         is "" if the branch does not exist or is the base itself.
         """
         head = change.head
-        there = ""
+        head_tip = ""
         made = self._make(change)
         if made.tree == self._root(change.tip):
-            return LandedCommit(change.tip, made.tree, pushed=False), there
+            return LandedCommit(change.tip, made.tree, pushed=False), head_tip
         if head != change.base and not change.on_top:
-            there = (
+            head_tip = (
                 self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
             )
         # The head branch's objects are gone after a restart.
-        absent = there and there not in self._roots and not self._has(there)
-        if absent and change.head_commit and self._remote.fetch_head(head) != there:
-            raise Outpaced(f"{head} is no longer at {there}")
-        same = there and self._root(there) == made.tree
-        if same and change.tip in commit_of(self._remote.objects, there).parents:
-            made = LandedCommit(there, made.tree, pushed=False)
-        return made, there
+        is_absent = head_tip and head_tip not in self._roots and not self._has(head_tip)
+        if is_absent and change.head_commit and self._remote.fetch_head(head) != head_tip:
+            raise Outpaced(f"{head} is no longer at {head_tip}")
+        has_same_files = head_tip and self._root(head_tip) == made.tree
+        if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
+            made = LandedCommit(head_tip, made.tree, pushed=False)
+        return made, head_tip
 
     def _has(self, commit: str) -> bool:
         return not self._remote.objects.absent([commit])
@@ -458,26 +466,31 @@ class BareRepository:
         The files of other commits, `also`, are fetched together with this commit's files.
         """
         roots = [self._root(commit) for commit in (tip, *also)]
-        seen = [
+        entries_of_roots = [
             [found for place in places for found in look(self._tree, root, place)] for root in roots
         ]
-        wanted = sorted(
-            {entry.oid for item in seen for _, entry, text in item if text} - self._texts.keys()
-        )
-        if wanted:
-            self._remote.fetch_files(wanted, branch)
-            self._texts.update(
-                (oid, file_of(blob)) for oid, blob in self._remote.objects.read(wanted).items()
-            )
-        files = {path: File("", entry.mode) for path, entry, _ in seen[0]}
+        needed = {
+            entry.oid
+            for entries in entries_of_roots
+            for _, entry, needs_text in entries
+            if needs_text
+        }
+        missing = sorted(needed - self._texts.keys())
+        if missing:
+            self._remote.fetch_files(missing, branch)
+            for oid, blob in self._remote.objects.read(missing).items():
+                self._texts[oid] = file_of(blob)
+        own_entries = entries_of_roots[0]
+        files = {path: File("", entry.mode) for path, entry, _ in own_entries}
         files |= {
             path: replace(self._texts[entry.oid], mode=entry.mode)
-            for path, entry, text in seen[0]
-            if text
+            for path, entry, needs_text in own_entries
+            if needs_text
         }
         return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
 
     def _root(self, commit: str) -> str:
+        """Return a commit's root tree, and remember the commit's message."""
         if commit not in self._roots:
             content = self._remote.objects.read([commit])[commit] or b""
             self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
@@ -504,9 +517,9 @@ class BareRepository:
 
     def _make(self, change: Changeset) -> LandedCommit:
         """Create the commit in the temporary repository."""
-        under = change.head if change.on_top else change.base
-        if change.tip not in self._roots and self._remote.fetch_tip(under) != change.tip:
-            raise Outpaced(f"{under} is no longer at {change.tip}")
+        branch = change.head if change.on_top else change.base  # to commit on top of
+        if change.tip not in self._roots and self._remote.fetch_tip(branch) != change.tip:
+            raise Outpaced(f"{branch} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
         try:
             return self._imported(change)
@@ -521,9 +534,10 @@ class BareRepository:
         number of files.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
-        said = self._remote.local(*argv, stdin=_import_stream(change)).decode()
-        commit, tree = said.split("\n")[:2]
-        return LandedCommit(commit, tree.split()[2], through=self.through)
+        output = self._remote.local(*argv, stdin=_import_stream(change)).decode()
+        commit, listing = output.split("\n")[:2]
+        _mode, _kind, tree, *_path = listing.split()
+        return LandedCommit(commit, tree, through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
         """Reject paths that would make fast-import replace a symlink with a directory, or write to
@@ -542,7 +556,7 @@ class BareRepository:
         for path, entry, _ in chain.from_iterable(
             look(self._tree, root, Place(file, "exists")) for file in change.files
         ):
-            if not (path in change.files and entry.is_file):
+            if path not in change.files or not entry.is_file:
                 message = f"{blanked(path)!r} conflicts with a file to be written"
                 raise TargetError(
                     message,

@@ -76,7 +76,8 @@ class Cache:
         After a machine crash, the file may contain anything.
         """
         with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
-            if note := _NOTES[self._format].fullmatch(file.read(_LONGEST)):
+            note = _NOTES[self._format].fullmatch(file.read(_LONGEST))
+            if note:
                 return Kept(note[1].decode(), note[2] == b"whole")
         return Kept()
 
@@ -88,12 +89,10 @@ class Cache:
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
                 if name.endswith(".idx"):
-                    self._take(f"{objects}/pack/{name[:-4]}")
+                    self._take(f"{objects}/pack/{name.removesuffix('.idx')}")
             if kept.tip:
-                self._place(
-                    f"{self.objects}/tip",
-                    BytesIO(f"{kept.tip} {'whole' if kept.whole else 'trees'}".encode()),
-                )
+                note = f"{kept.tip} {'whole' if kept.whole else 'trees'}"
+                self._place(f"{self.objects}/tip", BytesIO(note.encode()))
             if sum(name.endswith(".idx") for name in os.listdir(f"{self.objects}/pack")) > _MOST:
                 self.drop()
 
@@ -105,12 +104,13 @@ class Cache:
         remove_folder(aside)
 
     def _take(self, pack: str) -> None:
-        to = f"{self.objects}/pack/{os.path.basename(pack)}"
-        if os.path.exists(f"{to}.idx"):
+        """Copy a pack, given its path without a suffix, unless the cache already has it."""
+        target = f"{self.objects}/pack/{os.path.basename(pack)}"
+        if os.path.exists(f"{target}.idx"):
             return
         for kind in _KINDS:
             with suppress(FileNotFoundError), open(pack + kind, "rb") as file:
-                self._place(to + kind, file)
+                self._place(target + kind, file)
 
     @staticmethod
     def _place(path: str, content: IO[bytes]) -> None:
@@ -118,14 +118,14 @@ class Cache:
 
         A pack may be larger than the step's memory.
         """
-        aside = f"{path}.{os.urandom(4).hex()}.tmp"
+        temporary_path = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
-            with open(aside, "wb") as file:
+            with open(temporary_path, "wb") as file:
                 copyfileobj(content, file, _PIECE)
-            os.rename(aside, path)
+            os.rename(temporary_path, path)
         except OSError:
             with suppress(OSError):
-                os.unlink(aside)
+                os.unlink(temporary_path)
             raise
 
 
@@ -229,7 +229,8 @@ class BareFolder:
                 self.cache = None
             if self.cache:
                 self._write("objects/info/alternates", f"{_config_quoted(self.cache.objects)}\n")
-            if self.cache and (tip := self.cache.kept().tip):
+            tip = self.cache.kept().tip if self.cache else ""
+            if tip:
                 self._write("packed-refs", f"{tip} refs/image-update/kept\n")
                 self._write("shallow", f"{tip}\n")
             if self.lent:
@@ -257,6 +258,7 @@ class BareFolder:
         return self._configured("", "")
 
     def _configured(self, partial: str, promisor: str) -> str:
+        """Write the configuration with these settings, and return the repository's path."""
         local = ""
         if self._local:
             local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "")
@@ -279,6 +281,7 @@ class BareFolder:
 
     @contextmanager
     def _room(self) -> Iterator[None]:
+        """Raise `UnreachableError` if the block cannot write its files."""
         try:
             yield
         except OSError as error:

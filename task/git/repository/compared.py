@@ -40,17 +40,17 @@ def checkout_at(top: str, git: Git) -> Checkout:
     """Return the checkout in this top-level folder. It is only read."""
     git_dir = f"{top}/.git"
 
-    def asked(*argv: str) -> str:
+    def rev_parse(*argv: str) -> str:
         ended = git.run("rev-parse", *argv, git_dir=git_dir, timeout=_SECONDS)
         return ended.out.decode().strip()
 
-    objects = asked("--path-format=absolute", "--git-path", "objects")
+    objects = rev_parse("--path-format=absolute", "--git-path", "objects")
     shallow = ""
     with suppress(FileNotFoundError):
-        path = asked("--path-format=absolute", "--git-path", "shallow")
+        path = rev_parse("--path-format=absolute", "--git-path", "shallow")
         with open(path, encoding="ascii") as file:
             shallow = file.read()
-    return Checkout(git_dir, Lent(objects, shallow, asked("--show-object-format")))
+    return Checkout(git_dir, Lent(objects, shallow, rev_parse("--show-object-format")))
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,7 @@ class ComparedRepository(BareRepository):
         self._known = None
 
     def _compare(self) -> Comparison:
+        """Fetch and merge both sides, and remember the comparison."""
         branch, base, tips = self._base()
         default = tips.get("", branch)
         head = self._head()
@@ -174,9 +175,10 @@ class ComparedRepository(BareRepository):
         with suppress(SourceError):  # then only an explicit branch can be compared
             default = self._remote.default_branch()[0]
         name = given.branch or given.base
-        for start in _ORIGIN:
-            name = name.removeprefix(start)
-        name = default if name == "HEAD" and not self._checkout else name
+        for prefix in _ORIGIN:
+            name = name.removeprefix(prefix)
+        if name == "HEAD" and not self._checkout:
+            name = default
         if is_branch_name(name) and not _is_id(name):
             try:
                 tips = self._remote.fetch_tips(name, default=bool(default) and name != default)
@@ -188,15 +190,7 @@ class ComparedRepository(BareRepository):
                 return name, tip, {**tips, "": default or name}
         tips = self._remote.fetch_tips(default)
         commit = self._found(given.base, "--base")
-        return (
-            default,
-            commit,
-            {
-                **tips,
-                "": default,
-                "HEAD": tips[default],
-            },
-        )
+        return default, commit, {**tips, "": default, "HEAD": tips[default]}
 
     def _is_queued(self) -> bool:
         """Whether the base is a merge queue's commit, not the branch's tip."""
@@ -218,8 +212,9 @@ class ComparedRepository(BareRepository):
         if is_branch_name(bare) and not _is_id(text):
             names.append(f"refs/tags/{bare}")
         for name in names:
-            if found := self._remote.fetch_commit(name):
-                return found
+            fetched = self._remote.fetch_commit(name)
+            if fetched:
+                return fetched
         raise UsageError(
             f"{option}: {blanked(text)!r} is not a commit in this checkout or in"
             f" {self._remote.repo}",
@@ -245,8 +240,9 @@ class ComparedRepository(BareRepository):
         """Return the merge's tree. Raises `TargetError`, which lists the conflicting files."""
         if base in (head, *self._parents(head)):
             return self._root(head)
-        made = self._compared.merge
-        if made and (tree := self._of_forge(made, base, head)):
+        forges_merge = self._compared.merge
+        tree = self._of_forge(forges_merge, base, head) if forges_merge else ""
+        if tree:
             return tree
         if not self._common(base, head):
             raise SourceError(
@@ -259,28 +255,29 @@ class ComparedRepository(BareRepository):
         self._fetch_changed(base, head)
         return self._merge_tree(base, head)
 
-    def _of_forge(self, made: str, base: str, head: str) -> str:
+    def _of_forge(self, merge: str, base: str, head: str) -> str:
         """Return the tree of the Git host's own merge if it merges these two commits, or ""."""
-        if not _is_id(made):
+        if not _is_id(merge):
             return ""
-        if self._remote.objects.absent([made]) and not self._remote.fetch_commit(made):
+        if self._remote.objects.absent([merge]) and not self._remote.fetch_commit(merge):
             return ""
-        return self._root(made) if {base, head} <= set(self._parents(made)) else ""
+        return self._root(merge) if {base, head} <= set(self._parents(merge)) else ""
 
     def _parents(self, commit: str) -> Sequence[str]:
         return commit_of(self._remote.objects, commit).parents
 
     def _common(self, base: str, head: str) -> str:
         """Return the last common commit. Fetch history that is missing from a shallow checkout."""
-        found = self._merge_base(base, head)
+        common = self._merge_base(base, head)
         for depth in _DEPTHS:
-            if found or not self._remote.shallow:
+            if common or not self._remote.shallow:
                 break
             self._remote.deepen((base, head), depth)
-            found = self._merge_base(base, head)
-        return found
+            common = self._merge_base(base, head)
+        return common
 
     def _merge_base(self, base: str, head: str) -> str:
+        """Return the last common commit that is present, or "". Raises `UnreachableError`."""
         try:
             return self._remote.local("merge-base", base, head).decode().split("\n")[0]
         except GitFailed as error:
@@ -305,12 +302,13 @@ class ComparedRepository(BareRepository):
                 common,
                 side,
             )
-            for line in raw.split(b"\0")[0::2]:
-                words = line.decode("ascii", "replace").split()
-                if len(words) == 5:
-                    modes = (words[0].lstrip(":"), words[1])
-                    pairs = zip(modes, words[2:4], strict=True)
-                    wanted |= {oid: None for mode, oid in pairs if mode.startswith(("100", "120"))}
+            for line in raw.split(b"\0")[0::2]:  # every other item is a path
+                fields = line.decode("ascii", "replace").split()
+                if len(fields) == 5:
+                    old_mode, new_mode, old_oid, new_oid, _status = fields
+                    for mode, oid in ((old_mode.lstrip(":"), old_oid), (new_mode, new_oid)):
+                        if mode.startswith(("100", "120")):  # a file or a symbolic link
+                            wanted[oid] = None
         if len(wanted) > _MOST_FILES:
             raise SourceError(
                 f"both sides changed more than {_MOST_FILES} files",
@@ -319,9 +317,10 @@ class ComparedRepository(BareRepository):
         self._remote.fetch_files([oid for oid in wanted if oid.strip("0")], "")
 
     def _merge_tree(self, base: str, head: str) -> str:
-        asked = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", base, head)
+        """Merge the two commits, and return the tree. Raises the errors of `_merged`."""
+        argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", base, head)
         try:
-            return self._remote.local(*asked).decode().partition("\0")[0]
+            return self._remote.local(*argv).decode().partition("\0")[0]
         except GitFailed as error:
             if error.code == 1:
                 names = error.out.decode("utf-8", "replace").split("\0")[1:]
@@ -342,12 +341,12 @@ class ComparedRepository(BareRepository):
 
     def _messages_of(self, head: str, base: str) -> tuple[str, ...]:
         """Return the messages of the change's last commit, and of the commits that it merges."""
-        here = [
+        present = [
             commit
             for commit in (head, *self._parents(head))
             if commit != base and not self._remote.objects.absent([commit])
         ]
-        return tuple(commit_of(self._remote.objects, commit).message for commit in here)
+        return tuple(commit_of(self._remote.objects, commit).message for commit in present)
 
 
 def _is_id(text: str) -> bool:

@@ -107,7 +107,7 @@ class History:
                 self.end = "limit"
                 return
             # run again in an empty repository if the server or the cache requires it
-            blobs, texts, reached = restarted(self._remote, self._some, self._forget)
+            blobs, texts, reached = restarted(self._remote, self._next_part, self._forget)
             if last:
                 yield self._mark or last[0], last[1]
                 last = None
@@ -126,7 +126,7 @@ class History:
         self._present = False
         self._level = max(0, self._level - 1)
 
-    def _some(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
+    def _next_part(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
         """Return the result of the next commits: the blobs, their contents, and whether this is the
         end.
         """
@@ -134,7 +134,7 @@ class History:
         self._mark = ""
         if not commits:
             return [], {}, "limit" if self._seen >= DEPTHS[-1] else "server"
-        changes, used, path, newer = self._changes(commits)
+        changes, used, path, newer = self._changed_blobs(commits)
         blobs = list(dict.fromkeys(blob for _, blob in changes[: self._limit] if blob))
         self._remote.fetch_files(blobs, self._branch)
         texts: dict[str, str | None] = {}
@@ -151,8 +151,8 @@ class History:
 
     def _commits(self) -> list[PastCommit]:
         """Return the next commits along first parents. Fetch more if necessary."""
-        here = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
-        found = here(self._at) if self._present else []
+        from_commit = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
+        found = from_commit(self._at) if self._present else []
         while not found and self._level < len(DEPTHS):
             if self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2:
                 # far fewer commits than requested arrived (others may have pushed a few in the
@@ -162,30 +162,29 @@ class History:
             self._at = self._at or tip
             self._level = self._level + 1
             self._present = True
-            found = here(self._at)
+            found = from_commit(self._at)
         return found
 
-    def _changes(
+    def _changed_blobs(
         self,
         commits: Sequence[PastCommit],
     ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
-        """Return (start of a different blob, number of commits used, path before that,
-        entry one commit later).
+        """Return the commits whose blob differs from the next newer one, the number of commits
+        used, the file's path in the commits before these, and the root tree and entry of the last
+        commit used.
         """
         changes: _Blobs = []
         newer = self._newer
         for used, commit in enumerate(commits):
             entry = _file_at(self._read, commit.tree, self.path)
-            if (
-                newer
-                and newer[1]
-                and entry is None
-                and (path := self._moved_from(commit.tree, newer[0], newer[1]))
-            ):
+            old_path = ""
+            if newer and newer[1] and entry is None:
+                old_path = self._moved_from(commit.tree, newer[0], newer[1])
+            if old_path:
                 if used:  # the rest is read under the old name
-                    return changes, used, path, newer
-                self.path = path  # all of these commits come before the rename
-                entry = _file_at(self._read, commit.tree, path)
+                    return changes, used, old_path, newer
+                self.path = old_path  # all of these commits come before the rename
+                entry = _file_at(self._read, commit.tree, old_path)
             if newer is None or _oid(newer[1]) != _oid(entry):
                 changes.append((commit.oid, _oid(entry)))
             if commit.oid in self._marked and changes:
@@ -196,6 +195,7 @@ class History:
         return changes, len(commits), self.path, newer
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
+        """Return the contents of these blobs, and count their size."""
         oids = sorted(set(blobs))
         self._remote.fetch_files(oids, self._branch)
         texts, size = _texts_of(self._remote.objects, oids)
@@ -208,19 +208,18 @@ class History:
         """
         gone = self._gone(older, newer)
         name = basename(self.path)
-        same = sorted(
-            (basename(path) != name, path) for path, lost in gone.items() if lost.oid == entry.oid
-        )
-        if same:
-            return same[0][1]
-        alike = [path for path in sorted(gone) if basename(path) == name][:_MOST_ALIKE]
-        if not alike:
+        same_name = [path for path in sorted(gone) if basename(path) == name]
+        same_blob = [path for path in sorted(gone) if gone[path].oid == entry.oid]
+        if same_blob:
+            return next((path for path in same_blob if path in same_name), same_blob[0])
+        candidates = same_name[:_MOST_ALIKE]
+        if not candidates:
             return ""
-        texts = self._texts([entry.oid, *(gone[path].oid for path in alike)])
-        ours = texts[entry.oid]
-        rated = [(_likeness(ours, texts[gone[path].oid]), path) for path in alike]
-        best, path = max(rated, key=lambda likeness: likeness[0])
-        return path if best >= _ALIKE else ""
+        texts = self._texts([entry.oid, *(gone[path].oid for path in candidates)])
+        text = texts[entry.oid]
+        likeness = {path: _likeness(text, texts[gone[path].oid]) for path in candidates}
+        best = max(candidates, key=likeness.__getitem__)
+        return best if likeness[best] >= _ALIKE else ""
 
     def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """Return the files of the older tree whose paths do not exist in the newer tree."""
@@ -230,19 +229,14 @@ class History:
             if not folders:
                 break
             folder, before, after = folders.popleft()
-            left = self._read(after)
-            for name, before_entry in self._read(before).items():
-                now = left.get(name)
-                if before_entry.is_folder and before_entry != now:
-                    folders.append(
-                        (
-                            f"{folder}{name}/",
-                            before_entry.oid,
-                            now.oid if now and now.is_folder else "",
-                        )
-                    )
-                elif before_entry.is_file and not (now and now.is_file):
-                    gone[folder + name] = before_entry
+            new_entries = self._read(after)
+            for name, old in self._read(before).items():
+                new = new_entries.get(name)
+                if old.is_folder and old != new:
+                    new_folder = new.oid if new and new.is_folder else ""
+                    folders.append((f"{folder}{name}/", old.oid, new_folder))
+                elif old.is_file and not (new and new.is_file):
+                    gone[folder + name] = old
         return gone
 
 
@@ -255,6 +249,7 @@ def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | N
 
 
 def _file_at(read: ReadTree, root: str, path: str) -> TreeEntry | None:
+    """Return the entry of the file at this path below a tree, or None."""
     found = look(read, root, Place(path, "exists"))
     return next((entry for where, entry, _ in found if where == path and entry.is_file), None)
 
@@ -328,12 +323,13 @@ def _file_versions(
 ) -> Mapping[str, tuple[FileVersion, ...]]:
     wanted = _blob_ids(blobs)
     texts: dict[str, str | None] = {}
-    left = LARGEST
+    remaining_bytes = LARGEST
     for start in range(0, len(wanted), _VERSIONS_AT_ONCE):
-        if left > 0:
-            some, size = _texts_of(objects, wanted[start : start + _VERSIONS_AT_ONCE])
-            texts |= some
-            left -= size
+        if remaining_bytes > 0:
+            batch = wanted[start : start + _VERSIONS_AT_ONCE]
+            batch_texts, size = _texts_of(objects, batch)
+            texts |= batch_texts
+            remaining_bytes -= size
     return {
         path: tuple(
             _version(texts.get(blob.oid), _writer(objects, read, path, blob)) for blob in versions
@@ -365,19 +361,19 @@ def _blobs(
     if not commits:
         return found
     wanted = _as_tree(paths)
-    now = dict(_changes(read, "", commits[0].tree, wanted))
+    current = dict(_changes(read, "", commits[0].tree, wanted))
     first: PastCommit | None = None  # the root, if it was fetched
     end = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
         if time.monotonic() > end:
             break
-        for path, before in _changes(read, commit.tree, older.tree, wanted):
+        for path, older_blob in _changes(read, commit.tree, older.tree, wanted):
             if len(found[path]) < most:
-                found[path].append(_Blob(now.get(path, ""), commit))
-            now[path] = before
+                found[path].append(_Blob(current.get(path, ""), commit))
+            current[path] = older_blob
     else:
         first = None if commits[-1].parent else commits[-1]
-    for path, oid in now.items():
+    for path, oid in current.items():
         if oid and len(found[path]) < most:
             found[path].append(_Blob(oid, first))
     return found
@@ -410,16 +406,18 @@ def _changes(
     for name in dict.fromkeys((*new_entries, *old_entries)):
         new = new_entries.get(name)
         old = old_entries.get(name)
-        place = wanted.get(name)
-        if place is None:
+        path_or_folder = wanted.get(name)
+        if path_or_folder is None:
             continue
-        if isinstance(place, str):
-            was, now = (entry.oid if entry and entry.is_file else "" for entry in (old, new))
-            if was != now:
-                yield place, was
+        if isinstance(path_or_folder, str):
+            old_file = old.oid if old and old.is_file else ""
+            new_file = new.oid if new and new.is_file else ""
+            if old_file != new_file:
+                yield path_or_folder, old_file
         else:
-            below, before = (entry.oid if entry and entry.is_folder else "" for entry in (new, old))
-            yield from _changes(read, below, before, place)
+            old_folder = old.oid if old and old.is_folder else ""
+            new_folder = new.oid if new and new.is_folder else ""
+            yield from _changes(read, new_folder, old_folder, path_or_folder)
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
@@ -427,20 +425,20 @@ def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCom
 
     If it came with a merge, return the merged branch's commit.
     """
-    at = blob.commit
-    if at is None or len(at.parents) < 2:
-        return at
+    writer = blob.commit
+    if writer is None or len(writer.parents) < 2:
+        return writer
     for _ in range(_MOST_STEPS):
-        parents = [commit_of(objects, oid) for oid in at.parents if not objects.absent([oid])]
-        same = [
+        parents = [commit_of(objects, oid) for oid in writer.parents if not objects.absent([oid])]
+        with_same_blob = [
             past_commit
             for past_commit in parents
             if _oid(_file_at(read, past_commit.tree, path)) == blob.oid
         ]
-        if not same:
-            return at
-        at = same[0]
-    return at
+        if not with_same_blob:
+            return writer
+        writer = with_same_blob[0]
+    return writer
 
 
 def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:

@@ -104,20 +104,23 @@ class Objects:
 
 
 def _object_of_answer(talk: Talk, oid: str) -> bytes | MissingObjectError | None:
-    head = talk.answer.readline().split()
+    """Read the response to a request for an object: its content, None if it is larger than
+    `LARGEST`, or an error if it is missing. Raises `MissingObjectError` for any other response.
+    """
+    header = talk.answer.readline().split()
     missing = MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
-    if head[1:] == [b"missing"]:
+    if header[1:] == [b"missing"]:
         return missing
-    if len(head) != 3:  # "<id> <type> <size>"
+    if len(header) != 3:  # "<id> <type> <size>"
         raise missing
-    size = int(head[2])
+    size = int(header[2])
     if size > LARGEST:
         return None
-    found = talk.answer.read(size)
-    if len(found) < size:
+    content = talk.answer.read(size)
+    if len(content) < size:
         raise MissingObjectError(f"object {oid} is corrupt", hint="run it again")
     talk.answer.read(1)  # a line end
-    return found
+    return content
 
 
 _LFS = "version https://git-lfs.github.com/spec/"
@@ -164,22 +167,22 @@ class PastCommit:
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
     """Return the last commits that are present, newest first, up to this number."""
     found: list[PastCommit] = []
-    at = start
-    while at and len(found) < most and not objects.absent([at]):
-        found.append(commit_of(objects, at))
-        at = found[-1].parent
+    oid = start
+    while oid and len(found) < most and not objects.absent([oid]):
+        found.append(commit_of(objects, oid))
+        oid = found[-1].parent
     return found
 
 
 def commit_of(objects: Objects, oid: str) -> PastCommit:
     """Return a commit that is present."""
     head, _, message = (objects.read([oid])[oid] or b"").partition(b"\n\n")
-    said: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for line in head.split(b"\n"):
         key, _, value = line.decode("utf-8", "replace").partition(" ")
-        said.setdefault(key, []).append(value)
+        fields.setdefault(key, []).append(value)
     trees, parents, authors, committers = (
-        said.get(key, []) for key in ("tree", "parent", "author", "committer")
+        fields.get(key, []) for key in ("tree", "parent", "author", "committer")
     )
     author = "".join(authors[:1])
     name, _, address = author.rpartition(">")[0].partition("<")
@@ -238,13 +241,13 @@ def parse_tree(raw: bytes, width: int) -> Tree:
 
 def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
     """Return the entries that only one of two raw trees has: a few in a folder with thousands."""
-    ours = _lines(tree, width)
-    theirs = _lines(other, width)
-    here = set(ours)
-    there = set(theirs)
-    return _tree_of_lines(line for line in ours if line not in there), _tree_of_lines(
-        line for line in theirs if line not in here
-    )
+    tree_lines = _lines(tree, width)
+    other_lines = _lines(other, width)
+    tree_set = set(tree_lines)
+    other_set = set(other_lines)
+    only_tree = _tree_of_lines(line for line in tree_lines if line not in other_set)
+    only_other = _tree_of_lines(line for line in other_lines if line not in tree_set)
+    return only_tree, only_other
 
 
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
@@ -314,12 +317,12 @@ def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tup
     entries.
     """
     open_folders = [(start, oid)]
-    looked = 0
+    count = 0
     while open_folders:
         folder, oid = open_folders.pop()
         for name, entry in read(oid).items():
-            looked += 1
-            if looked > MOST:
+            count += 1
+            if count > MOST:
                 message = (
                     f"{blanked(start) or 'the repository'} has more than {MOST} files and folders"
                 )

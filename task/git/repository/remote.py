@@ -129,9 +129,11 @@ class Remote:
         self._env = self._git.login(self._url, at_once=True)
 
     def _borrow(self, cache_dir: str, url: str) -> None:
+        """Use the objects that earlier runs cached, if the cache can be opened."""
         cache = Cache(cache_dir, url)
-        if why := cache.open("sha1"):
-            self._git.log(f"warning: {why}")
+        problem = cache.open("sha1")
+        if problem:
+            self._git.log(f"warning: {problem}")
             return
         self._folder.cache = cache
         self._filter = _WHOLE if cache.kept().whole else _PARTIAL
@@ -165,18 +167,18 @@ class Remote:
             except GitFailed as error:
                 if any(words in error.err for words in _NO_COMMIT):
                     return ""
-                if not self._coarser(error):
+                if not self._switch_to_coarser(error):
                     raise self._failure(error, self.repo) from error
                 continue
             return self.local("rev-parse", "refs/image-update/compared^{commit}").decode().strip()
 
     def deepen(self, commits: Sequence[str], depth: int) -> None:
         """Fetch the history of these commits, as far as the server has it."""
-        names = [f"+{oid}:refs/image-update/deep/{at}" for at, oid in enumerate(commits)]
-        before = self._filter
-        self._filter = before if before == _WHOLE else _PARTIAL
+        refspecs = [f"+{oid}:refs/image-update/deep/{at}" for at, oid in enumerate(commits)]
+        if self._filter != _WHOLE:
+            self._filter = _PARTIAL
         try:
-            self._fetch("the history of both sides", names, depth)
+            self._fetch("the history of both sides", refspecs, depth)
         except GitFailed as error:
             if not any(words in error.err for words in _NO_COMMIT):
                 raise self._failure(error, self.repo) from error
@@ -218,7 +220,7 @@ class Remote:
         options = ["--symref"] if symbolic else []
         found = self._listed(" ".join(names), *options, REMOTE, *names)
         # an ls-remote pattern matches the end of a name
-        return [text for text in found if text[1] in names]
+        return [(value, ref) for value, ref in found if ref in names]
 
     def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Yield (id or `ref: name`, ref) for the lines of ls-remote.
@@ -249,11 +251,11 @@ class Remote:
         """
         lines = self.refs("HEAD", symbolic=True)
         names = [
-            word.removeprefix("ref: ").removeprefix("refs/heads/")
-            for word, _ in lines
-            if word.startswith("ref:")
+            value.removeprefix("ref: ").removeprefix("refs/heads/")
+            for value, _ in lines
+            if value.startswith("ref:")
         ]
-        tips = [word for word, _ in lines if not word.startswith("ref:")]
+        tips = [value for value, _ in lines if not value.startswith("ref:")]
         if names:
             return names[0], tips[0] if tips else ""
         if lines:
@@ -290,8 +292,8 @@ class Remote:
             optional=True,
         )
         found = self._fetched_tips()
-        branch, named = default()
-        if tip != named:  # the branch moved, or HEAD changed, between the responses
+        branch, listed_tip = default()
+        if tip != listed_tip:  # the branch moved, or HEAD changed, between the responses
             return branch, self.fetch_tips(branch)
         return branch, {**found, branch: tip}
 
@@ -336,9 +338,9 @@ class Remote:
             errors="surrogateescape",
         ) as file:
             lines = list(file)
-        heads = [found[1] for line in lines if (found := _FETCHED_HEAD.match(line))]
+        default_tips = [found[1] for line in lines if (found := _FETCHED_HEAD.match(line))]
         tips = {found[2]: found[1] for line in lines if (found := _FETCHED.match(line))}
-        return {**tips, "HEAD": heads[0]} if heads else tips
+        return {**tips, "HEAD": default_tips[0]} if default_tips else tips
 
     def fetch_head(self, branch: str) -> str:
         """Fetch a head branch's tip, with its trees, and return it, or "" if the branch does not
@@ -375,7 +377,7 @@ class Remote:
         while True:
             depth = depth if self._shallow else 0
             try:
-                said = self._fetch(why, [refspec, *more], depth, meanwhile=meanwhile)
+                messages = self._fetch(why, [refspec, *more], depth, meanwhile=meanwhile)
             except GitFailed as error:
                 if f"couldn't find remote ref {name}" in error.err:
                     if optional:
@@ -385,10 +387,10 @@ class Remote:
                 if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:
                     more = [text for text in more if text != _DEFAULT]
                     continue
-                if not self._coarser(error):
+                if not self._switch_to_coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
                 continue
-            if NO_FILTER in said:
+            if NO_FILTER in messages:
                 self._filter = _WHOLE
             with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
                 tip = file.readline().partition("\t")[0]
@@ -420,15 +422,15 @@ class Remote:
         this commit. After an `UnreachableError`, it is unknown whether the push landed.
         """
         every = (pushed, more) if more else (pushed,)
-        sent = [f"--push-option={option}" for option in options if self.takes_options]
+        push_options = [f"--push-option={option}" for option in options if self.takes_options]
         run = partial(
             self._git.run,
             git_dir=self._folder.complete(),
             clock=self.clock,
         )
         try:
-            said = self._sent(run, every, sent)
-            if any(line.startswith(b"=") for line in said.splitlines()):
+            status_lines = self._sent(run, every, push_options).splitlines()
+            if any(line.startswith(b"=") for line in status_lines):  # "=": up to date
                 raise Outpaced(f"{pushed.head}: another run has just created the same commit")
         except GitFailed as error:
             if more and _NOT_ATOMIC in error.err:
@@ -440,7 +442,7 @@ class Remote:
                 raise Outpaced(
                     f"{self.subject(pushed.head)}: its base has moved in the meantime"
                 ) from error
-            if sent and _NO_OPTIONS in error.err:
+            if push_options and _NO_OPTIONS in error.err:
                 self.takes_options = False
                 self._git.log(
                     f"warning: {self.repo}: the server does not support push options, so they are"
@@ -484,26 +486,25 @@ class Remote:
         In an atomic push, every branch is rejected because of a single branch.
         """
         lines = error.out.decode("utf-8", "replace").splitlines()
-        refused = [line for line in lines if line.startswith("!")]
-        status = next((line for line in refused if "atomic" not in line), "") or "".join(
-            refused[:1]
-        )
+        rejected = [line for line in lines if line.startswith("!")]
+        causes = [line for line in rejected if "atomic" not in line]
+        status = next(iter(causes or rejected), "")
         guilty = next((pushed for pushed in every[1:] if f":{pushed.ref}\t" in status), every[0])
         subject = self.subject(guilty.head)
         return git_errors.refusal(status, error.err, subject, forced=guilty.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
         """Return whether the branch is at this commit, or recently was."""
-        at = self.tip(branch)
-        if not at or at == commit:
-            return bool(at)
-        return commit in (oid for oid, _, _ in self._lately(branch))
+        tip = self.tip(branch)
+        if not tip:
+            return False
+        return tip == commit or commit in (oid for oid, _, _ in self._recent_commits(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
         """Return the branch's recent commit with this parent and tree, or "" if there is none."""
         if self.tip(branch) in ("", parent):
             return ""
-        for commit, commits_tree, parents in self._lately(branch):
+        for commit, commits_tree, parents in self._recent_commits(branch):
             if commits_tree == tree and parents == [parent]:
                 return commit
         return ""
@@ -512,7 +513,7 @@ class Remote:
         """Return the commit that a branch is at, or "" if the branch does not exist."""
         return next((oid for oid, _ in self.refs(f"refs/heads/{branch}")), "")
 
-    def _lately(self, branch: str) -> list[tuple[str, str, list[str]]]:
+    def _recent_commits(self, branch: str) -> list[tuple[str, str, list[str]]]:
         """Return (id, tree, parents) of a branch's last commits."""
         refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
@@ -573,7 +574,7 @@ class Remote:
         return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
 
     def _logged_in(self, run: Callable[..., Ran]) -> Ran:
-        """Run `work`, and run it again if the server should have asked for the credentials
+        """Run a command, and run it again if the server should have asked for the credentials
         first.
         """
         env = self._env
@@ -616,8 +617,9 @@ class Remote:
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         filters = [f"--filter={self._filter}"] if self._filter else []
-        small = self._filter == _SMALL and not self._size  # later fetches get only new objects
-        options = ["--progress"] if small else []
+        # Later fetches get only new objects.
+        may_be_too_large = self._filter == _SMALL and not self._size
+        options = ["--progress"] if may_be_too_large else []
         if depth:
             options.append(f"--depth={depth}")
         if oids:
@@ -634,39 +636,41 @@ class Remote:
         )
         with self._logged(f"fetch {why}"):
             return self._ask(
-                partial(run, meanwhile=meanwhile, stop=self._too_large if small else None)
+                partial(
+                    run, meanwhile=meanwhile, stop=self._too_large if may_be_too_large else None
+                )
             ).err
 
-    def _too_large(self, said: str) -> str:
+    def _too_large(self, messages: str) -> str:
         """Return the reason to stop the transfer: without its files, the repository would arrive
         sooner.
         """
-        if NO_FILTER in said:
+        if NO_FILTER in messages:
             return ""
-        many = any(int(count) > _FEW for count in _COUNTED.findall(said))
-        return _LARGE if many or weight(self._folder.path) > _LIGHT else ""
+        has_many_objects = any(int(count) > _FEW for count in _COUNTED.findall(messages))
+        return _LARGE if has_many_objects or weight(self._folder.path) > _LIGHT else ""
 
-    def _coarser(self, error: GitFailed) -> bool:
+    def _switch_to_coarser(self, error: GitFailed) -> bool:
         """Switch to a coarser request that this server may support. Return whether there is one.
 
         Raises `StartAgain` if the cache of earlier runs may be corrupt.
         """
-        said = error.err
+        messages = error.err
         if isinstance(error, GitEnded):
-            large = said.endswith(_LARGE)
-            if large:
+            is_large = messages.endswith(_LARGE)
+            if is_large:
                 self._filter = _PARTIAL
                 # the stopped fetch may have left a lock behind
                 self._restart(self._folder.object_format)
-            return large
-        if any(words in said for words in _BROKEN):
+            return is_large
+        if any(words in messages for words in _BROKEN):
             self.without_cache()
-        if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
+        if _OTHER_FORMAT in messages and self._folder.object_format == "sha1":
             self._restart("sha256")
-        elif _NO_SHALLOW in said and self._shallow:
+        elif _NO_SHALLOW in messages and self._shallow:
             self._shallow = False
             self._filter = _WHOLE
-        elif self._filter != _WHOLE and any(words in said for words in _FILTER_REFUSED):
+        elif self._filter != _WHOLE and any(words in messages for words in _FILTER_REFUSED):
             self._filter = _PARTIAL if self._filter == _SMALL else _WHOLE
         else:
             return False
@@ -683,12 +687,12 @@ class Remote:
             subject,
         )
         try:
-            there = {ref for _, ref in self.refs(tag, "HEAD")}
+            existing = {ref for _, ref in self.refs(tag, "HEAD")}
         except TaskError:
             return missing
-        if not there:
+        if not existing:
             self._refuse_page(subject)
-        if tag in there:
+        if tag in existing:
             message = (
                 f"the revision {blanked(branch)!r} is a tag, but updates can only be written to a"
                 " branch"
@@ -697,7 +701,7 @@ class Remote:
         empty = "the repository may be empty: push a first commit, or specify another branch"
         return SourceError(
             missing.message,
-            hint=missing.hint if "HEAD" in there else empty,
+            hint=missing.hint if "HEAD" in existing else empty,
             subject=subject,
         )
 
@@ -712,12 +716,12 @@ class Remote:
                     raise git_errors.failure(git_errors.PAGE, subject)
 
 
-def _lacks_objects(said: str) -> bool:
+def _lacks_objects(messages: str) -> bool:
     """Return whether our git could not create the pack, because it wanted to send objects that were
     never fetched.
     """
-    ours = [line for line in said.splitlines() if not line.startswith("remote:")]
-    return any(words in line for line in ours for words in _NEVER_FETCHED)
+    lines_from_git = [line for line in messages.splitlines() if not line.startswith("remote:")]
+    return any(words in line for line in lines_from_git for words in _NEVER_FETCHED)
 
 
 T = TypeVar("T")
