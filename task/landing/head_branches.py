@@ -435,7 +435,7 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
         return False
     if has_our_prefix(name, base.prefix):
         return True
-    subs = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
+    subs = batch.subscriptions
     for app in {build.application for build in stored_list.builds}:
         subs += batch.look(app, ask=False)
     return any(_may_be_named(name, sub.head_template) for sub in subs)
@@ -542,9 +542,7 @@ def _overtaken(
     """Return the other head branches with a build that the base already has, or has a newer build
     for.
     """
-    asked = {
-        key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
-    }
+    asked = {key_of_entry(sub): sub for sub in batch.subscriptions}
 
     def known_subscription(build: ListedBuild) -> Subscription | None:
         already_read = batch.look(build.application, ask=False)

@@ -71,11 +71,11 @@ class MemoryBranchWriter:
     def write(self) -> None:
         """Write the wanted files. Raises `Outpaced` if the branch has moved."""
         # the branch with the old name is deleted, and a new one is not needed
-        ends = self._inherited is not None and not self.wanted
-        if self.wanted == self._current and not ends:
+        only_deletes = self._inherited is not None and not self.wanted
+        if self.wanted == self._current and not only_deletes:
             return
         landed_commit = LandedCommit("", "")
-        if not self._job.dry and not ends:
+        if not self._job.dry and not only_deletes:
             landed_commit = self._batch.repository.remember(self._change(self.wanted))
         self._record(self.wanted, landed_commit.commit, landed_commit.tree)
 
@@ -120,9 +120,11 @@ class MemoryBranchWriter:
         """
         repository = self._batch.repository
         files = with_list(self.wanted, waiting_list)
-        # If a person has deleted our branch, it may be created again exactly as listed.
-        needed = files != self._current or not change.on_top
-        if not repository.atomic or change.push_options or not needed:
+        if not repository.atomic or change.push_options:
+            return None
+        # If a person has deleted our branch, it may be created again exactly as listed. So only a
+        # commit on someone else's branch may leave the memory branch as it is.
+        if change.on_top and files == self._current:
             return None
         try:
             landed_commit = repository.land(change, self._change(files))
@@ -222,8 +224,8 @@ def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) ->
     """Return the Applications whose builds or releases were added to a list or removed from it."""
     apps: set[str] = set()
     for path in filter(is_list_path, paths):
-        old, new = (_entries_of_list(files, path) for files in (before, after))
-        apps |= {entry.application for entry in old ^ new}
+        added_or_removed = _entries_of_list(before, path) ^ _entries_of_list(after, path)
+        apps |= {entry.application for entry in added_or_removed}
     return apps
 
 
@@ -235,4 +237,6 @@ def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease
 
 
 def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:
-    return unified_diff(before, {path: after.get(path, GONE) for path in dict.fromkeys(paths)})
+    """Return the difference between two versions of the memory branch, for these paths."""
+    changed = {path: after.get(path, GONE) for path in dict.fromkeys(paths)}
+    return unified_diff(before, changed)

@@ -237,7 +237,7 @@ def _scene(
     """Find the subscriptions of all waiting builds, and read the files that are needed to decide
     builds of other Applications.
     """
-    asked = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
+    asked = batch.subscriptions
     from_annotations = {key_of_entry(sub): sub for sub in asked}
     of_others = {
         build.key: build

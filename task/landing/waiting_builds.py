@@ -244,7 +244,7 @@ def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> 
         return in_git.sound
     if in_git.version == listed.base.version:  # the base is unchanged since it was listed
         return False
-    if sub is None or listed.rollback:  # which version is newer is unknown, or does not matter
+    if sub is None or listed.rollback:  # without annotations, the order is unknown
         return False
     waiting = Written(listed.tag, listed.digest, listed.build)
     on_base = Written(in_git.tag, in_git.digest)
@@ -842,17 +842,17 @@ def updated_list(
     request.
     """
     known_request = waiting_list.request
-    was_closed_before = (
+    ended_before = (
         known_request is not None
         and request is not None
         and known_request.number == request.number
         and known_request.state != "open"
     )
     is_closed = request is not None and request.state == "closed"
-    closed_by_person = is_closed and not was_closed_before and not waiting_list.closing
-    deleted_by_person = absent and waiting_list.arrived
+    closed_by_person = is_closed and not ended_before and not waiting_list.closing
+    branch_deleted = absent and waiting_list.arrived
     if request and closed_by_person:
         waiting_list = declined_by(waiting_list, request.url)
-    elif merged or deleted_by_person:
+    elif merged or branch_deleted:
         waiting_list = replace(waiting_list, builds=(), releases=())
     return replace(waiting_list, request=request or known_request)

@@ -81,8 +81,16 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
                 siblings = siblings_of(sub, item)
                 asks.append(Ask(neighbours.noted(sub), tuple(matching), siblings=siblings))
 
+    problems, unusable = _judge_all_flaws(subscribed, built)
+    return Matched(tuple(asks), problems=problems, unusable=_first_of_each(unusable))
+
+
+def _judge_all_flaws(
+    subscribed: Sequence[Subscribed], built: dict[str, list[Image]]
+) -> tuple[tuple[Problem, ...], list[Unusable]]:
+    """Return the problems with the annotations, and the broken entries that match a built image."""
     unusable = []
-    problems = []
+    problems: list[Problem] = []
     # problems of the Applications that do not use the images
     mistakes_of_others: list[Problem] = []
     warnings_of_others: list[Problem] = []
@@ -103,11 +111,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
             else:
                 mistakes_of_others.append(judged)
     problems += _of_others(mistakes_of_others, warnings_of_others)
-    return Matched(
-        tuple(asks),
-        problems=tuple(problems),
-        unusable=_first_of_each(unusable),
-    )
+    return tuple(problems), unusable
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
