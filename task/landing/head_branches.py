@@ -435,7 +435,7 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
         return False
     if has_our_prefix(name, base.prefix):
         return True
-    subs = batch.subscriptions
+    subs = asked_subscriptions(batch)
     for app in {build.application for build in stored_list.builds}:
         subs += batch.look(app, ask=False)
     return any(_may_be_named(name, sub.head_template) for sub in subs)
@@ -456,6 +456,11 @@ def _may_be_named(name: str, template: str) -> bool:
             return False
         position = found_at + len(part)
     return name.endswith(suffix) and position + len(suffix) <= len(name)
+
+
+def asked_subscriptions(batch: Batch) -> list[Subscription]:
+    """Return the subscriptions of a batch's asks and their siblings."""
+    return [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
@@ -542,7 +547,7 @@ def _overtaken(
     """Return the other head branches with a build that the base already has, or has a newer build
     for.
     """
-    asked = {key_of_entry(sub): sub for sub in batch.subscriptions}
+    asked = {key_of_entry(sub): sub for sub in asked_subscriptions(batch)}
 
     def known_subscription(build: ListedBuild) -> Subscription | None:
         already_read = batch.look(build.application, ask=False)

@@ -389,8 +389,3 @@ class Batch:
     base: str
     asks: tuple[Ask, ...]
     look: Look = NOBODY  # waiting builds may belong to Applications outside the run
-
-    @property
-    def subscriptions(self) -> list[Subscription]:
-        """The subscriptions of the asks and their siblings."""
-        return [sub for ask in self.asks for sub in (ask.subscription, *ask.siblings)]

@@ -19,6 +19,7 @@ from task.errors import Trouble
 from task.landing.before_deciding import Gather, with_all_keys, with_more
 from task.landing.head_branches import (
     HeadBranch,
+    asked_subscriptions,
     decided_after,
     decided_on_foreign_branch,
     declined_in,
@@ -237,7 +238,7 @@ def _scene(
     """Find the subscriptions of all waiting builds, and read the files that are needed to decide
     builds of other Applications.
     """
-    asked = batch.subscriptions
+    asked = asked_subscriptions(batch)
     from_annotations = {key_of_entry(sub): sub for sub in asked}
     of_others = {
         build.key: build
