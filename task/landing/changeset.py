@@ -78,12 +78,12 @@ class PreparedCommit:
 
         `commit` is its id, or "" if it is only predicted.
         """
-        where = self.changeset
+        changeset = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
         return Commit(
-            where.repo,
-            where.base,
-            where.head,
+            changeset.repo,
+            changeset.base,
+            changeset.head,
             commit or None,
             "",
             (),
@@ -225,6 +225,7 @@ def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
 
 
 def _listed_change(listed: ListedBuild) -> AppChanges:
+    """Return the change that a listed build makes."""
     namespace, _, name = listed.application.partition("/")
     change = Change(
         image=parse_image(listed.image),
@@ -355,7 +356,10 @@ def _as_edited(
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Add notes for people about the values file to the decision."""
+    """Add notes for people about the values file to the decision.
+
+    `so_far` are the files before its edits, and `new` are those that it changes.
+    """
     if decision.kind != "helmvalues":
         return decision
     adds_key = any(not edit.old for edit in edits)
@@ -517,8 +521,8 @@ def _worded(
     reviewers should see it first.
     """
     # on a head branch, the hold itself is on the memory branch, and these builds are still waiting
-    holds_aside = wording.command == "hold" and at.name != at.under.branch
-    run_command = "run" if holds_aside else wording.command
+    is_hold_on_head = wording.command == "hold" and at.name != at.under.branch
+    run_command = "run" if is_hold_on_head else wording.command
     rollbacks = tuple(_named_apps([move for move in done if move.rolled_back]))
     holds = new_holds(at.under.files, files, done)
     ended = dict.fromkeys(release.app for release in at.releases)

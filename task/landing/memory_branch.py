@@ -107,6 +107,7 @@ class MemoryBranchWriter:
         landed_commit = self._land_in_one_push(change, waiting_list)
         if landed_commit:
             return landed_commit
+        # the list first, so that the next run knows our commit even if this run is killed
         self.put(waiting_list if change.on_top else _before_push(waiting_list, head))
         self.write()
         return self._batch.repository.land(change)
@@ -140,9 +141,9 @@ class MemoryBranchWriter:
         Raises `TargetError` if a file cannot be read, because its hold would be lost.
         """
         base = self._base
-        strange = strange_in(files)
-        files = {path: file for path, file in files.items() if path not in strange}
-        for path, file in files.items():
+        strange_paths = strange_in(files)
+        kept_files = {path: file for path, file in files.items() if path not in strange_paths}
+        for path, file in kept_files.items():
             if file.problem or file.mode != REGULAR:
                 raise TargetError(
                     f"{path} on the memory branch cannot be read:"
@@ -155,7 +156,7 @@ class MemoryBranchWriter:
             base=base.branch,
             head=memory_branch(base.repo, base.branch, base.prefix),
             tip="",
-            files=files,
+            files=kept_files,
             message=(
                 f"Remember holds and waiting builds for {base.branch}\n\n"
                 f"{BASE_TRAILER}: {base.branch}\n"
@@ -183,7 +184,8 @@ class MemoryBranchWriter:
         """Record that the branch now has these files, and delete the branch with the old name."""
         before = self._current
         if self._inherited:
-            before = self._current if files else self._base.memory_files
+            if not files:  # only the branch with the old name changes
+                before = self._base.memory_files
             self._drop_inherited(*self._inherited)
         self._inherited = None
         self._current = files
@@ -230,6 +232,7 @@ def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) ->
 
 
 def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
+    """Return the builds and releases of a list, or an empty set if there is no such list."""
     if path not in files:
         return set()
     waiting_list = read_list(files[path].text)

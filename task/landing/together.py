@@ -311,7 +311,8 @@ def _decided_on_our_branch(
 ) -> tuple[dict[Identity, Move], FatesOnHead]:
     """Decide one of our head branches: first its waiting builds alone, then with the asks.
 
-    Return the moves of the asks at this head branch, and what became of its builds.
+    `moves` are those of all asks. Return the moves of the asks at this head branch, and what became
+    of its builds.
     """
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.waiting_list.releases))

@@ -784,12 +784,11 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
     """
     decision = move.decision
     sub = move.subscription
-    is_same_build = (
-        before is not None
+    if (  # the same build was listed before
+        before
         and before.version == decision.candidate.version
         and bool(before.rollback) == move.rolled_back
-    )
-    if before and is_same_build:
+    ):
         build = before.build if before.build != Build() else move.build
         proof = str(decision.proof or before.proof)
         return replace(before, build=build, proof=proof, left_out="")

@@ -206,16 +206,16 @@ def prepare(
         heads.values(), snapshot, decided
     )
     if valid_memory_files != memory_files:
-        # Some rollbacks were declined or merged, so their holds no longer apply.
+        # Some rollbacks were declined or merged, so their holds no longer apply: decide again.
         snapshot = replace(snapshot, memory_files=valid_memory_files)
         facts = gather(snapshot, batch.asks)
-        without_holds = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
+        new_moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
         # Moves stay errors if no request can be opened for them, or if their list cannot be read.
         moves = [
-            before if before.decision.verdict == "error" else move
-            for before, move in zip(moves, without_holds, strict=True)
+            old_move if old_move.decision.verdict == "error" else new_move
+            for old_move, new_move in zip(moves, new_moves, strict=True)
         ]
-    with contention.clock_paused():
+    with contention.clock_paused():  # while proofs are verified
         together = decide_together(
             batch,
             snapshot,
@@ -243,7 +243,7 @@ def prepare(
         *hindered(moves, lambda sub: world.hindrance(sub, job.terms.now)),
     ]
     return Delivery(
-        # unchanged, because `MemoryBranchWriter` compares the new files with it
+        # as it was read, because `MemoryBranchWriter` compares the new files with it
         base=replace(snapshot, memory_files=memory_files),
         heads=heads,
         commits=tuple(commits),
@@ -404,12 +404,10 @@ class DeliveryLander:
         If the memory branch could not be written, those stored only there are errors.
         """
         error = self.memory_error
-        if error is None:
-            return list(self.delivery.without_commit)
         return [
             (
                 failed(decision, error)
-                if decision.subscription.identity in self.delivery.only_remembered
+                if error and decision.subscription.identity in self.delivery.only_remembered
                 else decision
             )
             for decision in self.delivery.without_commit
@@ -662,7 +660,6 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
     if not apps:
         return ()
     branch = snapshot.branch
-    names = tuple(sorted(apps))
     commit = Commit(
         snapshot.repo,
         branch,
@@ -670,7 +667,7 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
         snapshot.tip,
         "",
         (),
-        names,
+        tuple(sorted(apps)),
         already_there=True,
     )
     return (commit,)

@@ -241,9 +241,8 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
     """Return a HelmRelease's subscriptions, or None if Flux would not update it."""
     if not is_helm_release(manifest.item):
         return None
-    unknown = ("", "", "")
-    repo, branch, path = manifest.place or locate(manifest.origin) or unknown
-    release = subscribe_helm_release(manifest.item, manifest.origin, repo, branch, path)
+    place = manifest.place or locate(manifest.origin) or ("", "", "")
+    release = subscribe_helm_release(manifest.item, manifest.origin, *place)
     return release if release.subscriptions or release.flaws else None
 
 
@@ -299,22 +298,17 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     return look
 
 
-def _seen_of(discovery: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
+def _seen_of(discovery: Discovered, passed_over: Sequence[Application], job: Job) -> Seen:
     """Return the Applications that were read. `passed_over` are those with only metadata."""
     # the metadata does not contain the project
     by_metadata = replace(job.scope.narrow, projects=())
-    skipped = []
-    outside = list(discovery.outside)
-    for app in passed_over:
-        if considered(app, by_metadata):
-            skipped.append(app)
-        else:
-            outside.append(app)
+    skipped = [app for app in passed_over if considered(app, by_metadata)]
+    outside = [app for app in passed_over if not considered(app, by_metadata)]
     return Seen(
         subscribed=subscriptions_of(discovery, job.scope, job.images),
         annotated=discovery.applications,
         skipped=tuple(skipped),
-        outside=tuple(outside),
+        outside=(*discovery.outside, *outside),
     )
 
 

@@ -213,8 +213,9 @@ def _judge_flaw(
         return problem
     warning = replace(problem, trouble=flaw.trouble.as_warning())
     if flaw.entry is None:
-        built_images = [image for images in built.values() for image in images]
-        names = [image.repository.rpartition("/")[2] for image in built_images]
+        names = [
+            image.repository.rpartition("/")[2] for images in built.values() for image in images
+        ]
         return problem if any(name in flaw.text for name in names) else warning
     matching = built.get(flaw.entry.image.identity)
     if matching:
