@@ -151,10 +151,9 @@ def prepare_commits(
             without_commit += _decisions_of(edited.done)
             continue
         at = CommitPlace(parent, name, head, of_head.releases)
-        prepared = _prepare(at, files, edited.done, wording)
         commits.append(
             replace(
-                prepared,
+                _prepare(at, files, edited.done, wording),
                 cautions=tuple(edited.cautions),
                 earlier_changes=_changes_on_foreign_branch(of_head),
                 leaving=of_head.leaving,
