@@ -93,7 +93,9 @@ def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches
     If runs sign their commits, they also sign those on the memory branch. If no known key has
     signed that branch, only its holds count. Raises `TargetError` if the config is invalid.
     """
-    tip = snapshot.memory_tip or (snapshot.inherited[1] if snapshot.inherited else "")
+    tip = snapshot.memory_tip
+    if not tip and snapshot.inherited:
+        _old_name, tip = snapshot.inherited
     if not tip:
         return snapshot
     signers = config_in(snapshot.files).memory_signers
@@ -104,13 +106,15 @@ def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches
             keys = [text for _, text in with_keys(signers, snapshot.files).texts]
     if repository.signed(tip, keys):
         return snapshot
-    before = snapshot.memory_files
-    holds = only_holds(before)
-    ignored = [path for path in sorted(before) if before[path] != holds.get(path)]
-    more = f" and {len(ignored) - MOST_LEFT_OUT} more" if len(ignored) > MOST_LEFT_OUT else ""
-    names = ", ".join(map(blanked, ignored[:MOST_LEFT_OUT]))
-    ignored_files = f"; left out: {names}{more}" if ignored else ""
-    unsigned = f"no known key has signed it, so only its holds count{ignored_files}"
+    all_files = snapshot.memory_files
+    holds = only_holds(all_files)
+    unsigned = "no known key has signed it, so only its holds count"
+    ignored = [path for path in sorted(all_files) if all_files[path] != holds.get(path)]
+    if ignored:
+        names = ", ".join(map(blanked, ignored[:MOST_LEFT_OUT]))
+        unsigned += f"; left out: {names}"
+    if len(ignored) > MOST_LEFT_OUT:
+        unsigned += f" and {len(ignored) - MOST_LEFT_OUT} more"
     return replace(snapshot, memory_files=holds, unsigned=unsigned)
 
 
@@ -142,17 +146,19 @@ def govern_asks(
     if job.wording.template is None:
         paths = dict.fromkeys(ask.subscription.wishes.template for ask in governed_asks)
         template_paths = [path for path in paths if path]
-    before = snapshot
-    more = _places_of_wishes(asks, governed_asks, template_paths)
-    snapshot = with_more(snapshot, more, repository)
+    snapshot_before = snapshot
+    places_of_wishes = _places_of_wishes(asks, governed_asks, template_paths)
+    snapshot = with_more(snapshot, places_of_wishes, repository)
     subs = [ask.subscription for ask in governed_asks]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
-    if for_some_paths(config) and snapshot is not before:  # more changes may be known
+    has_read_more = snapshot is not snapshot_before
+    if has_read_more and for_some_paths(config):  # more of the asks' changes may be known
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
-    lines = dict(config.templates)
+    lines_in_config = dict(config.templates)
     with of_config():
         templates = {
-            path: template_in(snapshot.files, path, lines[path]) for path in template_paths
+            path: template_in(snapshot.files, path, lines_in_config[path])
+            for path in template_paths
         }
         governed_asks = tuple(
             replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files))
@@ -168,29 +174,31 @@ def govern_asks(
 
 
 def _places_of_wishes(
-    asks: Sequence[Ask], wanted: Sequence[Ask], templates: Sequence[str]
+    asks: Sequence[Ask], governed_asks: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
-    """Return the places to read because of the config's wishes."""
-    more: list[Place] = []
+    """Return the places to read because of the config's wishes.
+
+    `governed_asks` are the asks after the config was applied to them.
+    """
+    for_requests: list[Place] = []
     # If the config asks for a pull request, updates of the Application's other images may be
     # waiting on its branch.
-    for before, ask in zip(asks, wanted, strict=True):
-        if ask.subscription.pull_request and not before.subscription.pull_request:
-            read_before = set(places(before))
-            more += [place for place in places(ask) if place not in read_before]
-    demands = [demand for ask in wanted for demand in ask.subscription.demands]
+    for ask, governed_ask in zip(asks, governed_asks, strict=True):
+        if governed_ask.subscription.pull_request and not ask.subscription.pull_request:
+            already_read = set(places(ask))
+            for_requests += [place for place in places(governed_ask) if place not in already_read]
+    demands = [demand for ask in governed_asks for demand in ask.subscription.demands]
     keys = [path for demand in demands for path in demand.keys]
-    return more + list(map(Place, (*templates, *keys)))
+    return for_requests + list(map(Place, (*templates, *keys)))
 
 
 def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
     """Return the snapshot with these places added, read at the same commit."""
-    if wanted := tuple(dict.fromkeys(places)):
-        return replace(
-            snapshot,
-            files={**snapshot.files, **repository.read_more(snapshot, wanted).files},
-        )
-    return snapshot
+    wanted = tuple(dict.fromkeys(places))
+    if not wanted:
+        return snapshot
+    new_files = repository.read_more(snapshot, wanted).files
+    return replace(snapshot, files={**snapshot.files, **new_files})
 
 
 _MOST_ROUNDS = 20  # fetches, for kustomizations that include each other from separate folders
@@ -207,14 +215,14 @@ def with_missing(
     """Return the snapshot with all `missing_places`, read at the same commit."""
     asked: set[Place] = set()
     for _ in range(_MOST_ROUNDS):
-        missing = (
-            place for sub in subs for place in missing_places(snapshot, sub, terms, whole=whole)
-        )
-        more = [place for place in dict.fromkeys(missing) if place not in asked]
-        if not more:
+        missing: list[Place] = []
+        for sub in subs:
+            missing += missing_places(snapshot, sub, terms, whole=whole)
+        not_asked = [place for place in dict.fromkeys(missing) if place not in asked]
+        if not not_asked:
             break
-        asked.update(more)
-        snapshot = with_more(snapshot, more, repository)
+        asked.update(not_asked)
+        snapshot = with_more(snapshot, not_asked, repository)
     return snapshot
 
 
@@ -222,14 +230,13 @@ def with_all_keys(sub: Subscription, files: Files) -> Subscription:
     """Return a subscription whose demands contain the content of their keys. Raises
     `TargetError`.
     """
-    return (
-        replace(sub, demands=tuple(with_keys(demand, files) for demand in sub.demands))
-        if sub.demands
-        else sub
-    )
+    if not sub.demands:
+        return sub
+    return replace(sub, demands=tuple(with_keys(demand, files) for demand in sub.demands))
 
 
 def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
+    """Return the default branch's config. Raises `TargetError` if it is invalid."""
     try:
         return config_in(snapshot.default)
     except TargetError as error:
@@ -245,13 +252,15 @@ Gather = Callable[[Snapshot, Sequence[Ask]], Facts]
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
-    """Return a function that looks up the facts that a rule needs
-    and that neither the event nor a snapshot contains.
+    """Return a function that looks up the facts that a rule needs and that neither the event nor a
+    snapshot contains.
     """
 
     @cache
     def exists(question: Question) -> Answer | None:
-        return None if job.terms.check == "never" else world.registry((question,)).get(question)
+        if job.terms.check == "never":
+            return None
+        return world.registry((question,)).get(question)
 
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
         commits, of_images = questions_to_ask(snapshot, asks, job.terms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from types import MappingProxyType
 
 from task.annotations.write_back import refuse_files
@@ -79,12 +78,12 @@ class PreparedCommit:
 
         `commit` is its id, or "" if it is only predicted.
         """
-        where = self.changeset
+        changeset = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
         return Commit(
-            where.repo,
-            where.base,
-            where.head,
+            changeset.repo,
+            changeset.base,
+            changeset.head,
             commit or None,
             "",
             (),
@@ -140,18 +139,18 @@ def prepare_commits(
     for name, members in branches.items():
         head = heads.get(name)
         of_head = head_fates.get(name, NO_FATES)
-        under = _base_of_commit(snapshot, head)
-        edited = _edit(under.files, members, terms, wording.config)
+        parent = _base_of_commit(snapshot, head)
+        edited = _edit(parent.files, members, terms, wording.config)
         without_commit += _decisions_of((*edited.failed, *edited.same))
         unwritten[name] = _unwritten_builds(edited, of_head)
-        released = files_without(under, of_head.releases)
-        after = with_files(under, released)
-        states = changed_states(after, edited.done, aside=name != snapshot.branch)
+        released = files_without(parent, of_head.releases)
+        parent_released = with_files(parent, released)
+        states = changed_states(parent_released, edited.done, aside=name != snapshot.branch)
         files = edited.files | released | states
         if not files:
             without_commit += _decisions_of(edited.done)
             continue
-        at = CommitPlace(under, name, head, of_head.releases)
+        at = CommitPlace(parent, name, head, of_head.releases)
         commits.append(
             replace(
                 _prepare(at, files, edited.done, wording),
@@ -161,7 +160,7 @@ def prepare_commits(
             )
         )
     permitted = _without_refused_moves(moves, without_commit)
-    if permitted != list(moves):
+    if permitted != list(moves):  # again, because some of these commits contain refused moves
         return prepare_commits(snapshot, permitted, terms, wording, heads, head_fates)
     return Prepared(tuple(commits), tuple(without_commit), unwritten)
 
@@ -186,13 +185,14 @@ def _by_branch(
     for move in moves:
         head = move.decision.head
         ends_hold = move.released and head in releasing
-        if move.updates or ends_hold or (move.changes and head == snapshot.branch):
+        changes_base = move.changes and head == snapshot.branch
+        if move.updates or ends_hold or changes_base:
             branches.setdefault(head, []).append(move)
     altered = {name for name, of_head in head_fates.items() if of_head.altered}
     return {
         name: members
         for name, members in branches.items()
-        if name in altered or not all(move.kept for move in members)
+        if name in altered or any(not move.kept for move in members)
     }
 
 
@@ -208,7 +208,9 @@ def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, 
     listed = {fate.listed.key: fate.listed for fate in of_head.fates}
     unwritten = []
     for move in edited.failed:
-        build = listed.get(key_of_entry(move.subscription)) if move.kept else None
+        if not move.kept:  # an ask's move, which is not in the list
+            continue
+        build = listed.get(key_of_entry(move.subscription))
         if build:
             verdict = move.decision.judged
             unwritten.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
@@ -222,6 +224,7 @@ def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
 
 
 def _listed_change(listed: ListedBuild) -> AppChanges:
+    """Return the change that a listed build makes."""
     namespace, _, name = listed.application.partition("/")
     change = Change(
         image=parse_image(listed.image),
@@ -248,16 +251,14 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
         for decision in without_commit
         if decision.rule == NotPermittedError.rule
     }
-    return [
-        (
-            move.without_effect(refused[app])
-            if (app := move.subscription.application.key) in refused
-            and move.updates
-            and not move.kept
-            else move
-        )
-        for move in moves
-    ]
+    permitted = []
+    for move in moves:
+        refusal = refused.get(move.subscription.application.key)
+        if refusal and move.updates and not move.kept:
+            permitted.append(move.without_effect(refusal))
+        else:
+            permitted.append(move)
+    return permitted
 
 
 def _edit(files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig) -> Edited:
@@ -276,12 +277,14 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             continue
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
-            new, edits, same = _move_written(move, target, files, so_far, edited, terms, config)
-            _refuse_taken(edits, writers, {**so_far, **new})
+            new, edits, already_written = _move_written(
+                move, target, files, so_far, edited, terms, config
+            )
+            _refuse_overwriting(edits, writers, {**so_far, **new})
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
-        if not (edits or new or same):
+        if not edits and not new and not already_written:
             verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
@@ -316,27 +319,33 @@ def _move_written(
     decision = move.decision
     editor = EDITORS[target.kind]
     new, edits = editor.write(so_far, target, decision.candidate)
-    same: Files = {}
-    if edited.files and not (edits or new):
-        same = editor.write(files, target, decision.candidate)[0]
-    refuse_files(decision.subscription, {**same, **new}, decision.head)
+    already_written: Files = {}
+    if edited.files and not edits and not new:
+        already_written, _ = editor.write(files, target, decision.candidate)
+    refuse_files(decision.subscription, {**already_written, **new}, decision.head)
     refuse_stricter(decision.subscription, new, config)
     if terms.through == "github":
         refuse_executable(new)
-    return new, edits, same
+    return new, edits, already_written
 
 
-def _refuse_taken(
+def _refuse_overwriting(
     edits: Sequence[Edit],
     writers: Mapping[tuple[str, str], tuple[Decision, Target]],
     files: Files,
 ) -> None:
-    """Raise `TargetError` if an edit overwrites an earlier one in this commit."""
+    """Raise `TargetError` if an edit overwrites an earlier one in this commit.
+
+    `writers` are the earlier edits, by file and key. `files` are the files after these edits.
+    """
     for edit in edits:
-        if earlier := writers.get((edit.path, edit.key)):
-            first, place = earlier
-            if EDITORS[place.kind].read(files, place).version != first.candidate.version:
-                raise _taken(edit, first)
+        earlier = writers.get((edit.path, edit.key))
+        if earlier is None:
+            continue
+        earlier_decision, earlier_target = earlier
+        version = EDITORS[earlier_target.kind].read(files, earlier_target).version
+        if version != earlier_decision.candidate.version:
+            raise _overwriting_error(edit, earlier_decision)
 
 
 def _as_edited(
@@ -346,7 +355,10 @@ def _as_edited(
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Add notes for people about the values file to the decision."""
+    """Add notes for people about the values file to the decision.
+
+    `so_far` are the files before its edits, and `new` are those that it changes.
+    """
     if decision.kind != "helmvalues":
         return decision
     adds_key = any(not edit.old for edit in edits)
@@ -360,21 +372,22 @@ def _as_edited(
 
 def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | None:
     """Return a key that is missing from these values, and a similar one that they contain."""
-    for key, others in helm_values.beside(files, target_of(decision.subscription, "helmvalues")):
-        for other in others:
-            words = (
-                (word, near)
-                for word, near in zip(key.split("."), other.split("."), strict=False)
-                if word != near
-            )
-            for word, near in islice(words, 1):
-                few = 1 if min(len(word), len(near)) <= SHORT else 2
-                if differ(word, near, few + 1) <= few:
-                    return key, other
+    target = target_of(decision.subscription, "helmvalues")
+    for missing_key, existing_keys in helm_values.beside(files, target):
+        for existing_key in existing_keys:
+            pairs = zip(missing_key.split("."), existing_key.split("."), strict=False)
+            different = [(word, other) for word, other in pairs if word != other]
+            if not different:
+                continue
+            word, other = different[0]
+            few = 1 if min(len(word), len(other)) <= SHORT else 2
+            if differ(word, other, few + 1) <= few:
+                return missing_key, existing_key
     return None
 
 
-def _taken(edit: Edit, first: Decision) -> TargetError:
+def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
+    """Return the error for an edit of a place where the commit already wrote `first`."""
     entry = first.subscription.entry
     app = first.subscription.application.key
     return TargetError(
@@ -399,7 +412,8 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
     if template is None:
         template = given.templates.get(wishes.template or "")
     trailers = [*given.trailers, *_trailers_besides(given.trailers, wishes)]
-    if wishes.sign_off if given.sign_off is None else given.sign_off:
+    signs_off = wishes.sign_off if given.sign_off is None else given.sign_off
+    if signs_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     options = given.push_options or wishes.push_options or ()
     return replace(
@@ -414,7 +428,8 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
 def _trailers_besides(given: Iterable[tuple[str, str]], wishes: Wishes) -> list[tuple[str, str]]:
     """Return the config's trailers, except for keys set on the command line."""
     given_keys = {key.lower() for key, _ in given}
-    return [(key, value) for key, value in wishes.trailers or () if key.lower() not in given_keys]
+    trailers = wishes.trailers or ()
+    return [(key, value) for key, value in trailers if key.lower() not in given_keys]
 
 
 @dataclass(frozen=True)
@@ -505,12 +520,12 @@ def _worded(
     reviewers should see it first.
     """
     # on a head branch, the hold itself is on the memory branch, and these builds are still waiting
-    holds_aside = wording.command == "hold" and at.name != at.under.branch
-    given = "run" if holds_aside else wording.command
+    is_hold_on_head = wording.command == "hold" and at.name != at.under.branch
+    run_command = "run" if is_hold_on_head else wording.command
     rollbacks = tuple(_named_apps([move for move in done if move.rolled_back]))
     holds = new_holds(at.under.files, files, done)
     ended = dict.fromkeys(release.app for release in at.releases)
-    command = _command_of_subject(given, done, rollbacks, holds, ended)
+    command = _command_of_subject(run_command, done, rollbacks, holds, ended)
     named = _with_released(_named_apps(done), ended)
     changed = tuple(app for app in named if app.changes)
     if changed and command in _BRING_BUILDS:
@@ -518,7 +533,7 @@ def _worded(
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
         return CommitWords(message, command, "", changed, rollbacks)
-    line, asked = _subject_by_hand(command, given, named, holds, rollbacks, ended, done)
+    line, asked = _subject_by_hand(command, run_command, named, holds, rollbacks, ended, done)
     sentences = tuple(_sentences(done, [*holds, *map(release_reason, at.releases)]))
     message = hold_message(line, wording.template, named, sentences, wording.trailers)
     return CommitWords(message, command, asked, changed, rollbacks)
@@ -526,7 +541,7 @@ def _worded(
 
 def _subject_by_hand(
     command: str,
-    given: str,
+    run_command: str,
     named: Sequence[AppChanges],
     holds: Sequence[tuple[tuple[str, str], str, str]],
     rollbacks: Sequence[AppChanges],
@@ -540,39 +555,42 @@ def _subject_by_hand(
     if command in _BRING_BUILDS:
         build = done[0].decision.candidate.version if done else ""
         return subject(command, named, build, why), ""
-    meant = {_key(app) for app in rollbacks} | {app for app, _, _ in holds}
-    if given in _BRING_BUILDS:
-        meant.update(ended)
-    about = [app for app in named if _key(app) in meant] or named
-    without_changes = [replace(app, changes=()) for app in about]
-    why_alone = "" if any(app.changes for app in about) else why
-    return subject(command, about, why=why), subject(command, without_changes, why=why_alone)
+    requested_apps = {_key(app) for app in rollbacks} | {app for app, _, _ in holds}
+    if run_command in _BRING_BUILDS:
+        requested_apps.update(ended)
+    apps = [app for app in named if _key(app) in requested_apps] or named
+    without_changes = [replace(app, changes=()) for app in apps]
+    why_alone = "" if any(app.changes for app in apps) else why
+    return subject(command, apps, why=why), subject(command, without_changes, why=why_alone)
 
 
 def _command_of_subject(
-    given: str,
+    run_command: str,
     done: Sequence[Move],
     rollbacks: Collection[AppChanges],
     holds: Collection[object],
     ended: Collection[object],
 ) -> str:
-    """Return the command to use in the subject. A person's request comes first."""
+    """Return the command to use in the subject. A person's request comes first.
+
+    `run_command` is this run's own command. The other requests may be from earlier runs.
+    """
     if done and all(move.remember and move.remember.notes for move in done):
         return "failed"  # a version that failed, but was already replaced
     if rollbacks:
         return "rollback"
-    if given not in _BRING_BUILDS:
-        return given
+    if run_command not in _BRING_BUILDS:
+        return run_command
     if holds:
         return "hold"
-    return "release" if ended else given
+    return "release" if ended else run_command
 
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
     """Add the Applications whose hold ends, even if there are no other changes for them."""
     already_named = {_key(app) for app in named}
-    rest = [AppChanges(*app, ()) for app in ended if app not in already_named]
-    return [*named, *rest]
+    only_released = [AppChanges(*app, ()) for app in ended if app not in already_named]
+    return [*named, *only_released]
 
 
 def _key(app: AppChanges) -> tuple[str, str]:
@@ -580,8 +598,9 @@ def _key(app: AppChanges) -> tuple[str, str]:
 
 
 def _common_reason(done: Sequence[Move]) -> str:
-    whys = {move.hold.reason for move in done if move.hold}
-    return whys.pop() if len(whys) == 1 else ""
+    """Return the reason of all holds, or "" if they have several reasons."""
+    reasons = {move.hold.reason for move in done if move.hold}
+    return reasons.pop() if len(reasons) == 1 else ""
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
@@ -606,7 +625,7 @@ def _sentences(
     """Return a sentence for each image with the outcome and the reason. Add any missing reasons for
     holds and releases.
     """
-    lines = dict.fromkeys(
+    sentences = dict.fromkeys(
         f"{move.subscription.application.name} ({key_of(move.subscription)}):"
         f" {move.decision.because}"
         for move in done
@@ -614,6 +633,6 @@ def _sentences(
     missing = (
         f"{app[1]} ({what}): {why}"
         for app, what, why in reasons
-        if not any(why in line for line in lines)
+        if not any(why in sentence for sentence in sentences)
     )
-    return {**lines, **dict.fromkeys(missing)}
+    return {**sentences, **dict.fromkeys(missing)}

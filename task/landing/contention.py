@@ -70,4 +70,5 @@ def longest_pause(attempts: int, took: float, remaining: float) -> float:
     cores and far from the server. If the pause grows by 50% each time, the last of 20 distant
     writers finishes 20% later. If it does not grow, 50 writers on two cores need 50% more attempts.
     """
-    return min(3 * took * 1.2 ** min(attempts, 12), LONGEST_PAUSE, remaining / 4)
+    growing_pause = 3 * took * 1.2 ** min(attempts, 12)
+    return min(growing_pause, LONGEST_PAUSE, remaining / 4)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from task.deciding.decide import (
     Identity,
@@ -73,6 +72,7 @@ from task.timestamps import epoch_seconds
 from task.urls import normal_url
 
 MOST_CLOSED = 5  # unrelated head branches that one run closes
+LONGEST_PART = 60  # characters of a group's name in its head branch's name
 MOST_PLACES = 100  # builds whose files are read only because of a list
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -88,40 +88,49 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
     with_heads = []
     for move in moves:
         sub = move.subscription
-        of_app = changes.get(sub.application.key, [])
-        if not _gets_head(move, of_app, by_hand=by_hand):
+        app_changes = changes.get(sub.application.key, [])
+        if not _gets_head(move, app_changes, by_hand=by_hand):
             with_heads.append(move)
             continue
         base = move.decision.branch
         try:
-            head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
-            with_heads.append(replace(move, decision=replace(move.decision, head=head)))
+            if sub.head_template:
+                head = _name_from_template(sub, base, app_changes)
+            else:
+                head = request_head(sub, base)
         except Malformed as error:
             message = f"git-branch: {error.message}"
             invalid = Verdict("error", "annotation", message, error.hint, Exit.CONFIGURATION)
             with_heads.append(move.without_effect(invalid))
+        else:
+            with_heads.append(replace(move, decision=replace(move.decision, head=head)))
     return with_heads
 
 
 def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
     changes: dict[str, list[Change]] = {}
     for move in moves:
-        if move.changes:
-            of_app = changes.setdefault(move.subscription.application.key, [])
-            of_app += [change] if (change := move.change) not in of_app else []
+        if not move.changes:
+            continue
+        app_changes = changes.setdefault(move.subscription.application.key, [])
+        if move.change not in app_changes:
+            app_changes.append(move.change)
     return changes
 
 
-def _gets_head(move: Move, of_app: Sequence[Change], *, by_hand: bool) -> bool:
+def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> bool:
     """Return whether a move's commit goes to a head branch whose name is known."""
     sub = move.subscription
     if not move.decision.branch or not (sub.head_template or sub.pull_request):
         return False
-    has_update = by_hand or bool(of_app) or move.decision.verdict == "defer"
-    return has_update or "{{" not in sub.head_template
+    name_is_fixed = "{{" not in sub.head_template
+    if name_is_fixed:
+        return True
+    # The template needs an update to build the name from.
+    return by_hand or bool(app_changes) or move.decision.verdict == "defer"
 
 
-def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
+def _name_from_template(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
     """Return the branch that `git-branch` specifies. Raises `Malformed`."""
     app = branch_name.AppFields(
         sub.application.name, sub.application.namespace, sub.repo, base, sub.path
@@ -147,11 +156,11 @@ def request_head(sub: Subscription, base: str) -> str:
     # An Application has one request, no matter which of its images were built. Two Argo CD
     # instances may have Applications with the same name.
     names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
-    full = names.get(group, sub.entry.image.identity)
-    short = app.name if group == "application" else full.rpartition("/")[2]
-    name = NOT_IN_A_NAME.sub("-", short).strip("-")[:60].strip("-")
+    full_name = names.get(group, sub.entry.image.identity)
+    short_name = app.name if group == "application" else full_name.rpartition("/")[2]
+    flat_name = NOT_IN_A_NAME.sub("-", short_name).strip("-")[:LONGEST_PART].strip("-")
     prefix = sub.wishes.branch_prefix or PREFIX
-    return f"{prefix}/{name or group}-{short_hash(repo, base, group, full)}"
+    return f"{prefix}/{flat_name or group}-{short_hash(repo, base, group, full_name)}"
 
 
 @dataclass(frozen=True)
@@ -190,14 +199,14 @@ def requests_of(
             # The forge is down. The branch is still pushed, so no change is lost, and the next run
             # opens the request.
             requests[head] = Request(forge, error=error)
-    return requests, [
-        (
-            move.failed(unknown_hosts[move.decision.head])
-            if move.changes and move.decision.head in unknown_hosts
-            else move
-        )
-        for move in moves
-    ]
+    moves_or_errors = []
+    for move in moves:
+        error_of_host = unknown_hosts.get(move.decision.head)
+        if error_of_host and move.changes:
+            moves_or_errors.append(move.failed(error_of_host))
+        else:
+            moves_or_errors.append(move)
+    return requests, moves_or_errors
 
 
 def _proposing_heads(
@@ -211,11 +220,12 @@ def _proposing_heads(
         if move.decision.head not in ("", base.branch)
     }
     touched = touched_heads(decided, base, intent)
-    keys = {key_of_entry(move.subscription) for move in proposing}
+    proposed_keys = {key_of_entry(move.subscription) for move in proposing}
     for stored_list in lists_in(base.memory_files):
-        if stored_list.head in touched and (
-            stored_list.request or any(build.key in keys for build in stored_list.builds)
-        ):
+        if stored_list.head not in touched:
+            continue
+        lists_proposed_build = any(build.key in proposed_keys for build in stored_list.builds)
+        if stored_list.request or lists_proposed_build:
             heads.setdefault(stored_list.head)
     return heads
 
@@ -228,8 +238,8 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     """
     newest = forge.find(base.branch, head)
     if newest is None and base.renamed_from:
-        newest = forge.find(base.renamed_from, head)
-        return newest if newest and newest.state != "open" else None
+        of_old_name = forge.find(base.renamed_from, head)
+        return of_old_name if of_old_name and of_old_name.state != "open" else None
     return newest
 
 
@@ -290,10 +300,12 @@ def touched_heads(
         if move.decision.head not in ("", base.branch) and move.decision.verdict != "error"
     }
     by_hand = intent is not None and intent.verb != "release"
-    keys = {key_of_entry(ask.subscription) for ask, _ in decided} if by_hand else set()
+    keys_by_hand = {key_of_entry(ask.subscription) for ask, _ in decided} if by_hand else set()
     for stored_list in lists_in(base.memory_files):
-        if any(build.key in keys or withdrawn(build, decided) for build in stored_list.builds):
-            names.setdefault(stored_list.head)
+        for build in stored_list.builds:
+            if build.key in keys_by_hand or withdrawn(build, decided):
+                names.setdefault(stored_list.head)
+                break
     return names
 
 
@@ -304,10 +316,12 @@ def lists_in(memory_files: Files) -> list[WaitingList]:
     """
     lists = []
     for path, file in sorted(memory_files.items()):
-        if is_list_path(path):
-            with suppress(TaskError):
-                stored_list = read_list(file.text)
-                lists += [stored_list] if list_path(stored_list.head) == path else []
+        if not is_list_path(path):
+            continue
+        with suppress(TaskError):
+            stored_list = read_list(file.text)
+            if list_path(stored_list.head) == path:  # otherwise, it is in another branch's file
+                lists.append(stored_list)
     return lists
 
 
@@ -320,25 +334,24 @@ def memory_branch_warnings(base: Snapshot) -> list[Problem]:
     if base.unsigned:
         hint = (
             "find out who can push to that branch; to accept keys other than the run's own, set"
-            " memorySigners in"
-            " the config"
+            " memorySigners in the config"
         )
-        unsigned = f"{own}: {base.unsigned}"
-        problems.append(Problem(Trouble.warning("signature", unsigned, hint)))
+        message = f"{own}: {base.unsigned}"
+        problems.append(Problem(Trouble.warning("signature", message, hint)))
     if base.inherited and not base.renamed_from:
         old = base.inherited[0]
-        moves = f"the memory moves from {old} to {own} because of branchPrefix in the config"
-        problems.append(Problem(Trouble.warning("target", moves)))
+        message = f"the memory moves from {old} to {own} because of branchPrefix in the config"
+        problems.append(Problem(Trouble.warning("target", message)))
     hint = (
         "delete the memory branch; if its base was renamed, set the holds again first. The memory"
         " is kept only if the default branch is renamed"
     )
     for name, deleted_base in base.orphaned:
-        orphaned = (
+        message = (
             f"{name} has holds or waiting builds for {deleted_base}, which no longer exists: they"
             f" do not apply to {base.branch}"
         )
-        problems.append(Problem(Trouble.warning("target", orphaned, hint)))
+        problems.append(Problem(Trouble.warning("target", message, hint)))
     return problems
 
 
@@ -387,7 +400,7 @@ def _read_head(
     newest = request.newest if request else None
     has_our_commit = branch is not None and stored_list.is_our_commit(branch.tree, branch.parent)
     unnamed = has_our_commit and not _may_be_ours(stored_list, batch, base)
-    empty = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
+    is_empty = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
     merged = _is_merged(stored_list, branch, newest, batch.repository, base)
     waiting_list = updated_list(
         stored_list,
@@ -400,7 +413,7 @@ def _read_head(
         waiting_list,
         branch,
         request=request,
-        ours=branch is None or empty or (has_our_commit and not unnamed),
+        ours=branch is None or is_empty or (has_our_commit and not unnamed),
         unnamed=unnamed,
         merged=merged,
     )
@@ -422,7 +435,7 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
         return False
     if has_our_prefix(name, base.prefix):
         return True
-    subs = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
+    subs = asked_subscriptions(batch)
     for app in {build.application for build in stored_list.builds}:
         subs += batch.look(app, ask=False)
     return any(_may_be_named(name, sub.head_template) for sub in subs)
@@ -430,19 +443,24 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
 
 def _may_be_named(name: str, template: str) -> bool:
     """Return whether this template of `git-branch` can render this name."""
-    first, *between = re.split(r"\{\{.*?\}\}", template)
-    if not between:
+    prefix, *after_actions = re.split(r"\{\{.*?\}\}", template)
+    if not after_actions:  # the template has no actions
         return bool(template) and name == template
-    if not name.startswith(first):
+    if not name.startswith(prefix):
         return False
-    *middle, last = between
-    at = len(first)
+    *middle, suffix = after_actions
+    position = len(prefix)
     for part in middle:  # not a regex: many actions in an annotation would make it very slow
-        at = name.find(part, at)
-        if at < 0:
+        found_at = name.find(part, position)
+        if found_at < 0:
             return False
-        at += len(part)
-    return name.endswith(last) and at + len(last) <= len(name)
+        position = found_at + len(part)
+    return name.endswith(suffix) and position + len(suffix) <= len(name)
+
+
+def asked_subscriptions(batch: Batch) -> list[Subscription]:
+    """Return the subscriptions of a batch's asks and their siblings."""
+    return [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
@@ -467,10 +485,14 @@ def _still_open(
     unclosed: dict[str, HeadBranch] = {}
     for stored_list in lists_in(base.memory_files):
         name = stored_list.head
-        closes = stored_list.closing and not stored_list.proposes_anything and name not in heads
-        if closes and _may_be_ours(stored_list, batch, base) and len(unclosed) < MOST_CLOSED:
-            with suppress(TaskError):  # without a token for the Git host, leave this to another run
-                unclosed[name] = _head_with_request(stored_list, batch, base, job, world)
+        if name in heads or not stored_list.closing or stored_list.proposes_anything:
+            continue
+        if not _may_be_ours(stored_list, batch, base):
+            continue
+        if len(unclosed) == MOST_CLOSED:
+            break
+        with suppress(TaskError):  # without a token for the Git host, leave this to another run
+            unclosed[name] = _head_with_request(stored_list, batch, base, job, world)
     return unclosed
 
 
@@ -491,10 +513,14 @@ def _renamed(
     renamed: dict[str, HeadBranch] = {}
     for stored_list in lists_in(base.memory_files):
         old_name = stored_list.head
-        names = {new_names.get(build.key, "") for build in stored_list.builds}
-        new_name = names.pop() if len(names) == 1 else ""  # else its builds are split up
+        if old_name in heads or not has_our_prefix(old_name, base.prefix):
+            continue
+        names_of_builds = {new_names.get(build.key, "") for build in stored_list.builds}
+        if len(names_of_builds) != 1:  # its builds are split up
+            continue
+        new_name = names_of_builds.pop()
         heir = renamed.get(new_name) or heads.get(new_name)
-        if heir is None or old_name in heads or not has_our_prefix(old_name, base.prefix):
+        if heir is None:
             continue
         old = _head_with_request(stored_list, batch, base, job, world)
         if not old.ours or not heir.ours:
@@ -521,13 +547,11 @@ def _overtaken(
     """Return the other head branches with a build that the base already has, or has a newer build
     for.
     """
-    asked = {
-        key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
-    }
+    asked = {key_of_entry(sub): sub for sub in asked_subscriptions(batch)}
 
-    def subscription(build: ListedBuild) -> Subscription | None:
-        others = batch.look(build.application, ask=False)
-        looked_up = {key_of_entry(sub): sub for sub in others}
+    def known_subscription(build: ListedBuild) -> Subscription | None:
+        already_read = batch.look(build.application, ask=False)
+        looked_up = {key_of_entry(sub): sub for sub in already_read}
         return asked.get(build.key) or looked_up.get(build.key)
 
     outdated: dict[str, HeadBranch] = {}
@@ -535,32 +559,31 @@ def _overtaken(
         name = stored_list.head
         if name in heads or len(outdated) == MOST_CLOSED:
             continue
-        subs = [subscription(build) for build in stored_list.builds]
-        if not any(map(partial(overtaken, base), stored_list.builds, subs)):
+        with_subs = [(build, known_subscription(build)) for build in stored_list.builds]
+        if not any(overtaken(base, build, sub) for build, sub in with_subs):
             continue
         may_have_request = (
             stored_list.request
             or has_our_prefix(name, base.prefix)
-            or any(sub and sub.pull_request for sub in subs)
+            or any(sub and sub.pull_request for _, sub in with_subs)
         )
         with suppress(TaskError):  # without a token for the Git host, leave this to another run
-            outdated[name] = (
-                _head_with_request(stored_list, batch, base, job, world)
-                if may_have_request
-                else _read_head(stored_list, batch, base, None)
-            )
+            if may_have_request:
+                outdated[name] = _head_with_request(stored_list, batch, base, job, world)
+            else:
+                outdated[name] = _read_head(stored_list, batch, base, None)
     return outdated
 
 
 def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
     """Return the places to read on the base to find out whether it has the waiting builds."""
     builds = [build for stored_list in lists_in(memory_files) for build in stored_list.builds]
-    base = Snapshot(repo, branch, "", {})
-    wanted: dict[Place, None] = {}
+    unread_base = Snapshot(repo, branch, tip="", files={})  # only its names are needed here
+    wanted_places: list[Place] = []
     for build in builds[:MOST_PLACES]:
-        with suppress(TaskError):
-            wanted |= dict.fromkeys(places_of(subscription_of(build, base)))
-    return list(wanted)
+        with suppress(TaskError):  # reported if the build is decided
+            wanted_places += places_of(subscription_of(build, unread_base))
+    return list(dict.fromkeys(wanted_places))
 
 
 def _head_with_request(
@@ -585,17 +608,17 @@ def _is_merged(
     base: Snapshot,
 ) -> bool:
     """Return whether the listed builds were merged, even if the base has changed since."""
-    if not stored_list.proposes_anything or (branch and branch.parent == base.tip):
+    if not stored_list.proposes_anything:
         return False
-    if (
-        newest
-        and newest.state == "merged"
-        and (stored_list.request is None or stored_list.request.state == "open")
-    ):
+    if branch and branch.parent == base.tip:  # it is still ahead of the base
+        return False
+    was_open = stored_list.request is None or stored_list.request.state == "open"
+    if newest and newest.state == "merged" and was_open:
         # Commits pushed after the merge are not part of it.
         return branch is None or newest.head_commit in ("", branch.tip)
     if newest is not None or branch is None:
         return False
+    # Without a request, somebody may have merged the branch with git.
     return branch.tip == base.tip or repository.merged(base.branch, branch.tip)
 
 
@@ -605,21 +628,24 @@ def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[M
     """
     if head.branch is None:
         return head
-    repo = moves[0].subscription.repo
-    base = Snapshot(repo, moves[0].decision.branch, "", {})
-    needed = dict.fromkeys(CONFIG)
+    first_move = moves[0]  # all moves are for the same repository and base
+    repo = first_move.subscription.repo
+    unread_base = Snapshot(repo, first_move.decision.branch, tip="", files={})
+    wanted_places = list(CONFIG)
     for ask, move in zip(batch.asks, moves, strict=True):
         if move.decision.head == head.name:
-            needed |= dict.fromkeys(places(ask))
+            wanted_places += places(ask)
     for build in head.waiting_list.builds:
-        with suppress(TaskError):
-            needed |= dict.fromkeys(places_of(subscription_of(build, base)))
-    view = with_more(Snapshot(repo, head.name, head.tip, {}), needed, batch.repository)
+        with suppress(TaskError):  # reported when the build is decided
+            wanted_places += places_of(subscription_of(build, unread_base))
+    unread_branch = Snapshot(repo, head.name, head.tip, files={})
+    branch = with_more(unread_branch, wanted_places, batch.repository)
+    # The keys are only known after the config has been read.
     with suppress(TargetError):  # reported where the config is applied
-        config = config_in(view.files)
-        keys = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
-        view = with_more(view, map(Place, keys), batch.repository)
-    return replace(head, files=view.files)
+        config = config_in(branch.files)
+        key_paths = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
+        branch = with_more(branch, map(Place, key_paths), batch.repository)
+    return replace(head, files=branch.files)
 
 
 def decided_on_foreign_branch(
@@ -644,9 +670,10 @@ def decided_on_foreign_branch(
             governed_asks.append((_also_governed(ask, head, base, view, terms), move))
         except TaskError as error:
             moves[ask.key] = _on_head(move.failed(error), move, base, view)
-    facts = _with_facts_of(view, governed_asks, facts, gather)
+    facts_on_view = _with_facts_of(view, governed_asks, facts, gather)
     for ask, move in governed_asks:
-        moves[ask.key] = _on_head(decide_one(view, ask, terms, facts), move, base, view)
+        move_on_view = decide_one(view, ask, terms, facts_on_view)
+        moves[ask.key] = _on_head(move_on_view, move, base, view)
     return moves
 
 
@@ -671,19 +698,21 @@ def decided_after(
     base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
     """Return the asks' moves on the base as it will be after the releases on their head branch."""
-    facts = _with_facts_of(base, decided, facts, gather)
+    facts_after = _with_facts_of(base, decided, facts, gather)
     moves = {}
-    for ask, before in decided:
-        if before.decision.verdict != "error":
-            move = decide_one(base, ask, terms, facts)
-            decision = replace(move.decision, head=before.decision.head)
-            moves[ask.key] = replace(move, decision=decision)
+    for ask, earlier_move in decided:
+        if earlier_move.decision.verdict == "error":
+            continue
+        move = decide_one(base, ask, terms, facts_after)
+        decision = replace(move.decision, head=earlier_move.decision.head)
+        moves[ask.key] = replace(move, decision=decision)
     return moves
 
 
 def _with_facts_of(
     view: Snapshot, decided: Sequence[Decided], facts: Facts, gather: Gather
 ) -> Facts:
+    """Return the facts, and those that the asks need on these files. Known facts stay."""
     more = gather(view, [ask for ask, _ in decided])
     return replace(
         facts,
@@ -714,18 +743,19 @@ def without_finished_rollbacks(
     for entry, sub in subs.items():
         head, build = listed_rollbacks.get(entry, (None, None))
         path = state_path(sub)
-        key = key_of(sub)
+        image_key = key_of(sub)
         for file, state in own_states(base.memory_files, path).items():
-            memory = state.images.get(key, Memory())
+            memory = state.images.get(image_key, Memory())
+            rollback = memory.rollback
             hold = memory.hold or state.hold
-            if not (hold and memory.rollback):
+            if not hold or not rollback:
                 continue
-            proposed = _proposes(build, memory.rollback)
-            if head and build and proposed and _is_declined(head, build):
-                finished.setdefault(path, set()).add(key)
-                problems[_declined_rollback(head, sub, hold)] = None
-            elif _is_on_base(base, sub, file, memory.rollback, head if proposed else None):
-                finished.setdefault(path, set()).add(key)
+            proposing_head = head if _proposes(build, rollback) else None
+            if proposing_head and build and _is_declined(proposing_head, build):
+                finished.setdefault(path, set()).add(image_key)
+                problems[_warn_of_declined(proposing_head, sub, hold)] = None
+            elif _is_on_base(base, sub, file, rollback, proposing_head):
+                finished.setdefault(path, set()).add(image_key)
     return without_rollbacks(base.memory_files, finished), list(problems)
 
 
@@ -735,13 +765,15 @@ def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
     return meant is not None and alike(rollback, meant)
 
 
-def _declined_rollback(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
+def _warn_of_declined(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
+    """Return the warning that the hold ends because a person has declined its rollback."""
     url = head.newest_request.url if head.newest_request else ""
-    why = f"{key_of(sub)}: its rollback was declined ({url}); no longer {hold_text(hold)}"
-    return Problem(Trouble.warning("held", why), application=sub.application.key)
+    message = f"{key_of(sub)}: its rollback was declined ({url}); no longer {hold_text(hold)}"
+    return Problem(Trouble.warning("held", message), application=sub.application.key)
 
 
 def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
+    """Return whether a person has closed the head branch's request for this build."""
     return build.declined_key in {declined.key for declined in head.waiting_list.declined}
 
 
@@ -755,13 +787,17 @@ def _is_on_base(
     """
     if head is not None and head.merged:
         return True
-    with suppress(TaskError):
-        if reading(base, sub, Terms()).version != rollback.version:
-            return False
-        state = own_states(base.files, state_path(sub)).get(file, State())
-        on_base = state.images.get(key_of(sub), Memory()).rollback
-        return on_base == rollback or (head is not None and head.branch is None)
-    return False
+    try:
+        version_on_base = reading(base, sub, Terms()).version
+        states_on_base = own_states(base.files, state_path(sub))
+    except TaskError:
+        return False
+    if version_on_base != rollback.version:
+        return False
+    state = states_on_base.get(file, State())
+    if state.images.get(key_of(sub), Memory()).rollback == rollback:
+        return True
+    return head is not None and head.branch is None
 
 
 def declined_in(memory_files: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
@@ -782,7 +818,9 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
     for build in declined:
-        if build.key == key and move.updates:
+        if not move.updates:  # not an update, or already refused
+            return move
+        if build.key == key:
             move = _unless_older(move, build, world)
     return move
 
@@ -792,17 +830,18 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
     sub = move.subscription
     candidate = move.decision.candidate
     closed = declined.written
-    event = Written(candidate.tag, candidate.digest, move.build)
-    if event.version == closed.version:
+    offered = Written(candidate.tag, candidate.digest, move.build)
+    if offered.version == closed.version:
         because = (
             f"{declined.url}: a person closed the request for this build;"
             " a newer build will open another request"
         )
         return move.without_effect(Verdict("refuse", "superseded", because))
-    by_build = not rules_of(sub.policy).ordered or event.tag == closed.tag
-    pair = commits(event.build, closed.build) if by_build else None
+    # Ordered tags decide without the source commits, unless the tags are the same.
+    tags_decide = rules_of(sub.policy).ordered and offered.tag != closed.tag
+    pair = None if tags_decide else commits(offered.build, closed.build)
     ancestry = {pair: world.ancestry(*pair)} if pair else {}
-    why = why_older(event, closed, sub.policy, ancestry)
+    why = why_older(offered, closed, sub.policy, ancestry)
     if not why:
         return move
     because = f"{declined.url}: a person closed the request for {closed.version}: {why}"
@@ -821,38 +860,38 @@ def _also_governed(
 
     Raises `TargetError` if the head branch's config is invalid or requires a request.
     """
-    before = ask.subscription
+    asked = ask.subscription
     name = head.name
 
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(view, sub, terms)
 
-    (by_head,) = governed([before], config_in(head.files), terms.now, changed)
-    if by_head.pull_request and not before.pull_request:
+    (by_head,) = governed([asked], config_in(head.files), terms.now, changed)
+    if by_head.pull_request and not asked.pull_request:
         message = f"the config on {name} requires a pull request"
-        hint = f"use {name} before the colon in git-branch, as the pull request's base"
+        hint = f"use {name} asked the colon in git-branch, as the pull request's base"
         raise TargetError(message, hint=hint, subject=PATH)
     # if the base requires more proofs for a file that only this branch has, the edit is refused
-    governed_by_base = governed([before], config_in(base.files), terms.now, changed)
+    governed_by_base = governed([asked], config_in(base.files), terms.now, changed)
     (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
-    three = (before, by_base, by_head)
+    versions = (asked, by_base, by_head)
     with of_config():
-        demands = (*before.demands, *with_all_keys(by_head, head.files).demands)
-    freezes = [sub.freeze for sub in three if sub.freeze]
+        demands = (*asked.demands, *with_all_keys(by_head, head.files).demands)
+    freezes = [sub.freeze for sub in versions if sub.freeze]
     policy = replace(
         by_head.policy,
-        pin_digest=any(sub.policy.pin_digest for sub in three),
-        minimum_age=max(sub.policy.minimum_age for sub in three),
+        pin_digest=any(sub.policy.pin_digest for sub in versions),
+        minimum_age=max(sub.policy.minimum_age for sub in versions),
     )
-    wishes = before.wishes
+    wishes = asked.wishes
     if by_head.wishes != Wishes():
         wishes = agreed([wishes, by_head.wishes], wishes)
     sub = replace(
-        before,
+        asked,
         wishes=wishes,
         policy=policy,
         freeze=max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None),
-        writes=tuple(dict.fromkeys(one for sub in three for one in sub.writes)),
+        writes=tuple(dict.fromkeys(path for sub in versions for path in sub.writes)),
         demands=tuple(dict.fromkeys(demands)),
     )
     return replace(ask, subscription=sub)

@@ -62,14 +62,15 @@ class Lists:
         """Return the memory branch's files with the lists that are not pushed with a commit."""
         moved = {old.head for name in self.with_commit for old in self.moved_to(name)}
         for name, waiting_list in self.after_run.items():
-            with_commit = name in self.with_commit or name in moved
-            if not with_commit and self.news(waiting_list):
+            if name in self.with_commit or name in moved:
+                continue
+            if self.news(waiting_list):
                 files = with_list(files, waiting_list)
         return files
 
     def moved_to(self, name: str) -> list[WaitingList]:
         """Return the lists whose builds moved to this head branch. They must change with it."""
-        return [self.after_run[old] for old, new in self.instead.items() if new == name]
+        return [self.after_run[old] for old, heir in self.instead.items() if heir == name]
 
     def news(self, waiting_list: WaitingList) -> bool:
         """Return whether a list differs from the one on the memory branch.
@@ -110,7 +111,9 @@ def _list_after(
 def _why_closed(
     head: HeadBranch, after_run: WaitingList, of_head: FatesOnHead, base: Snapshot
 ) -> str | None:
-    """Return the reason for closing a head branch's request, or None to leave it as it is."""
+    """Return the reason for closing a head branch's request, or None to leave it as it is. The
+    reason may be "".
+    """
     if head.instead:
         if base.renamed_from:
             return f"its base is now named {base.branch}"
@@ -128,12 +131,12 @@ def strange_in(memory_files: Files) -> list[str]:
     They are left out of our signed commits. State files are never left out, even unreadable ones,
     because they may contain a hold.
     """
-    return [
-        path
-        for path, file in sorted(memory_files.items())
-        if not is_state_path(path)
-        and (not is_list_path(path) or file.problem or file.mode != REGULAR)
-    ]
+    strange = []
+    for path, file in sorted(memory_files.items()):
+        is_regular_list = is_list_path(path) and not file.problem and file.mode == REGULAR
+        if not is_state_path(path) and not is_regular_list:
+            strange.append(path)
+    return strange
 
 
 def with_lists_of(states: Files, lists: Files) -> Files:

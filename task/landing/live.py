@@ -11,7 +11,6 @@ image through that API, the run keeps reading it for a while, and writes it agai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -41,9 +40,10 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     outcomes: list[Outcome] = []
     watched: list[_Undoable] = []
     for number, ask in enumerate(asks):
-        outcome, more = _without_errors(ask, job, partial(_first, ask, number, job, world))
+        first_patch = partial(_patch_first, ask, number, job, world)
+        outcome, newly_watched = _without_errors(ask, job, first_patch)
         outcomes.append(outcome)
-        watched += more
+        watched += newly_watched
     while watched:
         world.sleep(LOOK)
         still_watched: list[_Undoable] = []
@@ -52,16 +52,15 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
             if live_image is None:  # the image was written, so the decision stays an update
                 continue
             image = undoable.decision.candidate
-            if (live_image.tag, live_image.digest) == (image.tag, image.digest):
+            is_still_set = (live_image.tag, live_image.digest) == (image.tag, image.digest)
+            if is_still_set:
                 if world.now() < undoable.until:
                     still_watched.append(undoable)
                 continue
-            outcomes[undoable.number], more = _without_errors(
-                undoable.ask,
-                job,
-                partial(_patch_again, undoable, job, world),
-            )
-            still_watched += more
+            next_patch = partial(_patch_again, undoable, job, world)
+            outcome, newly_watched = _without_errors(undoable.ask, job, next_patch)
+            outcomes[undoable.number] = outcome
+            still_watched += newly_watched
         watched = still_watched
     return reduce(Outcome.plus, outcomes, Outcome())
 
@@ -99,19 +98,23 @@ def _without_errors(
     job: Job,
     work: Callable[[], _Result],
 ) -> tuple[Outcome, list[_Undoable]]:
+    """Return the result of `work` as an outcome. Its error becomes the ask's decision."""
     try:
         decision, watched = work()
     except TaskError as error:
         return failed_asks([ask], error, job.terms), []
-    return Outcome(
-        (decision,),
-        landed=landed_applications([decision], ask.subscription.repo, ""),
-    ), watched
+    landed = landed_applications([decision], ask.subscription.repo, "")
+    return Outcome((decision,), landed=landed), watched
 
 
-def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
-    if refused := settled_without_git(ask, job.terms):
-        return refused, []
+def _patch_first(ask: Ask, number: int, job: Job, world: World) -> _Result:
+    """Patch the Application for the first time, unless the ask is refused without reading it.
+
+    Raises `TaskError`, also if Applications are not live.
+    """
+    refusal = settled_without_git(ask, job.terms)
+    if refusal:
+        return refusal, []
     if ask.intent:
         raise SourceError(
             "with write-back-method argocd, there is nothing in Git to hold or roll back",
@@ -139,15 +142,18 @@ def _patch_until_deadline(
     """Read, decide, and patch. If the Application has changed, retry until the deadline."""
     while True:
         contention.begin()
-        with suppress(Outpaced):
+        try:
             decision, until = _attempt(ask, job, api, world, contention)
-            if not until:
-                return decision, []
-            return decision, [_Undoable(ask, number, api, decision, contention, until)]
-        contention.pause()
+        except Outpaced:
+            contention.pause()
+            continue
+        if not until:
+            return decision, []
+        return decision, [_Undoable(ask, number, api, decision, contention, until)]
 
 
 def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
+    """Patch the Application again, because someone else has overwritten the image."""
     image = undoable.decision.candidate.reference
     app = undoable.ask.subscription.application.key
     undoable.contention.pause(f"{app}: someone else overwrote {image}; reevaluating")
@@ -159,8 +165,9 @@ def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
         job,
         world,
     )
-    # "unchanged" means that someone has restored the image that this run wrote.
-    return (undoable.decision if decision.verdict == "unchanged" else decision), watched
+    if decision.verdict == "unchanged":  # someone has restored the image that this run wrote
+        return undoable.decision, watched
+    return decision, watched
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
@@ -178,8 +185,9 @@ def owner_of(sub: Subscription, world: World) -> str:
     if live is None:
         return ""
     try:
-        manifest, _version, _said = said_live(sub, live)
-        return world.taken_back_by(manifest, place(manifest, *_target_in_source(sub)))
+        manifest, _version, _live_image = said_live(sub, live)
+        image_field = place(manifest, *_target_in_source(sub))
+        return world.taken_back_by(manifest, image_field)
     except TaskError:
         return ""
 
@@ -187,11 +195,8 @@ def owner_of(sub: Subscription, world: World) -> str:
 def _target_in_source(sub: Subscription) -> tuple[int, Target]:
     """Return the source's index among the Application's sources, and the target in it."""
     sources = sub.application.sources
-    return sources.index(sub.source) if sub.source in sources else 0, target_of(
-        sub,
-        "live",
-        carry=False,
-    )
+    index = sources.index(sub.source) if sub.source in sources else 0
+    return index, target_of(sub, "live", carry=False)
 
 
 def _attempt(
@@ -207,24 +212,14 @@ def _attempt(
     sub = ask.subscription
     terms = ask.terms(job.terms)
     app = sub.application
-    manifest, version, said = said_live(sub, api)
+    manifest, resource_version, in_spec = said_live(sub, api)
     facts = Facts()
     if may_ask(sub, terms.check):
-        facts = Facts(
-            answers=answers_to(as_questions(facts_needed_by_ask(ask, said, Memory(), terms)), world)
-        )
-    current = said if said.tag or said.digest else live_reading(sub)
-    situation = Situation(
-        sub,
-        "",
-        "live",
-        current,
-        said,
-        State(),
-        Memory(),
-        terms,
-        facts,
-    )
+        needed = facts_needed_by_ask(ask, in_spec, Memory(), terms)
+        facts = Facts(answers=answers_to(as_questions(needed), world))
+    spec_has_version = in_spec.tag or in_spec.digest
+    current = in_spec if spec_has_version else live_reading(sub)
+    situation = Situation(sub, "", "live", current, in_spec, State(), Memory(), terms, facts)
     move = replace(choose(situation, ask), remember=None)
     with contention.clock_paused():
         checks = replace(last_checks(job, world), labels=False)
@@ -240,9 +235,11 @@ def _attempt(
     if not operations or job.dry:
         return decision, 0.0
     began = world.now()
-    if api.patch(app.namespace, app.name, version, operations):
+    is_final = api.patch(app.namespace, app.name, resource_version, operations)
+    if is_final:
         return decision, 0.0
     # A client that read the Application before this patch may write its old copy back. Writing it
     # back takes about as long as this attempt did.
-    now = world.now()
-    return decision, now + min(max(SHORTEST_LOOK, 3 * (now - began)), LONGEST_LOOK)
+    ended = world.now()
+    seconds = min(max(SHORTEST_LOOK, 3 * (ended - began)), LONGEST_LOOK)
+    return decision, ended + seconds

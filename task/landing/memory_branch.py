@@ -71,11 +71,11 @@ class MemoryBranchWriter:
     def write(self) -> None:
         """Write the wanted files. Raises `Outpaced` if the branch has moved."""
         # the branch with the old name is deleted, and a new one is not needed
-        ends = self._inherited is not None and not self.wanted
-        if self.wanted == self._current and not ends:
+        only_deletes = self._inherited is not None and not self.wanted
+        if self.wanted == self._current and not only_deletes:
             return
         landed_commit = LandedCommit("", "")
-        if not self._job.dry and not ends:
+        if not self._job.dry and not only_deletes:
             landed_commit = self._batch.repository.remember(self._change(self.wanted))
         self._record(self.wanted, landed_commit.commit, landed_commit.tree)
 
@@ -107,6 +107,7 @@ class MemoryBranchWriter:
         landed_commit = self._land_in_one_push(change, waiting_list)
         if landed_commit:
             return landed_commit
+        # the list first, so that the next run knows our commit even if this run is killed
         self.put(waiting_list if change.on_top else _before_push(waiting_list, head))
         self.write()
         return self._batch.repository.land(change)
@@ -120,9 +121,11 @@ class MemoryBranchWriter:
         """
         repository = self._batch.repository
         files = with_list(self.wanted, waiting_list)
-        # If a person has deleted our branch, it may be created again exactly as listed.
-        needed = files != self._current or not change.on_top
-        if not repository.atomic or change.push_options or not needed:
+        if not repository.atomic or change.push_options:
+            return None
+        # If a person has deleted our branch, it may be created again exactly as listed. So only a
+        # commit on someone else's branch may leave the memory branch as it is.
+        if change.on_top and files == self._current:
             return None
         try:
             landed_commit = repository.land(change, self._change(files))
@@ -138,9 +141,9 @@ class MemoryBranchWriter:
         Raises `TargetError` if a file cannot be read, because its hold would be lost.
         """
         base = self._base
-        strange = strange_in(files)
-        files = {path: file for path, file in files.items() if path not in strange}
-        for path, file in files.items():
+        strange_paths = strange_in(files)
+        kept_files = {path: file for path, file in files.items() if path not in strange_paths}
+        for path, file in kept_files.items():
             if file.problem or file.mode != REGULAR:
                 raise TargetError(
                     f"{path} on the memory branch cannot be read:"
@@ -153,7 +156,7 @@ class MemoryBranchWriter:
             base=base.branch,
             head=memory_branch(base.repo, base.branch, base.prefix),
             tip="",
-            files=files,
+            files=kept_files,
             message=(
                 f"Remember holds and waiting builds for {base.branch}\n\n"
                 f"{BASE_TRAILER}: {base.branch}\n"
@@ -181,7 +184,8 @@ class MemoryBranchWriter:
         """Record that the branch now has these files, and delete the branch with the old name."""
         before = self._current
         if self._inherited:
-            before = self._current if files else self._base.memory_files
+            if not files:  # only the branch with the old name changes
+                before = self._base.memory_files
             self._drop_inherited(*self._inherited)
         self._inherited = None
         self._current = files
@@ -222,12 +226,13 @@ def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) ->
     """Return the Applications whose builds or releases were added to a list or removed from it."""
     apps: set[str] = set()
     for path in filter(is_list_path, paths):
-        old, new = (_entries_of_list(files, path) for files in (before, after))
-        apps |= {entry.application for entry in old ^ new}
+        added_or_removed = _entries_of_list(before, path) ^ _entries_of_list(after, path)
+        apps |= {entry.application for entry in added_or_removed}
     return apps
 
 
 def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
+    """Return the builds and releases of a list, or an empty set if there is no such list."""
     if path not in files:
         return set()
     waiting_list = read_list(files[path].text)
@@ -235,4 +240,6 @@ def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease
 
 
 def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:
-    return unified_diff(before, {path: after.get(path, GONE) for path in dict.fromkeys(paths)})
+    """Return the difference between two versions of the memory branch, for these paths."""
+    changed = {path: after.get(path, GONE) for path in dict.fromkeys(paths)}
+    return unified_diff(before, changed)

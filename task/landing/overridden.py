@@ -89,11 +89,12 @@ class _Writers:
     def near(self, refused: Decision) -> Iterator[Decision]:
         """Yield the updates to the refused version whose targets may be in the same files."""
         path = refused.subscription.path
-        paths = ["", *accumulate(path.split("/"), posixpath.join)]
-        if refused.kind in ("manifests", "flux"):  # a folder
-            paths += [text for text in self._by_path if text.startswith(f"{path}/" if path else "")]
-        for text in dict.fromkeys(paths):
-            for writer in self._by_path.get(text, ()):
+        near_paths = ["", *accumulate(path.split("/"), posixpath.join)]  # and the folders above
+        if refused.kind in ("manifests", "flux"):  # the path is a folder
+            folder = f"{path}/" if path else ""
+            near_paths += [other for other in self._by_path if other.startswith(folder)]
+        for near_path in dict.fromkeys(near_paths):
+            for writer in self._by_path.get(near_path, ()):
                 same_image = writer.candidate.identity == refused.candidate.identity
                 if same_image and alike(writer.candidate, refused.candidate):
                     yield writer

@@ -48,7 +48,9 @@ def already_proposed(
     """
     newest = head.newest_request
     request = head.request
-    if newest is None or request is None or newest.state != "open" or not head.as_listed:
+    if newest is None or request is None or newest.state != "open":
+        return None
+    if not head.as_listed:
         return None
     describes_tip = head.tip.startswith(described(newest.body) or NOWHERE)
     same_versions = versions(head.waiting_list) == versions(waiting_list)
@@ -89,31 +91,35 @@ def propose(
     If the forge fails, the decisions become errors, and the branch is kept. The next run continues
     from there.
     """
-    where = prepared.changeset
-    at = _tip_after(prepared, outcome)
+    changeset = prepared.changeset
+    tip = _tip_after(prepared, outcome)
     try:
         if request.error:
             raise request.error
-        # If the branch already had this commit, another run pushed it, and may also have opened the
-        # request.
-        newest = request.newest if outcome.commits else request.forge.find(where.base, where.head)
-        wanted = _proposal(prepared, at, waiting_list, job, world)
-        proposed = _with_note_logged(request.forge.propose(wanted, newest), world)
+        if outcome.commits:
+            newest = request.newest
+        else:
+            # The branch already had this commit: another run pushed it, and may also have opened
+            # the request.
+            newest = request.forge.find(changeset.base, changeset.head)
+        proposal = _proposal(prepared, tip, waiting_list, job, world)
+        proposed = _with_note_logged(request.forge.propose(proposal, newest), world)
     except TaskError as error:
         if not prepared.decisions:  # only builds that were already waiting are left
-            world.log("warning", f"the request for {where.head} still has its old text: {error}")
+            message = f"the request for {changeset.head} still has its old text: {error}"
+            world.log("warning", message)
         return replace(
             outcome,
             decisions=tuple(failed(decision, error) for decision in prepared.decisions),
             landed=(),
         )
-    commits = outcome.commits or (prepared.reported(at),)
+    commits = outcome.commits or (prepared.reported(tip),)
     with_request = Outcome(
         prepared.decisions,
         tuple(replace(commit, pull_request=proposed.url) for commit in commits),
         outcome.landed,
     )
-    return _of_request(with_request, proposed, at, where.base)
+    return _of_request(with_request, proposed, tip, changeset.base)
 
 
 def _tip_after(prepared: PreparedCommit, outcome: Outcome) -> str:
@@ -126,13 +132,14 @@ def _tip_after(prepared: PreparedCommit, outcome: Outcome) -> str:
 
 
 def _with_note_logged(request: Proposed, world: World) -> Proposed:
+    """Return the request, and log the forge's note about it."""
     if request.note:
         world.log("warning", f"{request.url}: {request.note}")
     return request
 
 
-def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Outcome:
-    """Add the request to the outcome.
+def _of_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Outcome:
+    """Add the request to the outcome. `tip` is the head branch's commit.
 
     With --wait, the run follows the rollout after the merge. If the forge merged the request at
     once, its merge commit has landed on the base.
@@ -142,7 +149,7 @@ def _of_request(outcome: Outcome, proposed: Proposed, at: str, base: str) -> Out
             outcome,
             landed=tuple(replace(landed, request=proposed.number) for landed in outcome.landed),
         )
-    merged = proposed.merge_commit or at  # the commit is on the base branch
+    merged = proposed.merge_commit or tip  # the commit is on the base branch
     return Outcome(
         outcome.decisions,
         tuple(replace(commit, commit=merged, head=base) for commit in outcome.commits),
@@ -187,11 +194,12 @@ def _ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> list[Sourc
     ranges = []
     for build in waiting_list.builds:
         old = build.base.written
-        key = (build.application, build.alias, build.tag, build.digest)
-        if key not in shown or build.rollback or old is None:
+        is_shown = (build.application, build.alias, build.tag, build.digest) in shown
+        if not is_shown or build.rollback or old is None:
             continue
-        if old.version == build.base.version:  # otherwise, the base has a different build
-            ranges.append(SourceRange(build.image, old.build, build.build))
+        if old.version != build.base.version:  # the base has a different build
+            continue
+        ranges.append(SourceRange(build.image, old.build, build.build))
     return ranges
 
 
@@ -202,23 +210,27 @@ def _proposal(
     job: Job,
     world: World,
 ) -> Proposal:
-    where = prepared.changeset
-    wanted = job.requests
+    """Return the request as it should be. The options come first, then the config's wishes."""
+    changeset = prepared.changeset
+    options = job.requests
     wishes = prepared.wishes
-    kind, compare = world.compare(where.repo, where.base, where.head)
+    kind, compare = world.compare(changeset.repo, changeset.base, changeset.head)
     apps = merged_changes(prepared.apps, prepared.earlier_changes)
-    back = {(app.namespace, app.name) for app in prepared.rollbacks}
-    forward = [app for app in apps if (app.namespace, app.name) not in back]
-    merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
+    rolled_back = {(app.namespace, app.name) for app in prepared.rollbacks}
+    forward = [app for app in apps if (app.namespace, app.name) not in rolled_back]
+    draft = wishes.draft if options.draft is None else options.draft
+    auto_merge = wishes.auto_merge if options.auto_merge is None else options.auto_merge
+    # forges must not deploy during a freeze
+    may_merge = not prepared.frozen or bool(prepared.rollbacks)
     heading, text = _heading_and_text(prepared, apps)
     content = Content(
         apps=apps,
         text=text,
-        source=wanted.source,
-        run=wanted.run,
+        source=options.source,
+        run=options.run,
         compare=compare,
         commit=commit,
-        base=where.base,
+        base=changeset.base,
         besides=(
             ending(prepared.ending),
             leaving(prepared.leaving),
@@ -227,17 +239,16 @@ def _proposal(
         ),
     )
     return Proposal(
-        repo=where.repo,
-        base=where.base,
-        head=where.head,
+        repo=changeset.repo,
+        base=changeset.base,
+        head=changeset.head,
         title=heading,
         body=body(content, kind),
-        labels=_labels(prepared, wanted),
-        reviewers=wanted.reviewers or wishes.reviewers or (),
-        assignees=wanted.assignees or wishes.assignees or (),
-        draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
-        # forges must not deploy during a freeze
-        auto_merge=merges and (not prepared.frozen or bool(prepared.rollbacks)),
+        labels=_labels(prepared, options),
+        reviewers=options.reviewers or wishes.reviewers or (),
+        assignees=options.assignees or wishes.assignees or (),
+        draft=bool(draft),
+        auto_merge=bool(auto_merge) and may_merge,
         prefix=wishes.branch_prefix or PREFIX,
     )
 
@@ -245,15 +256,16 @@ def _proposal(
 def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> tuple[str, str]:
     """Return the title, and the text from the author's own template ("" without a template)."""
     subject, text = message_parts(prepared.changeset.message)
-    ours = headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
-    if not (prepared.templated and apps):
-        return ours, ""
+    default_title = headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
+    from_template = prepared.templated and bool(apps)
+    if not from_template:
+        return default_title, ""
     if prepared.asked:
-        return ours, f"{subject}\n\n{text}"
+        return default_title, f"{subject}\n\n{text}"
     return title(subject), text
 
 
-def _labels(prepared: PreparedCommit, wanted: PullRequestOptions) -> tuple[str, ...]:
+def _labels(prepared: PreparedCommit, options: PullRequestOptions) -> tuple[str, ...]:
     """Return a request's labels: from the options or the config, and from the resources that the
     Applications come from.
     """
@@ -262,5 +274,5 @@ def _labels(prepared: PreparedCommit, wanted: PullRequestOptions) -> tuple[str, 
         for decision in prepared.decisions
         for label in decision.subscription.application.request_labels
     )
-    given = wanted.labels or prepared.wishes.labels or ()
-    return tuple(dict.fromkeys((*given, *of_resources)))
+    configured = options.labels or prepared.wishes.labels or ()
+    return tuple(dict.fromkeys((*configured, *of_resources)))

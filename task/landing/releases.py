@@ -48,11 +48,15 @@ def counts(base: Snapshot, release: ListedRelease) -> bool:
     if not release.image:
         return state.hold is not None and state.hold == release.hold
     memory = state.images.get(release.image, Memory())
-    remembered = memory.hold is not None or _deferred_version(memory) == release.deferred != ""
-    return remembered and (memory.hold or NOTHING) == release.hold
+    if memory.hold:
+        return memory.hold == release.hold
+    # Without a hold, the release is about a deferred build.
+    same_deferred = release.deferred != "" and release.deferred == _deferred_version(memory)
+    return same_deferred and release.hold == NOTHING
 
 
 def _deferred_version(memory: Memory) -> str:
+    """Return the version of the deferred build, or "" if there is none."""
     return memory.deferred.version if memory.deferred else ""
 
 
@@ -76,6 +80,7 @@ def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str
 
 
 def _state_without(base: Snapshot, release: ListedRelease) -> State:
+    """Return the base's state of an Application after the hold has ended."""
     state = _base_state(base, release)
     if not release.image:
         return replace(state, hold=None)
@@ -84,8 +89,8 @@ def _state_without(base: Snapshot, release: ListedRelease) -> State:
     if _deferred_version(memory) != release.deferred:  # the build was deferred later
         after = replace(after, deferred=memory.deferred)
     images = {**state.images, release.image: after}
-    remembered = {key: one for key, one in images.items() if one != Memory()}
-    return replace(state, images=remembered)
+    not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
+    return replace(state, images=not_empty)
 
 
 def with_files(base: Snapshot, changed: dict[str, File]) -> Snapshot:
@@ -106,8 +111,8 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
     builds.
     """
     by_head: dict[str, list[ListedRelease]] = {}
-    ended: set[tuple[str, ...]] = set()
-    for move in sorted(moves, key=lambda move: not move.updates):
+    ended: set[tuple[str, ...]] = set()  # holds of whole Applications that end on some branch
+    for move in sorted(moves, key=lambda move: not move.updates):  # updates first
         head = move.decision.head
         if not move.released or head in ("", base.branch):
             continue
@@ -124,13 +129,15 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
             hold=memory.hold or NOTHING,
             deferred=_deferred_version(memory),
         )
-        if memory.hold or (memory.deferred and not move.updates):
+        drops_deferred = memory.deferred is not None and not move.updates
+        if memory.hold or drops_deferred:
             of_head.append(of_image)
         if state.hold and move.remember and move.remember.lifted:
-            of_all = replace(of_image, image="", hold=state.hold, deferred="")
-            if of_all not in of_head and (move.updates or of_all.key not in ended):
-                of_head.append(of_all)
-                ended.add(of_all.key)
+            of_app = replace(of_image, image="", hold=state.hold, deferred="")
+            ends_here = move.updates or of_app.key not in ended
+            if ends_here and of_app not in of_head:
+                of_head.append(of_app)
+                ended.add(of_app.key)
     return by_head
 
 
@@ -142,8 +149,9 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
             continue
         remember = move.remember or Remember()
         memory = remember.memory or Memory()
-        hold = memory.hold if release.image == key_of(sub) else None
-        if hold or (remember.hold and not release.image):
+        if release.image == key_of(sub) and memory.hold:
+            return True
+        if not release.image and remember.hold:  # the hold of the whole Application
             return True
     return False
 
@@ -151,26 +159,32 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
 def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
     """Add to the reason of a release when the hold on the base ends."""
     sub = move.subscription
-    for release in releases:
-        of_app = (release.application, release.folder) == (sub.application.key, sub.home)
-        if of_app and release.image in ("", key_of(sub)):
-            judged = move.decision.judged
-            until = f"the hold on {base} ends when {move.decision.head} is merged"
-            judged = replace(judged, because=f"{judged.because}; {until}")
-            return replace(move, decision=replace(move.decision, judged=judged))
-    return move
+    ends_hold_of_image = [
+        release
+        for release in releases
+        if (release.application, release.folder) == (sub.application.key, sub.home)
+        and release.image in ("", key_of(sub))
+    ]
+    if not ends_hold_of_image:
+        return move
+    judged = move.decision.judged
+    when = f"the hold on {base} ends when {move.decision.head} is merged"
+    judged = replace(judged, because=f"{judged.because}; {when}")
+    return replace(move, decision=replace(move.decision, judged=judged))
 
 
 def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
     """Return (Application, what is released, reason) for messages."""
-    was = f"released: it was {hold_text(release.hold)}"
-    dropped = "released: the waiting build is discarded"
-    what = release.image or "all images"
-    return release.app, what, dropped if release.hold == NOTHING else was
+    if release.hold == NOTHING:
+        reason = "released: the waiting build is discarded"
+    else:
+        reason = f"released: it was {hold_text(release.hold)}"
+    return release.app, release.image or "all images", reason
 
 
 def hold_of(release: ListedRelease) -> str:
     """Return the ended hold as a string: `argocd/web (api): held by jane: INC-42`."""
-    what = release.image or "all images"
-    why = f"deferred {release.deferred}" if release.hold == NOTHING else hold_text(release.hold)
-    return f"{release.application} ({what}): {why}"
+    images = release.image or "all images"
+    is_held = release.hold != NOTHING
+    reason = hold_text(release.hold) if is_held else f"deferred {release.deferred}"
+    return f"{release.application} ({images}): {reason}"

@@ -82,7 +82,8 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
     for move in moves:
         sub = move.subscription
         path = state_path(sub)
-        if not (path in files or (_aside(move) and move.remember)):
+        is_new = _aside(move) and move.remember is not None
+        if path not in files and not is_new:
             continue
         try:
             file = file_of(snapshot, sub, states_of(snapshot, sub))
@@ -96,7 +97,9 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
 
 def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> None:
     """Write a state file, or remove it if there is nothing to remember."""
-    if text := write_state(files[path].text if path in files else "", states):
+    old_text = files[path].text if path in files else ""
+    text = write_state(old_text, states)
+    if text:
         files[path] = File(text)
     else:
         files.pop(path, None)
@@ -113,11 +116,11 @@ def deferred_until_landed(before: Files, after: Files) -> Files:
         states = dict(own_states(after, path))
         for file, state_before in own_states(before, path).items():
             state = states.get(file, State())
-            still_deferred = {
-                key: replace(state.images.get(key, Memory()), deferred=memory.deferred)
-                for key, memory in state_before.images.items()
-                if memory.deferred and not state.images.get(key, Memory()).deferred
-            }
+            still_deferred = {}
+            for key, memory_before in state_before.images.items():
+                memory = state.images.get(key, Memory())
+                if memory_before.deferred and not memory.deferred:
+                    still_deferred[key] = replace(memory, deferred=memory_before.deferred)
             if still_deferred:
                 states[file] = replace(state, images={**state.images, **still_deferred})
                 _store(files, path, states)
@@ -167,10 +170,11 @@ def _rollback_of(
     if hold is None:
         return None
     memory = before_run.images.get(key_of(move.subscription), Memory())
-    is_new = hold != (memory.hold or before_run.hold)
-    if move.rolled_back and not move.kept and (is_new or memory.rollback):
+    is_new_hold = hold != (memory.hold or before_run.hold)
+    by_rollback = move.rolled_back and not move.kept  # the move is a person's rollback
+    if by_rollback and (is_new_hold or memory.rollback):
         return rollback
-    return None if is_new else memory.rollback
+    return None if is_new_hold else memory.rollback
 
 
 def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str]]) -> Files:
@@ -186,11 +190,12 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
             for key in keys:
                 memory = images.get(key, Memory())
                 images[key] = replace(memory, hold=None, rollback=None)
-            held_all = any(
+            # without a hold of its own, a rollback was held by the hold of the whole Application
+            ends_hold_of_app = any(
                 key in keys and memory.rollback and not memory.hold
                 for key, memory in state.images.items()
             )
-            states[file] = State(None if held_all else state.hold, images)
+            states[file] = State(None if ends_hold_of_app else state.hold, images)
         _store(files, path, states)
     return files
 
@@ -207,12 +212,10 @@ def only_holds(memory_files: Files) -> Files:
         except TaskError:
             files[path] = memory_files[path]
             continue
-        held = {
-            file: State(
-                state.hold, {key: Memory(hold=one.hold) for key, one in state.images.items()}
-            )
-            for file, state in states.items()
-        }
+        held = {}
+        for file, state in states.items():
+            images = {key: Memory(hold=memory.hold) for key, memory in state.images.items()}
+            held[file] = State(state.hold, images)
         _store(files, path, held)
     return files
 
@@ -223,11 +226,8 @@ def new_holds(
     done: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
     """Return (Application, what is held, reason) for each hold that `before` does not contain."""
-    apps = {
-        path: move.subscription.application
-        for move in done
-        if (path := state_path(move.subscription)) in after
-    }
+    all_apps = {state_path(move.subscription): move.subscription.application for move in done}
+    apps = {path: app for path, app in all_apps.items() if path in after}
     new: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
         old_states = read_state(before.get(path, GONE).text)

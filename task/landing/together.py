@@ -19,6 +19,7 @@ from task.errors import Trouble
 from task.landing.before_deciding import Gather, with_all_keys, with_more
 from task.landing.head_branches import (
     HeadBranch,
+    asked_subscriptions,
     decided_after,
     decided_on_foreign_branch,
     declined_in,
@@ -34,6 +35,7 @@ from task.landing.releases import (
     without,
 )
 from task.landing.waiting_builds import (
+    NO_FATES,
     BuildFate,
     Decided,
     FatesOnHead,
@@ -105,8 +107,8 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
     kept_moves: list[Move] = []
     head_fates: dict[str, FatesOnHead] = {}
-    heirs = {head.instead for head in heads.values()}
-    for number, (name, head) in enumerate(heads.items()):
+    heirs = {head.instead for head in heads.values()}  # branches that get others' builds
+    for index, (name, head) in enumerate(heads.items()):
         asks_at_head = _asks_at(name, batch.asks, by_ask)
         if head.instead:
             head_fates[name] = FatesOnHead()
@@ -122,21 +124,18 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
             by_ask,
             batch,
             scene,
-            proves=number < MOST_PROVED,
+            proves=index < MOST_PROVED,
         )
         by_ask |= asks_moves
         # a run was killed after it pushed the list, but before it pushed the head branch
-        never_arrived = not (head.waiting_list.arrived or head.as_listed)
+        never_arrived = not head.waiting_list.arrived and not head.as_listed
         head_fates[name] = replace(of_head, rewrite=never_arrived or name in heirs)
         kept_moves += _kept_moves(name, of_head)
     head_fates = _with_releases(head_fates, heads, list(by_ask.values()), scene.base)
     if job.intent and job.intent.verb == "release":
-        by_ask = {
-            key: with_end(move, head_fates[move.decision.head].releases, base.branch)
-            if move.decision.head in head_fates
-            else move
-            for key, move in by_ask.items()
-        }
+        for key, move in by_ask.items():
+            of_head = head_fates.get(move.decision.head, NO_FATES)
+            by_ask[key] = with_end(move, of_head.releases, base.branch)
     return Together(scene.base, [*by_ask.values(), *kept_moves], head_fates)
 
 
@@ -157,11 +156,13 @@ def _decided_on_heads(
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
         asks_at_head = _asks_at(name, batch.asks, by_ask)
-        after = without(base, head.waiting_list.releases)
+        released_base = without(base, head.waiting_list.releases)
         if not head.ours:
-            by_ask |= decided_on_foreign_branch(head, after, asks_at_head, job.terms, facts, gather)
+            by_ask |= decided_on_foreign_branch(
+                head, released_base, asks_at_head, job.terms, facts, gather
+            )
         elif head.waiting_list.releases:
-            by_ask |= decided_after(after, asks_at_head, job.terms, facts, gather)
+            by_ask |= decided_after(released_base, asks_at_head, job.terms, facts, gather)
     return by_ask
 
 
@@ -172,7 +173,7 @@ def _with_releases(
     base: Snapshot,
 ) -> dict[str, FatesOnHead]:
     """Add the holds on the base that end with the waiting builds."""
-    new = releases_of(base, moves)
+    new_releases = releases_of(base, moves)
     with_releases: dict[str, FatesOnHead] = {}
     for name, of_head in head_fates.items():
         before = () if heads[name].instead else heads[name].waiting_list.releases
@@ -182,7 +183,7 @@ def _with_releases(
             for release in before
             if counts(base, release) and not held_again(release, moves_at_head)
         ]
-        releases = tuple(dict.fromkeys((*still_ending, *new.get(name, ()))))
+        releases = tuple(dict.fromkeys((*still_ending, *new_releases.get(name, ()))))
         with_releases[name] = replace(
             of_head,
             releases=releases,
@@ -199,6 +200,7 @@ def _kept_moves(head: str, of_head: FatesOnHead) -> list[Move]:
 
 
 def _asks_at(name: str, asks: Iterable[Ask], moves: Mapping[Identity, Move]) -> list[Decided]:
+    """Return the asks for a head branch, with their moves."""
     return [(ask, moves[ask.key]) for ask in asks if moves[ask.key].decision.head == name]
 
 
@@ -215,11 +217,12 @@ def _proved_asks(
         return verified(moves, checks)
     declined = declined_in(base.memory_files, heads)
 
-    def wanted(move: Move) -> Move:
+    def refused_if_declined(move: Move) -> Move:
         return unless_declined(move, declined, world) if move.decision.head in heads else move
 
+    not_declined = [refused_if_declined(move) for move in moves]
     # again, because verifying may have found the digest that a person declined
-    return [wanted(move) for move in verified(list(map(wanted, moves)), checks)]
+    return [refused_if_declined(move) for move in verified(not_declined, checks)]
 
 
 def _scene(
@@ -235,7 +238,7 @@ def _scene(
     """Find the subscriptions of all waiting builds, and read the files that are needed to decide
     builds of other Applications.
     """
-    asked = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
+    asked = asked_subscriptions(batch)
     from_annotations = {key_of_entry(sub): sub for sub in asked}
     of_others = {
         build.key: build
@@ -265,17 +268,16 @@ def _looked_up(
     """Return the subscriptions for builds of Applications outside the run, if they are written with
     the same credentials.
     """
-    first = batch.asks[0].subscription
-    repo = normal_url(first.repo)
-    apps = dict.fromkeys(build.application for build in listed.values())
-    return {
-        key: sub
-        for sub in chain.from_iterable(map(batch.look, apps))
-        if (key := key_of_entry(sub)) in listed
-        and normal_url(sub.repo) == repo
-        and sub.base in ("", base.branch)
-        and world.login(sub) == world.login(first)
-    }
+    of_batch = batch.asks[0].subscription
+    repo = normal_url(of_batch.repo)
+    looked_up: dict[BuildKey, Subscription] = {}
+    for app in dict.fromkeys(build.application for build in listed.values()):
+        for sub in batch.look(app):
+            key = key_of_entry(sub)
+            same_base = normal_url(sub.repo) == repo and sub.base in ("", base.branch)
+            if key in listed and same_base and world.login(sub) == world.login(of_batch):
+                looked_up[key] = sub
+    return looked_up
 
 
 def _governed(
@@ -309,7 +311,8 @@ def _decided_on_our_branch(
 ) -> tuple[dict[Identity, Move], FatesOnHead]:
     """Decide one of our head branches: first its waiting builds alone, then with the asks.
 
-    Return the moves of the asks at this head branch, and what became of its builds.
+    `moves` are those of all asks. Return the moves of the asks at this head branch, and what became
+    of its builds.
     """
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
@@ -325,9 +328,10 @@ def _decided_on_our_branch(
     staying = [build for build in passed if build.subscription.identity not in elsewhere]
     asks_moves, fates = decide_with_waiting(scene.base, staying, asks_at_head, terms)
     for build in passed:
-        if ask := elsewhere.get(build.subscription.identity):
+        ask = elsewhere.get(build.subscription.identity)
+        if ask:
             fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
-    problems += [_undecided(entry, head.name) for entry in undecided]
+    problems += [_undecided_warning(entry, head.name) for entry in undecided]
     return asks_moves, FatesOnHead(
         (*fates, *withdrawn_fates, *failed_fates),
         tuple(undecided),
@@ -360,14 +364,16 @@ def _without_withdrawn(
     still_promoted: list[WaitingBuild] = []
     fates: list[BuildFate] = []
     for build in waiting:
-        because = withdrawn(build.listed, decided)
-        if not because:
+        why_withdrawn = withdrawn(build.listed, decided)
+        if not why_withdrawn:
             still_promoted.append(build)
-        elif move := written.get(build.subscription.identity):
+            continue
+        move = written.get(build.subscription.identity)
+        if move:
             because = f"replaced by {move.decision.candidate.version}"
             fates.append(BuildFate(build.listed, "superseded", because))
         else:
-            fates.append(BuildFate(build.listed, "dropped", because))
+            fates.append(BuildFate(build.listed, "dropped", why_withdrawn))
     return still_promoted, fates
 
 
@@ -405,9 +411,11 @@ def _tried_alone(
         )
         problems.append(Problem(Trouble.warning("signature", message)))
     checks = replace(scene.checks, labels=False)
+    # in the order of `to_write`, so one for each build below that is written
     verified_moves = iter(verified(to_write, checks) if proves else to_write)
     for build, fate in permitted:
-        if not (fate.move and fate.move.updates):
+        is_written = fate.move is not None and fate.move.updates
+        if not is_written:
             passed.append(build)
             continue
         move = next(verified_moves)
@@ -431,7 +439,7 @@ def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) 
     return Problem(Trouble.warning("registry", message, hint), application=app)
 
 
-def _undecided(undecided: Undecided, head: str) -> Problem:
+def _undecided_warning(undecided: Undecided, head: str) -> Problem:
     message = (
         f"cannot decide on {undecided.listed.version}, which is waiting on {head}:"
         f" {undecided.error}"

@@ -12,7 +12,6 @@ deferred instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -148,7 +147,9 @@ class BuildFate:
         """Whether the head branch must be rewritten because of this build."""
         if self.on_foreign_branch:
             return False
-        if self.move is None or not self.move.updates or self.listed.left_out:
+        if self.move is None or not self.move.updates:  # the branch still has the build
+            return True
+        if self.listed.left_out:  # the branch does not have the build yet
             return True
         return self.move.decision.candidate.version != self.listed.version
 
@@ -209,9 +210,8 @@ def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
     namespace, _, name = listed.application.partition("/")
     image = parse_image(listed.image)
     source = Source(base.repo, listed.source, kind=listed.kind)  # type: ignore[arg-type]
-    entry = Entry(
-        listed.alias, image, "", f"{listed.alias}={listed.image}" if listed.alias else listed.image
-    )
+    entry_text = f"{listed.alias}={listed.image}" if listed.alias else listed.image
+    entry = Entry(listed.alias, image, "", entry_text)
     return Subscription(
         application=Tracker(namespace, name, project=listed.project, sources=(source,)),
         entry=entry,
@@ -242,11 +242,13 @@ def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> 
         return False
     if in_git.version == listed.version:
         return in_git.sound
-    if sub is None or listed.rollback or in_git.version == listed.base.version:
+    if in_git.version == listed.base.version:  # the base is unchanged since it was listed
         return False
-    older = Written(listed.tag, listed.digest, listed.build)
-    newer = Written(in_git.tag, in_git.digest)
-    return bool(why_older(older, newer, sub.policy, {}))
+    if sub is None or listed.rollback:  # without annotations, the order is unknown
+        return False
+    waiting = Written(listed.tag, listed.digest, listed.build)
+    on_base = Written(in_git.tag, in_git.digest)
+    return bool(why_older(waiting, on_base, sub.policy, {}))
 
 
 def waiting_in(
@@ -273,15 +275,16 @@ def waiting_in(
         except TaskError as error:
             undecided.append(Undecided(listed, error))
             continue
-        read = listed.key in from_annotations
-        if not read and (why := _unknown_order(listed, situation, base.branch)):
-            undecided.append(Undecided(listed, TargetError(f"{why}; {UNREAD}")))
+        annotations_read = listed.key in from_annotations
+        why_unknown = _why_order_unknown(listed, situation, base.branch)
+        if why_unknown and not annotations_read:
+            undecided.append(Undecided(listed, TargetError(f"{why_unknown}; {UNREAD}")))
             continue
-        waiting.append(WaitingBuild(listed, situation, read))
+        waiting.append(WaitingBuild(listed, situation, annotations_read))
     return waiting, undecided
 
 
-def _unknown_order(listed: ListedBuild, situation: Situation, base: str) -> str:
+def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> str:
     """Return why a build of an Application that was not read cannot be decided, or "".
 
     Without the annotations, the run cannot tell which of two versions is newer.
@@ -313,10 +316,12 @@ def pairs_of(
     for waiting_build in waiting:
         memory = waiting_build.situation.memory
         remembered = [written.build for written in (memory.written, memory.deferred) if written]
-        both = [(waiting_build.build, build) for build in remembered]
-        if asked_build := asked_builds.get(waiting_build.subscription.identity):
-            both.append((asked_build, waiting_build.build))
-        pairs += [pair for new, old in both if (pair := commits(new, old))]
+        compared = [(waiting_build.build, build) for build in remembered]
+        asked_build = asked_builds.get(waiting_build.subscription.identity)
+        if asked_build:
+            compared.append((asked_build, waiting_build.build))
+        commit_pairs = [commits(new, old) for new, old in compared]
+        pairs += [pair for pair in commit_pairs if pair]
     return pairs
 
 
@@ -395,8 +400,11 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meeting, Meeting]] = {
 def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
     """Return what becomes of a waiting build without an ask for its image."""
     move, fate, because = _decide_alone(base, waiting)
-    if move and move.updates and (why := _why_no_longer_permitted(base, move, head)):
-        return BuildFate(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
+    if move and move.updates:
+        why_refused = _why_no_longer_permitted(base, move, head)
+        if why_refused:
+            rule = NotPermittedError.rule
+            return BuildFate(waiting.listed, "dropped", why_refused, rule=rule)
     doubt = move is not None and move.decision.rule == UNANSWERED
     return BuildFate(waiting.listed, fate, because, move, doubt=doubt)
 
@@ -420,11 +428,14 @@ def decide_with_waiting(
         else:
             move, outcome, because = _decide_alone(base, build)
             fate = BuildFate(build.listed, outcome, because, move)
-        fates.append(replace(fate, move=fate.move and _with_proof(fate.move, build)))
+        if fate.move:
+            fate = replace(fate, move=_with_proof(fate.move, build))
+        fates.append(fate)
     return moves, fates
 
 
 def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
+    """Add what this run proved about the waiting build to the move that writes it."""
     if not move.updates:
         return move
     return replace(move, decision=replace(move.decision, proof=waiting.proof))
@@ -434,16 +445,21 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
     """Return why a promotion's source no longer has the version, or "" if it may have it."""
     if not listed.promoted_from:
         return ""
-    image = parse_image(listed.image).identity
+    identity = parse_image(listed.image).identity
     for ask, move in decided:
         sub = ask.subscription
-        promoted = ask.promoted.source if ask.promoted else ""
-        back = move.rolled_back and sub.application.key == listed.promoted_from
-        if promoted == listed.promoted_from and key_of_entry(sub) == listed.key:
+        promoted_from = ask.promoted.source if ask.promoted else ""
+        promoted_again = promoted_from == listed.promoted_from and key_of_entry(sub) == listed.key
+        source_rolled_back = (
+            move.rolled_back
+            and sub.application.key == listed.promoted_from
+            and sub.entry.image.identity == identity
+        )
+        if promoted_again:
             at_source = ask.offered
-        elif back and sub.entry.image.identity == image:
+        elif source_rolled_back:
             at_source = move.decision.candidate
-        else:
+        else:  # it says nothing about the source
             continue
         if not alike(at_source, Reading(tag=listed.tag, digest=listed.digest)):
             return f"{listed.promoted_from} now has {at_source.version}"
@@ -476,11 +492,12 @@ def fates_on_foreign_branch(
 
     The run does not replace that branch.
     """
-    view = replace(base, files={**base.files, **files})
+    foreign_branch = replace(base, files={**base.files, **files})
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
     fates: list[BuildFate] = []
     for listed in waiting_list.builds:
-        if (move := written.get(listed.key)) is not None:
+        move = written.get(listed.key)
+        if move is not None:
             because = f"replaced by {move.decision.candidate.version}"
             fates.append(BuildFate(listed, "superseded", because))
             continue
@@ -489,7 +506,7 @@ def fates_on_foreign_branch(
             because = f"{base.branch} now has {listed.version}"
             fates.append(BuildFate(listed, "merged", because))
             continue
-        on_branch = _version_in(view, sub)
+        on_branch = _version_in(foreign_branch, sub)
         if on_branch == listed.version:
             because = f"it is on {waiting_list.head}"
             fates.append(BuildFate(listed, "waits", because, on_foreign_branch=True))
@@ -499,10 +516,12 @@ def fates_on_foreign_branch(
     return FatesOnHead(tuple(fates))
 
 
-def _version_in(view: Snapshot, sub: Subscription) -> str:
-    with suppress(TaskError):
-        return reading(view, sub, Terms()).version
-    return ""
+def _version_in(branch: Snapshot, sub: Subscription) -> str:
+    """Return a branch's version of an image, or "" if it has none or cannot be read."""
+    try:
+        return reading(branch, sub, Terms()).version
+    except TaskError:
+        return ""
 
 
 def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
@@ -521,6 +540,7 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
 
 
 def _verb(ask: Ask) -> str:
+    """Return the command of an ask, as in `TOGETHER`. All commands for new builds are `run`."""
     return ask.intent.verb if ask.intent else "run"
 
 
@@ -538,7 +558,7 @@ def _meet_ask(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> _MeetingResult:
     """Decide a waiting build together with an ask for the same image, as `TOGETHER` says."""
-    outcome, older = _outcome(ask, move, waiting, terms)
+    outcome, why_ask_is_older = _outcome(ask, move, waiting, terms)
     if_build, if_rollback = TOGETHER[_verb(ask), outcome]
     meeting = if_rollback if waiting.listed.rollback else if_build
     if _verb(ask) == "release" or meeting in ("reevaluated", "newer_deferred"):
@@ -548,24 +568,28 @@ def _meet_ask(
         return _MeetingResult(move, None, fate, because)
 
     version = waiting.image.version
-    new = move.decision
-    same_version = new.candidate.version == version
+    asked = move.decision
+    same_version = asked.candidate.version == version
     if meeting == "given_up":
         if same_version:
             return _MeetingResult(move, None, fate, because)
-        return _MeetingResult(move, None, "dropped", new.because)
+        return _MeetingResult(move, None, "dropped", asked.because)
     if meeting == "replaced_by_ask":
-        return _MeetingResult(move, None, "superseded", f"replaced by {new.candidate.version}")
+        return _MeetingResult(move, None, "superseded", f"replaced by {asked.candidate.version}")
     if meeting == "without_hold":
         return _MeetingResult(_without_hold(move, build_move, waiting.listed), None, fate, because)
-    why = f"{version} is already waiting on the head branch{f': {older}' if older else ''}"
+
+    # In all other cases, the waiting build stays or is deferred. The ask may be refused.
+    already_waiting = f"{version} is already waiting on the head branch"
+    if why_ask_is_older:
+        already_waiting += f": {why_ask_is_older}"
     if meeting == "beats_ask":
-        move = move.without_effect(Verdict("refuse", "superseded", why))
+        move = move.without_effect(Verdict("refuse", "superseded", already_waiting))
     elif meeting == "ends_hold_only":
-        verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
+        verdict = Verdict("refuse", "superseded", f"{asked.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
         released_hold = Remember(waiting.situation.memory, lifted=lifted)
-        move = replace(move, decision=replace(new, judged=verdict), remember=released_hold)
+        move = replace(move, decision=replace(asked, judged=verdict), remember=released_hold)
     elif meeting == "newer_deferred" and fate == "deferred" and not same_version:
         newer = f"{because}; the newer {version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
@@ -573,7 +597,9 @@ def _meet_ask(
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return an ask's outcome, as in `TOGETHER`, and why it is older than the waiting build."""
+    """Return an ask's outcome, as in `TOGETHER`, and why it is older than the waiting build ("" if
+    it is not).
+    """
     verb = _verb(ask)
     verdict = move.decision.verdict
     if verb not in ("run", "release"):
@@ -584,15 +610,18 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
         if verb == "release":
             return "done" if move.remember else "nothing", ""
         return "deferred" if verdict == "defer" else "nothing", ""
-    new = move.decision.candidate
-    if new.version == waiting.image.version:
+
+    # a run or a release that writes a build
+    candidate = move.decision.candidate
+    if candidate.version == waiting.image.version:
         return "same", ""
     if terms.allow_downgrade:
         return "newer", ""
-    event = Written(new.tag, new.digest, move.build)
-    already = Written(waiting.image.tag, waiting.image.digest, waiting.build)
-    older = why_older(event, already, waiting.subscription.policy, waiting.situation.facts.ancestry)
-    return "older" if older else "newer", older
+    asked = Written(candidate.tag, candidate.digest, move.build)
+    listed = Written(waiting.image.tag, waiting.image.digest, waiting.build)
+    ancestry = waiting.situation.facts.ancestry
+    why = why_older(asked, listed, waiting.subscription.policy, ancestry)
+    return "older" if why else "newer", why
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
@@ -603,8 +632,10 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     remember = move.remember
     if remember is None:
         return situation
-    writes = _verb(ask) == "release" and move.updates
-    memory = released(situation.memory) if writes else remember.memory or situation.memory
+    if _verb(ask) == "release" and move.updates:
+        memory = released(situation.memory)
+    else:
+        memory = remember.memory or situation.memory
     hold = None if remember.lifted else remember.hold or situation.state.hold
     return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
 
@@ -640,17 +671,20 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     verdict = move.decision.judged
     because = verdict.because
     if verdict.verdict == "defer":
-        return move, "deferred", hold_text(situation.hold) if situation.hold else because
+        why_deferred = hold_text(situation.hold) if situation.hold else because
+        return move, "deferred", why_deferred
     if verdict.verdict == "error":  # a server did not respond, so the build stays
-        unknown = Verdict("update", UNANSWERED, f"{because}; the build is kept")
-        return Move(situation.decision(waiting.image, unknown), waiting.build), "waits", because
+        kept = Verdict("update", UNANSWERED, f"{because}; the build is kept")
+        return Move(situation.decision(waiting.image, kept), waiting.build), "waits", because
     if verdict.verdict != "update":
-        return None, "superseded" if verdict.rule == "superseded" else "dropped", because
-    kept_move = _with_memory_after(waiting, move)
-    return kept_move, "waits", because if waiting.annotations_read else UNREAD
+        fate: Fate = "superseded" if verdict.rule == "superseded" else "dropped"
+        return None, fate, because
+    why_it_waits = because if waiting.annotations_read else UNREAD
+    return _with_memory_after(waiting, move), "waits", why_it_waits
 
 
 def _offer(waiting: WaitingBuild) -> Offer:
+    """Return a waiting build as if it were built now."""
     pinned = bool(waiting.image.digest and waiting.image.tag)
     return Offer(waiting.image, waiting.build, pinned=pinned, origin=waiting.listed.event)
 
@@ -673,17 +707,19 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
     The move has the listed digest and source. If a different build is deferred, it stays deferred.
     """
     image = waiting.image
-    before = waiting.situation.memory
+    memory_before = waiting.situation.memory
     remember = move.remember or Remember()
-    other_deferred = None if before.deferred and alike(before.deferred, image) else before.deferred
-    memory = replace(remember.memory or before, deferred=other_deferred)
+    deferred = memory_before.deferred
+    if deferred and alike(deferred, image):  # no longer deferred, because the move writes it
+        deferred = None
+    memory = replace(remember.memory or memory_before, deferred=deferred)
     written = memory.written
     if written and written.version == image.version and not written.digest:
         with_digest = replace(written, image_digest=waiting.listed.image_digest)
         memory = replace(memory, written=with_digest)
     # without a listed digest, `weigh` may have pinned the tag
-    pins = waiting.subscription.policy.pin_digest and not image.digest
-    candidate = move.decision.candidate if pins else image
+    pinned_by_weigh = waiting.subscription.policy.pin_digest and not image.digest
+    candidate = move.decision.candidate if pinned_by_weigh else image
     decision = replace(move.decision, candidate=candidate, source=waiting.listed.promoted_from)
     return replace(move, decision=decision, remember=replace(remember, memory=memory))
 
@@ -697,7 +733,9 @@ def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move 
     if rollback is None or on_base != rollback.was:
         was = rollback.was if rollback else ""
         return None, "superseded", f"{base.branch} now has {on_base or 'nothing'}, not {was}"
-    because = f"rolled back from {rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
+    because = f"rolled back from {rollback.was}"
+    if hold:
+        because += f"; {hold_text(hold)}"
     to = Reading(tag=waiting.image.tag, digest=waiting.image.digest)
     memory = rolled_back(
         situation.memory, situation.in_git, to, waiting.listed.skipped, rollback.to
@@ -725,10 +763,12 @@ def list_after(
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
-            build = listed_of(move, old.get(key_of_entry(move.subscription)), base, now)
-            new[build.key] = build
-    for listed in (*(undecided.list_entry for undecided in of_head.undecided), *unwritten):
-        new.setdefault(listed.key, listed)
+            old_entry = old.get(key_of_entry(move.subscription))
+            new_entry = listed_of(move, old_entry, base, now)
+            new[new_entry.key] = new_entry
+    undecided_entries = [undecided.list_entry for undecided in of_head.undecided]
+    for entry in (*undecided_entries, *unwritten):
+        new.setdefault(entry.key, entry)
     builds = tuple(sorted(new.values(), key=lambda build: build.key))
     listed_again = {build.declined_key for build in builds}
     declined = tuple(build for build in waiting_list.declined if build.key not in listed_again)
@@ -744,14 +784,14 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
     """
     decision = move.decision
     sub = move.subscription
-    if (
+    if (  # the same build was listed before
         before
         and before.version == decision.candidate.version
         and bool(before.rollback) == move.rolled_back
     ):
-        identity = before.build if before.build != Build() else move.build
+        build = before.build if before.build != Build() else move.build
         proof = str(decision.proof or before.proof)
-        return replace(before, build=identity, proof=proof, left_out="")
+        return replace(before, build=build, proof=proof, left_out="")
     memory = move.remember.memory if move.remember and move.remember.memory else Memory()
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(
@@ -781,12 +821,15 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
 
 
 def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
-    """Return the base's current version and memory of an image."""
-    with suppress(TaskError):
+    """Return the base's current version and memory of an image. Both are empty if one of them
+    cannot be read.
+    """
+    try:
         memory = state_of(base, sub).images.get(key_of(sub), Memory())
         in_git = reading(base, sub, Terms())
-        return BaseThen(in_git.tag, in_git.digest, memory.written, memory.replaced)
-    return BaseThen()
+    except TaskError:
+        return BaseThen()
+    return BaseThen(in_git.tag, in_git.digest, memory.written, memory.replaced)
 
 
 def updated_list(
@@ -797,14 +840,18 @@ def updated_list(
     `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
     request.
     """
-    before = waiting_list.request
-    newly_closed = (
-        request is not None
-        and request.state == "closed"
-        and (before is None or before.number != request.number or before.state == "open")
+    known_request = waiting_list.request
+    ended_before = (
+        known_request is not None
+        and request is not None
+        and known_request.number == request.number
+        and known_request.state != "open"
     )
-    if request and newly_closed and not waiting_list.closing:
+    is_closed = request is not None and request.state == "closed"
+    closed_by_person = is_closed and not ended_before and not waiting_list.closing
+    branch_deleted = absent and waiting_list.arrived
+    if request and closed_by_person:
         waiting_list = declined_by(waiting_list, request.url)
-    elif merged or (absent and waiting_list.arrived):
+    elif merged or branch_deleted:
         waiting_list = replace(waiting_list, builds=(), releases=())
-    return replace(waiting_list, request=request or before)
+    return replace(waiting_list, request=request or known_request)

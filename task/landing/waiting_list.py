@@ -34,6 +34,7 @@ ABOUT = (
 )
 LONGEST_NAME = 200  # bytes in the file name; longer names are hashed
 LARGEST = 1_000_000  # characters
+DEEPEST = 8  # levels of lists and mappings
 MOST_BUILDS = 1000
 LONGEST_WORD = 4096  # characters
 SPELLED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -240,7 +241,7 @@ def read_list(text: str) -> WaitingList:
     if len(tree.roots) != 1:
         raise TargetError("it must be a single YAML document")
     try:
-        return _whole(_plain_value(tree.root, 0))
+        return _whole_list(_plain_value(tree.root, 0))
     except Malformed as error:
         raise TargetError(error.message) from error
 
@@ -342,34 +343,43 @@ def _block_lines(data: Data) -> list[str]:
     lines: list[str] = []
     for key, value in data.items():
         if isinstance(value, Mapping):
-            below = _block_lines(value)
-            lines += [f"{key}:", *(f"  {line}" for line in below)] if below else []
+            value_lines = _block_lines(value)
+            if value_lines:
+                lines += [f"{key}:", *(f"  {line}" for line in value_lines)]
         elif isinstance(value, list):
-            lines += [f"{key}:"] if value else []
+            if value:
+                lines.append(f"{key}:")
             for item in value:
-                first, *rest = (
-                    _block_lines(item) if isinstance(item, Mapping) else [_quoted_word(str(item))]
-                )
-                lines += [f"- {first}", *(f"  {line}" for line in rest)]
+                if isinstance(item, Mapping):
+                    first, *others = _block_lines(item)
+                    lines += [f"- {first}", *(f"  {line}" for line in others)]
+                else:
+                    lines.append(f"- {_quoted_word(str(item))}")
         elif value:
             lines.append(f"{key}: {_quoted_word(str(value))}")
     return lines
 
 
 def _quoted_word(text: str) -> str:
+    """Return a string as a YAML scalar, quoted if necessary."""
     return spell(text.encode("utf-8", "replace").decode())
 
 
 def _plain_value(node: Node, depth: int) -> object:
-    """Return strings, lists, and mappings. Raises `Malformed` for all other YAML features."""
-    if depth > 8 or node.anchor or node.tag or node.kind == "alias":
+    """Return a node's string, list, or mapping. Raises `Malformed` for all other YAML features.
+
+    `depth` is the number of nodes around it.
+    """
+    if depth > DEEPEST or node.anchor or node.tag or node.kind == "alias":
         raise Malformed("it has an anchor, an alias, a tag, or too many levels")
     if node.kind == "scalar":
         if len(node.value) > LONGEST_WORD:
             raise Malformed(f"a value has more than {LONGEST_WORD} characters")
         return "" if node.null else node.value
     if node.kind == "sequence":
-        return [_plain_value(child, depth + 1) for child in node.children[: MOST_BUILDS + 1]]
+        # one item too many is enough for the error about it
+        children = node.children[: MOST_BUILDS + 1]
+        return [_plain_value(child, depth + 1) for child in children]
     values: dict[str, object] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.value in values:
@@ -387,6 +397,7 @@ class _FieldsOf:
 
     @classmethod
     def of(cls, what: str, value: object) -> _FieldsOf:
+        """Return the fields of a parsed value. `what` names it in error messages."""
         if value in ("", None):
             return cls(what)
         if not isinstance(value, dict):
@@ -394,25 +405,33 @@ class _FieldsOf:
         return cls(what, dict(value))
 
     def word(self, name: str, pattern: str = "") -> str:
+        """Return a string field, or "" if it is missing."""
+        error = Malformed(f"{name} in {self.what} has an unexpected value")
         value = self.data.pop(name, "")
-        if not isinstance(value, str) or (value and pattern and not re.fullmatch(pattern, value)):
-            raise Malformed(f"{name} in {self.what} has an unexpected value")
+        if not isinstance(value, str):
+            raise error
+        if value and pattern and not re.fullmatch(pattern, value):
+            raise error
         return value
 
     def needed(self, name: str, pattern: str = "") -> str:
+        """Return a string field that must not be missing or empty."""
         value = self.word(name, pattern)
         if not value:
             raise Malformed(f"{name} is missing in {self.what}")
         return value
 
     def time(self, name: str) -> str:
+        """Return a timestamp in UTC, or "" if it is missing."""
         value = self.word(name)
         return utc(value) if value else ""
 
     def part(self, name: str) -> _FieldsOf:
+        """Return the fields of a nested mapping. They are empty if it is missing."""
         return _FieldsOf.of(name, self.data.pop(name, None))
 
     def each(self, name: str, read: Callable[[object], T]) -> tuple[T, ...]:
+        """Return the items of a list field, each read by this function."""
         value = self.data.pop(name, [])
         if value == "":
             return ()
@@ -421,8 +440,10 @@ class _FieldsOf:
         return tuple(read(item) for item in value)
 
     def end(self) -> None:
+        """Raise `Malformed` if a field was not read."""
         if self.data:
-            raise Malformed(f"{self.what} has an unknown field {next(iter(self.data))[:50]!r}")
+            unread = next(iter(self.data))
+            raise Malformed(f"{self.what} has an unknown field {unread[:50]!r}")
 
 
 _OID = "[0-9a-f]{40}|[0-9a-f]{64}"
@@ -430,7 +451,8 @@ _APPLICATION = r"[^\s/]{0,253}/[^\s/]{1,253}"
 _STATE = "open|merged|closed|gone"
 
 
-def _whole(data: object) -> WaitingList:
+def _whole_list(data: object) -> WaitingList:
+    """Return the list from the file's plain values. Raises `Malformed`."""
     fields = _FieldsOf.of("the list", data)
     fields.needed("version", VERSION)
     head = fields.needed("head")
@@ -540,9 +562,13 @@ def _listed_build(data: object) -> ListedBuild:
     )
     for part in (fields, target, source, keys, identity):
         part.end()
-    reference = ":".join(filter(None, (listed.image, listed.tag)))
-    parse_image("@".join(filter(None, (reference, listed.digest))))
-    if not (listed.tag or listed.digest):
+    reference = listed.image
+    if listed.tag:
+        reference += f":{listed.tag}"
+    if listed.digest:
+        reference += f"@{listed.digest}"
+    parse_image(reference)  # raises `Malformed` if the tag or the digest is invalid
+    if not listed.tag and not listed.digest:
         raise Malformed("a build has neither a tag nor a digest")
     return listed
 
@@ -596,15 +622,16 @@ def _item(value: object) -> str:
 
 def _inside_repository(path: str) -> str:
     """Return the path if it is inside the repository. Raises `Malformed` otherwise."""
-    plain = posixpath.normpath(path) if path else ""
-    if plain.startswith(("/", "..")) or "\0" in plain or plain != path.rstrip("/"):
+    normalized = posixpath.normpath(path) if path else ""
+    is_outside = normalized.startswith(("/", ".."))
+    if is_outside or "\0" in normalized or normalized != path.rstrip("/"):
         raise Malformed(f"{path[:100]!r} is not a path inside the repository")
     return path
 
 
 def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
     """Return the list after a person has closed its request: all waiting builds are declined."""
-    new = {
+    newly_declined = {
         build.declined_key: DeclinedBuild(
             build.application,
             build.alias,
@@ -614,11 +641,6 @@ def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
         )
         for build in waiting_list.builds
     }
-    others = [one for one in waiting_list.declined if one.key not in new]
-    declined = (*others, *new.values())[-MOST_BUILDS:]
-    return replace(
-        waiting_list,
-        builds=(),
-        releases=(),
-        declined=declined,
-    )
+    others = [build for build in waiting_list.declined if build.key not in newly_declined]
+    newest_declined = (*others, *newly_declined.values())[-MOST_BUILDS:]
+    return replace(waiting_list, builds=(), releases=(), declined=newest_declined)

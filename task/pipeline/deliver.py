@@ -105,9 +105,10 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms, config_read=False))
 
-        stopped = _stopped_by_an_error(delivery) if job.atomic else None
-        if stopped:
-            return done.plus(stopped)
+        if job.atomic:
+            stopped = _stopped_by_an_error(delivery)
+            if stopped:
+                return done.plus(stopped)
         try:
             lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
@@ -119,9 +120,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
                 for decision in lander.without_commit
                 if decision.subscription.identity not in retried
             ]
-            done = done.plus(lander.outcome()).plus(
-                _outcome_without_commit(without_commit, snapshot, job)
-            )
+            done = done.plus(lander.outcome())
+            done = done.plus(_outcome_without_commit(without_commit, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in retried))
         if batch.asks:
             number = contention.attempts + 1
@@ -140,9 +140,14 @@ def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
     memory branch. `heads` are fetched at the same time.
     """
     places_of_asks = (place for ask in batch.asks for place in places(ask))
-    of_lists = partial(places_of_lists, repo=batch.asks[0].subscription.repo, branch=batch.base)
+    repo = batch.asks[0].subscription.repo
+    of_lists = partial(places_of_lists, repo=repo, branch=batch.base)
     snapshot = batch.repository.snapshot(
-        batch.base, chain(CONFIG, places_of_asks), heads, CONFIG, of_lists
+        batch.base,
+        chain(CONFIG, places_of_asks),
+        heads,
+        default=CONFIG,
+        besides=of_lists,
     )
     snapshot = with_own_memory_branch(snapshot, batch.repository)
     if snapshot.prefix == PREFIX:
@@ -152,32 +157,31 @@ def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """With `--atomic`, return the outcome without writing if a decision is an error."""
-    errors = (decision for decision in delivery.without_commit if decision.verdict == "error")
-    first_error = next(errors, None)
-    if first_error is None:
+    """Return what `--atomic` does instead of writing if a decision is an error, else None."""
+    errors = [decision for decision in delivery.without_commit if decision.verdict == "error"]
+    if not errors:
         return None
-    verdict = not_written(first_error)
-    stopped = (
+    verdict = not_written(errors[0])
+    stopped = [
         replace(decision, judged=verdict)
         for prepared in delivery.commits
         for decision in prepared.decisions
-    )
+    ]
     return Outcome((*delivery.without_commit, *stopped))
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
     """Return the asks' head branches, if their names are known before the config is read."""
     subs = [ask.subscription for ask in batch.asks]
-    named = [
+    names = [
         sub.head_template
         for sub in subs
         if is_branch_name(sub.head_template) and "{{" not in sub.head_template
     ]
-    named += [
+    names += [
         request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template
     ]
-    return list(dict.fromkeys(named))[:MOST_HEADS]
+    return list(dict.fromkeys(names))[:MOST_HEADS]
 
 
 def prepare(
@@ -202,16 +206,16 @@ def prepare(
         heads.values(), snapshot, decided
     )
     if valid_memory_files != memory_files:
-        # Some rollbacks were declined or merged, so their holds no longer apply.
+        # Some rollbacks were declined or merged, so their holds no longer apply: decide again.
         snapshot = replace(snapshot, memory_files=valid_memory_files)
         facts = gather(snapshot, batch.asks)
-        without_holds = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
+        new_moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
         # Moves stay errors if no request can be opened for them, or if their list cannot be read.
         moves = [
-            before if before.decision.verdict == "error" else move
-            for before, move in zip(moves, without_holds, strict=True)
+            old_move if old_move.decision.verdict == "error" else new_move
+            for old_move, new_move in zip(moves, new_moves, strict=True)
         ]
-    with contention.clock_paused():
+    with contention.clock_paused():  # while proofs are verified
         together = decide_together(
             batch,
             snapshot,
@@ -239,7 +243,7 @@ def prepare(
         *hindered(moves, lambda sub: world.hindrance(sub, job.terms.now)),
     ]
     return Delivery(
-        # unchanged, because `MemoryBranchWriter` compares the new files with it
+        # as it was read, because `MemoryBranchWriter` compares the new files with it
         base=replace(snapshot, memory_files=memory_files),
         heads=heads,
         commits=tuple(commits),
@@ -342,6 +346,7 @@ class DeliveryLander:
         to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
         before_commits = delivery.memory_files
         if to_base:
+            # a deferred build is only forgotten once its commit has landed
             before_commits = deferred_until_landed(base.memory_files, before_commits)
         self.memory_branch = MemoryBranchWriter(base, delivery.author, self.batch, self.job)
         self.memory_branch.wanted = delivery.lists.without_commits(before_commits)
@@ -354,7 +359,8 @@ class DeliveryLander:
         """
         heads = [prepared.changeset.head for prepared in self.delivery.commits]
         only_heads = bool(heads) and self.delivery.base.branch not in heads
-        if not (only_heads and self.batch.repository.atomic):
+        in_one_push = only_heads and self.batch.repository.atomic
+        if not in_one_push:
             self._write_memory_branch()
 
     def remember_rest(self) -> None:
@@ -362,30 +368,34 @@ class DeliveryLander:
         from the memory branch.
         """
         any_error = any(decision.verdict == "error" for decision in self.done.decisions)
-        if not (self.outpaced or any_error):
+        all_landed = not self.outpaced and not any_error
+        if all_landed:
             self.memory_branch.wanted = with_lists_of(
                 self.delivery.memory_files, self.memory_branch.wanted
             )
         try:
             self._write_memory_branch()
-        except Outpaced:  # the commits have landed, and the next run writes the rest
-            if not self.memory_branch.commits:  # so the holds of this run are not there either
+        except Outpaced:
+            # The commits have landed, and the next run writes the rest. But if this run has not
+            # written the memory branch at all, its holds are not there either.
+            if not self.memory_branch.commits:
                 self.memory_outpaced = True
 
     @property
     def retried(self) -> set[Identity]:
         """The asks to retry, because someone else pushed first."""
         delivery = self.delivery
-        only_remembered = set(delivery.only_remembered if self.memory_outpaced else ())
-        decisions = chain(
-            delivery.without_commit,
-            *(prepared.decisions for prepared in delivery.commits),
-        )
-        return only_remembered | {
+        decisions = list(delivery.without_commit)
+        for prepared in delivery.commits:
+            decisions += prepared.decisions
+        retried = {
             decision.subscription.identity
             for decision in decisions
             if decision.head in self.outpaced
         }
+        if self.memory_outpaced:
+            retried |= delivery.only_remembered
+        return retried
 
     @property
     def without_commit(self) -> list[Decision]:
@@ -404,6 +414,7 @@ class DeliveryLander:
         ]
 
     def _write_memory_branch(self) -> None:
+        """Write the memory branch, or store the error. Raises `Outpaced`."""
         try:
             self.memory_branch.write()
         except TaskError as error:
@@ -430,12 +441,14 @@ class DeliveryLander:
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
     def _land_on_base(self, prepared: PreparedCommit) -> Outcome:
+        """Land a commit on the base, or predict it for `plan`."""
         repository = self.batch.repository
         land = repository.predict if self.job.dry else repository.land
         landed_commit = land(prepared.changeset)
         return self._outcome_of(prepared, landed_commit, self.delivery.base.files)
 
     def _land_on_head(self, prepared: PreparedCommit, head: HeadBranch) -> Outcome:
+        """Land a commit on a head branch, with its list and its request."""
         job = self.job
         change = prepared.changeset
         lists = self.delivery.lists
@@ -454,24 +467,25 @@ class DeliveryLander:
             landed_commit = self.memory_branch.land_with_list(
                 change, waiting_list, landed_commit, head, moved
             )
-        under = self.delivery.base.files if head.ours else head.files
-        outcome = self._outcome_of(prepared, landed_commit, under)
+        files_before = self.delivery.base.files if head.ours else head.files
+        outcome = self._outcome_of(prepared, landed_commit, files_before)
         if head.request:
             return propose(prepared, head.request, outcome, waiting_list, job, self.world)
         return outcome
 
     def _log_foreign_commit(self, head: HeadBranch) -> None:
+        """If the branch is someone else's, log whose commit stays on it."""
         if head.ours or head.branch is None:
             return
         subject = printable(head.branch.message.partition("\n")[0])
-        by = printable(head.branch.by) or "somebody"
-        self.world.log("info", f"{head.name} keeps commit {head.tip[:12]} by {by}: {subject}")
+        author = printable(head.branch.by) or "somebody"
+        self.world.log("info", f"{head.name} keeps commit {head.tip[:12]} by {author}: {subject}")
 
     def _outcome_of(
-        self, prepared: PreparedCommit, landed_commit: LandedCommit, under: Files
+        self, prepared: PreparedCommit, landed_commit: LandedCommit, files_before: Files
     ) -> Outcome:
-        """Return a commit's outcome, for `plan` with the difference to the files `under` it."""
-        diff = unified_diff(under, prepared.changeset.files) if self.job.dry else None
+        """Return a commit's outcome, for `plan` with the difference to the files before it."""
+        diff = unified_diff(files_before, prepared.changeset.files) if self.job.dry else None
         return _outcome_of(prepared, landed_commit, self.attempt, diff)
 
     def close(self) -> None:
@@ -481,14 +495,15 @@ class DeliveryLander:
         any_closed = False
         for name, reason in self.delivery.lists.closing.items():
             head = self.delivery.heads[name]
-            because = reason
-            if head.instead and head.instead in self.outpaced | self.failed:
+            if head.instead in self.outpaced | self.failed:  # its builds have not moved there yet
                 continue
+            because = reason
             if head.instead:
                 page = self._pages().get(head.instead) or "No request"
                 because = f"{reason}. {page} proposes the waiting builds"
             try:
-                if withdraw(because, head.request, self.world):
+                is_closed = withdraw(because, head.request, self.world)
+                if is_closed:
                     self.memory_branch.put(self._list_after_closing(head))
                     any_closed = True
             except Outpaced:  # another run now proposes something there
@@ -536,7 +551,8 @@ class DeliveryLander:
         done = self.done
         pages = self._pages()
         memory_commit = self.memory_branch.commit
-        if memory_commit and (self.memory_branch.remembers or not done.commits):
+        is_worth_reporting = self.memory_branch.remembers or not done.commits
+        if memory_commit and is_worth_reporting:
             done = done.plus(Outcome(commits=(memory_commit,)))
         rows = [
             replace(row, pull_request=pages.get(row.head, ""))
@@ -550,16 +566,16 @@ class DeliveryLander:
     def _outpaced_without_asks(self) -> set[str]:
         """Return the head branches where another run pushed first, and that no ask retries."""
         asked = {ask.key for ask in self.batch.asks}
-        commits = self.delivery.commits
-        with_asks = {
-            prepared.changeset.head
-            for prepared in commits
-            if any(decision.subscription.identity in asked for decision in prepared.decisions)
-        }
-        return {prepared.changeset.head for prepared in commits} & self.outpaced - with_asks
+        without_asks = set()
+        for prepared in self.delivery.commits:
+            identities = {decision.subscription.identity for decision in prepared.decisions}
+            if identities.isdisjoint(asked):
+                without_asks.add(prepared.changeset.head)
+        return without_asks & self.outpaced
 
 
 def _overtaken_head(name: str) -> Problem:
+    """Return the warning for a head branch where another run pushed first."""
     message = f"the builds waiting on {name} were not reevaluated: another run was faster"
     hint = (
         "the next run that writes to the branch will decide them; do not merge the branch before"
@@ -579,11 +595,7 @@ def _outcome_of(
     landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
     if not landed_commit.pushed:
         same = Verdict("unchanged", "same", f"the branch {change.head} already has this commit")
-        return Outcome(
-            prepared.with_updates_as(same),
-            (),
-            landed,
-        )
+        return Outcome(prepared.with_updates_as(same), (), landed)
     commit = prepared.reported(landed_commit.commit)
     files = tuple(sorted(prepared.changeset.files))
     commit = replace(
@@ -633,19 +645,21 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
     """Return the branch's newest commit if, by its trailers, an earlier run wrote one of these
     builds in it.
     """
-    lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
+    _, _, last_paragraph = snapshot.message.rstrip("\n").rpartition("\n\n")
+    trailers = set(last_paragraph.splitlines())
     # another Application's target may also have the digest
-    lines += [line.partition("@")[0] for line in lines]
+    trailers |= {line.partition("@")[0] for line in trailers}
     apps = set()
     for decision in on_base:
         tag = decision.candidate.tag
-        digest = decision.candidate.digest
-        image = replace(decision.subscription.entry.image, tag=tag, digest="" if tag else digest)
-        key = decision.subscription.application.key
-        if {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
-            apps.add(key)
+        digest = "" if tag else decision.candidate.digest
+        image = replace(decision.subscription.entry.image, tag=tag, digest=digest)
+        app = decision.subscription.application.key
+        if f"Image: {image.reference}" in trailers and f"Application: {app}" in trailers:
+            apps.add(app)
+    if not apps:
+        return ()
     branch = snapshot.branch
-    names = tuple(sorted(apps))
     commit = Commit(
         snapshot.repo,
         branch,
@@ -653,7 +667,7 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
         snapshot.tip,
         "",
         (),
-        names,
+        tuple(sorted(apps)),
         already_there=True,
     )
-    return (commit,) if apps else ()
+    return (commit,)

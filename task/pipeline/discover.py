@@ -112,10 +112,13 @@ class _Sorter:
             self.updaters.append(manifest)
         elif kind == "ConfigMap" and is_config(manifest.item):
             self.updater_config = self.updater_config or manifest
-        elif kind == "HelmRelease" and (release := _helm_release(manifest, self._locate)):
-            self.releases.setdefault(release.application.key, release)
+        elif kind == "HelmRelease":
+            release = _helm_release(manifest, self._locate)
+            if release:
+                self.releases.setdefault(release.application.key, release)
 
     def _add_application(self, manifest: Found) -> None:
+        """Store an Application, unless its name is already taken by a more precise manifest."""
         scope = self._scope
         try:
             app = parse_application(
@@ -136,10 +139,13 @@ class _Sorter:
         if manifest.generated_by:
             self.generated_by.append(manifest.generated_by)
         earlier = self.applications.get(app.key)
-        # an Application's own manifest is more precise than one from an ApplicationSet
-        if earlier is None or (earlier.generated_by and not app.generated_by):
+        if earlier is None:
             self.applications[app.key] = app
-        elif earlier.annotations and not app.generated_by and earlier.sources != app.sources:
+        elif app.generated_by:
+            pass  # an Application's own manifest is more precise than one from an ApplicationSet
+        elif earlier.generated_by:
+            self.applications[app.key] = app
+        elif earlier.annotations and earlier.sources != app.sources:
             self.namesakes.setdefault(app.key, f"{earlier.origin} and {app.origin}")
 
 
@@ -174,21 +180,22 @@ def subscriptions_of(
         if not app.annotations.get("image-list"):
             continue
         of_app = subscribe(app, scope.defaults, wanted)
-        if wanted is not None and any(sub.method == "git" for sub in of_app.subscriptions):
+        writes_to_git = any(sub.method == "git" for sub in of_app.subscriptions)
+        if wanted is not None and writes_to_git:
             # all entries, because updates of its other images may be waiting on the head branch
             of_app = subscribe(app, scope.defaults)
         subscribed.append(of_app)
     return (*subscribed, *discovery.helm_releases)
 
 
-def _namesake_warning(twice: Mapping[str, str]) -> tuple[Problem, ...]:
+def _namesake_warning(namesakes: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning if several Applications have the same name, for example in two clusters.
 
     Only the first manifest is used.
     """
-    if not twice:
+    if not namesakes:
         return ()
-    places = and_more([f"{key} ({origins})" for key, origins in twice.items()])
+    places = and_more([f"{key} ({origins})" for key, origins in namesakes.items()])
     hint = (
         "use a unique name for each Application; if they are for two clusters, run once with each"
         " cluster's manifests"
@@ -207,34 +214,31 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
     identities = {image.identity for image in images}
     names = {image.repository.rpartition("/")[2].lower() for image in images}
 
-    def wanted(item: Mapping[str, Any]) -> bool:
+    def may_match(text: str, entry: Entry | Malformed) -> bool:
+        if isinstance(entry, Entry):
+            return entry.image.identity in identities
+        return any(name in text.lower() for name in names)
+
+    def may_concern(item: Mapping[str, Any]) -> bool:
         if item.get("kind") == "ImageUpdater":
             return True
         annotations = mapping(mapping(item.get("metadata")).get("annotations"))
         if not names:
             return any(key.startswith(prefix) for key in annotations)
-        listed = str(annotations.get(f"{prefix}image-list") or "")
-        low = listed.lower()
+        image_list = str(annotations.get(f"{prefix}image-list") or "")
         # skips parsing for nearly all Applications
-        if not any(name in low for name in names):
+        lower_case = image_list.lower()
+        if not any(name in lower_case for name in names):
             return False
-        return any(
-            (
-                entry.image.identity in identities
-                if isinstance(entry, Entry)
-                else any(n in text.lower() for n in names)
-            )
-            for text, entry in zip(
-                split_image_list(listed),
-                parse_image_list(listed),
-                strict=True,
-            )
-        )
+        texts = split_image_list(image_list)
+        entries = parse_image_list(image_list)
+        return any(map(may_match, texts, entries))
 
-    return wanted
+    return may_concern
 
 
 def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
+    """Return a HelmRelease's subscriptions, or None if Flux would not update it."""
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")
@@ -253,8 +257,8 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
     problems = discovery.problems
-    # if no manifest could be read, the broken files are the reason
-    if not (discovery.read or discovery.templates or passed_over):
+    any_read = discovery.read or discovery.templates or passed_over
+    if not any_read:  # the broken files are the reason
         problems = tuple(map(_as_error, problems))
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project, or --selector"
     problems += unknown_names(
@@ -277,14 +281,16 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     subscribed = {
         item.application.key: item.subscriptions for item in seen.subscribed if item.subscriptions
     }
-    whole = {app.key: app for app in (*seen.outside, *seen.annotated) if app.sources}
-    asked: dict[str, Application | None] = {}
+    # without sources, only the metadata was read
+    read_in_full = {app.key: app for app in (*seen.outside, *seen.annotated) if app.sources}
+    asked: dict[str, Application | None] = {}  # None if it could not be read
 
     def look(key: str, *, ask: bool = True) -> Sequence[Subscription]:
         if key in subscribed:
             return subscribed[key]
-        app = whole.get(key) or asked.get(key)
-        if app is None and ask and key not in asked and len(asked) < MOST_ASKED:
+        app = read_in_full.get(key) or asked.get(key)
+        may_ask = ask and key not in asked and len(asked) < MOST_ASKED
+        if app is None and may_ask:
             namespace, _, name = key.partition("/")
             app = asked[key] = world.application(namespace, name)
         return subscribe(app, job.scope.defaults).subscriptions if app else ()
@@ -292,19 +298,22 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     return look
 
 
-def _seen_of(discovery: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
+def _seen_of(discovery: Discovered, passed_over: Sequence[Application], job: Job) -> Seen:
+    """Return the Applications that were read. `passed_over` are those with only metadata."""
     # the metadata does not contain the project
     by_metadata = replace(job.scope.narrow, projects=())
-    skipped = [(app, considered(app, by_metadata)) for app in passed_over]
+    skipped = [app for app in passed_over if considered(app, by_metadata)]
+    outside = [app for app in passed_over if not considered(app, by_metadata)]
     return Seen(
         subscribed=subscriptions_of(discovery, job.scope, job.images),
         annotated=discovery.applications,
-        skipped=tuple(app for app, within in skipped if within),
-        outside=(*discovery.outside, *(app for app, within in skipped if not within)),
+        skipped=tuple(skipped),
+        outside=(*discovery.outside, *outside),
     )
 
 
 def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) -> None:
+    """Log how many Applications were generated, and warn if there are none at all."""
     generated_by = discovery.generated_by
     if generated_by:
         world.log(
@@ -312,9 +321,10 @@ def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) ->
             f"rendered ApplicationSets: {len(set(generated_by))}; generated Applications:"
             f" {len(generated_by)}",
         )
-    if not (seen.everyone or job.scope.narrow.names or job.images):
-        nobody = "no Application with Image Updater's annotations was found"
-        world.log("warning", f"{nobody}: check --applications and the filters")
+    reported_elsewhere = job.scope.narrow.names or job.images  # as unknown names or images
+    if not seen.everyone and not reported_elsewhere:
+        message = "no Application with Image Updater's annotations was found"
+        world.log("warning", f"{message}: check --applications and the filters")
 
 
 def _as_error(problem: Problem) -> Problem:
@@ -328,7 +338,7 @@ def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
     """Return warnings about untracked images and annotations without effect."""
     # The projects of skipped Applications are unknown, so leave them out if the run is limited to
     # projects.
-    whole = not (job.scope.narrow.projects and seen.skipped)
+    whole = not job.scope.narrow.projects or not seen.skipped
     counted = seen if whole else replace(seen, skipped=())
     untracked_images = untracked(counted, job.images)
     if job.events and not job.require_match:  # a registry sends events for all images
@@ -341,8 +351,9 @@ def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
 
 
 def _log_untracked(number: int, job: Job, world: World) -> None:
+    """Log the number of the event's images that no Application tracks, unless it is 0."""
     if not number:
         return
-    many = "is" if number == 1 else "are"
-    of_all = f"{number} of {len({image.identity for image in job.images})} images"
-    world.log("info", f"{of_all} {many} not tracked by any Application")
+    verb = "is" if number == 1 else "are"
+    total = len({image.identity for image in job.images})
+    world.log("info", f"{number} of {total} images {verb} not tracked by any Application")

@@ -71,43 +71,47 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     built: dict[str, list[Image]] = {}
     for image in images:
         built.setdefault(image.identity, []).append(image)
+
     asks = []
-    unusable = []
-    problems = []
-    wrong_elsewhere: list[Problem] = []
-    noted_elsewhere: list[Problem] = []
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
-        of_app = [
-            Ask(
-                neighbours.noted(sub),
-                tuple(built[identity]),
-                siblings=siblings_of(sub, item),
-            )
-            for sub in item.subscriptions
-            if (identity := sub.entry.image.identity) in built
-        ]
-        asks += of_app
-        broken = {flaw.entry.image.identity for flaw in item.flaws if flaw.entry}
-        concerned = bool(of_app) or not broken.isdisjoint(built)
+        for sub in item.subscriptions:
+            matching = built.get(sub.entry.image.identity)
+            if matching:
+                siblings = siblings_of(sub, item)
+                asks.append(Ask(neighbours.noted(sub), tuple(matching), siblings=siblings))
+
+    problems, unusable = _judge_all_flaws(subscribed, built)
+    return Matched(tuple(asks), problems=problems, unusable=_first_of_each(unusable))
+
+
+def _judge_all_flaws(
+    subscribed: Sequence[Subscribed], built: dict[str, list[Image]]
+) -> tuple[tuple[Problem, ...], list[Unusable]]:
+    """Return the problems with the annotations, and the broken entries that match a built image."""
+    unusable = []
+    problems: list[Problem] = []
+    # problems of the Applications that do not use the images
+    mistakes_of_others: list[Problem] = []
+    warnings_of_others: list[Problem] = []
+    for item in subscribed:
+        entries = [sub.entry for sub in item.subscriptions]
+        entries += [flaw.entry for flaw in item.flaws if flaw.entry]
+        uses_images = any(entry.image.identity in built for entry in entries)
         for flaw in item.flaws:
             judged = _judge_flaw(item.application, flaw, built)
             if judged is None:
                 continue
             if isinstance(judged, Unusable):
                 unusable.append(judged)
-            elif concerned or judged.severity == "error":
+            elif uses_images or judged.severity == "error":
                 problems.append(judged)
             elif flaw.severity == "warning":
-                noted_elsewhere.append(judged)
+                warnings_of_others.append(judged)
             else:
-                wrong_elsewhere.append(judged)
-    problems += _of_others(wrong_elsewhere, noted_elsewhere)
-    return Matched(
-        tuple(asks),
-        problems=tuple(problems),
-        unusable=_first_of_each(unusable),
-    )
+                mistakes_of_others.append(judged)
+    problems += _of_others(mistakes_of_others, warnings_of_others)
+    return tuple(problems), unusable
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
@@ -126,14 +130,15 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
             for sub in item.subscriptions
         ]
         entries = [flaw.entry for flaw in item.flaws if flaw.entry]
-        named = {entry.image.identity: [entry.image] for entry in entries}
+        images_by_identity = {entry.image.identity: [entry.image] for entry in entries}
         for flaw in item.flaws:
-            judged = _judge_flaw(item.application, flaw, named)
+            judged = _judge_flaw(item.application, flaw, images_by_identity)
             if judged is None:
                 continue
+            is_unreadable_entry = flaw.severity == "error" and flaw.entry is None and flaw.text
             if isinstance(judged, Unusable):
                 unusable.append(judged)
-            elif flaw.entry is None and flaw.severity == "error" and flaw.text:  # unreadable
+            elif is_unreadable_entry:
                 problems.append(_problem(item.application, flaw))
             else:
                 problems.append(judged)
@@ -163,18 +168,11 @@ def asks_by_hand(
         for sub in item.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             all_names |= names
-            if images and not names & set(images):
+            if images and names.isdisjoint(images):
                 continue
             if intent.failed and intent.failed.identity != sub.entry.image.identity:
                 continue
-            asks.append(
-                Ask(
-                    neighbours.noted(sub),
-                    (),
-                    intent,
-                    siblings_of(sub, item),
-                )
-            )
+            asks.append(Ask(neighbours.noted(sub), (), intent, siblings_of(sub, item)))
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
     hint = "use an alias or image name from the image-list annotation"
     for name in images:
@@ -215,13 +213,14 @@ def _judge_flaw(
         return problem
     warning = replace(problem, trouble=flaw.trouble.as_warning())
     if flaw.entry is None:
-        names = (
+        names = [
             image.repository.rpartition("/")[2] for images in built.values() for image in images
-        )
+        ]
         return problem if any(name in flaw.text for name in names) else warning
-    if images := built.get(flaw.entry.image.identity):
+    matching = built.get(flaw.entry.image.identity)
+    if matching:
         verdict = Verdict.of(flaw.trouble)
-        return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy)
+        return Unusable(Tracked(app, flaw.entry), matching[0], verdict, strategy=flaw.strategy)
     # `overlooked` warns about misspelled keys, in one line for many Applications
     return None if flaw.misspelled else warning
 
@@ -235,23 +234,26 @@ def _problem(app: Tracker, flaw: Flaw) -> Problem:
     )
 
 
-def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
+def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return a few warnings about Applications that do not use the images, no matter how many there
     are.
 
-    The first few Applications with mistakes (`wrong`) get one line per mistake. All plain warnings
-    (`noted`), such as deprecated names, share one line.
+    The first few Applications with mistakes get one line per mistake. All plain warnings, such as
+    deprecated names, share one line.
     """
-    apps = sorted({problem.application for problem in wrong})
-    full = tuple(problem for problem in wrong if problem.application in apps[:FEW])
-    rest = [
+    first_apps = sorted({problem.application for problem in mistakes})[:FEW]
+    singly = tuple(problem for problem in mistakes if problem.application in first_apps)
+    other_mistakes = [
         (problem.application, problem.key)
-        for problem in wrong
-        if problem.application not in apps[:FEW]
+        for problem in mistakes
+        if problem.application not in first_apps
     ]
-    full += about_others(rest, "invalid annotations, so their images are not updated")
-    others = [(problem.application, problem.key) for problem in noted]
-    return full + about_others(others, "annotations that work but that lint warns about")
+    warned_keys = [(problem.application, problem.key) for problem in warnings]
+    return (
+        *singly,
+        *about_others(other_mistakes, "invalid annotations, so their images are not updated"),
+        *about_others(warned_keys, "annotations that work but that lint warns about"),
+    )
 
 
 def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
@@ -300,9 +302,8 @@ def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask
     if any(not ask.subscription.base for ask in asks):
         # For a pull request, the head branch is read later, and its tip is fetched together with
         # the base's tip.
-        default = repository.default_branch(
-            tip=not any(ask.subscription.pull_request for ask in asks)
-        )
+        any_request = any(ask.subscription.pull_request for ask in asks)
+        default = repository.default_branch(tip=not any_request)
     branches: dict[str, list[Ask]] = {}
     for ask in asks:
         branches.setdefault(ask.subscription.base or default, []).append(ask)
@@ -315,7 +316,8 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
     groups: dict[str, list[Ask]] = {}
     for ask in matched.in_git:
         url = normal_url(ask.subscription.repo)
-        if not only or normal_url(without_login(ask.subscription.repo)) in only:
+        is_selected = not only or normal_url(without_login(ask.subscription.repo)) in only
+        if is_selected:
             groups.setdefault(url, []).append(ask)
     return [tuple(asks) for asks in groups.values()]
 
@@ -328,15 +330,15 @@ def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
     if not job.only or not matched.asks or by_repository(matched, job):
         return ()
     places = {}
-    for sub in (ask.subscription for ask in matched.asks):
-        places[sub.application.key] = (
-            without_login(sub.repo) if sub.method == "git" else "in the cluster"
-        )
+    for ask in matched.asks:
+        sub = ask.subscription
+        place = without_login(sub.repo) if sub.method == "git" else "in the cluster"
+        places[sub.application.key] = place
     named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
-    what = "in this run"
+    which = "in this run"
     if job.images:
-        what = "that track the image" if len(job.images) == 1 else "that track the images"
-    message = f"--only-repository excludes all Applications {what}: {named}"
+        which = "that track the image" if len(job.images) == 1 else "that track the images"
+    message = f"--only-repository excludes all Applications {which}: {named}"
     hint = "use a repository URL from an Application, or omit --only-repository"
     return (Problem(Trouble.warning(ELSEWHERE, message, hint)),)
 
@@ -349,7 +351,8 @@ def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, .
     for asks in groups:
         # The credentials depend only on the owner.
         owners = set()
-        for sub in (ask.subscription for ask in asks):
+        for ask in asks:
+            sub = ask.subscription
             namespace = sub.application.namespace if sub.credentials.startswith("secret:") else ""
             owners.add((sub.credentials, namespace, sub.application.project))
         logins: dict[str, list[Ask]] = {}

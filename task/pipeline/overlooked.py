@@ -68,47 +68,48 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     An Application gets its own warnings if it uses one of the images, if there are no images, or if
     it does not have an `image-list`.
     """
-    wanted = {image.identity for image in images} if images else None
-    concerned = set()
-    already_reported = set()  # as errors
+    identities = {image.identity for image in images} if images else None
+    using_apps = set()  # the keys of the Applications that use one of the images
+    already_reported = set()  # Applications and annotation keys for which there is an error
     for subscribed in seen.subscribed:
         app_key = subscribed.application.key
-        flaws = _flaws_of(subscribed, wanted)
-        if flaws or _takes(subscribed, wanted):
-            concerned.add(app_key)
+        flaws = _flaws_of(subscribed, identities)
+        if flaws or _uses_any(subscribed, identities):
+            using_apps.add(app_key)
         already_reported |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelled}
-    singly = []
-    others = []
+    problems = []
+    first_keys_of_others = []
     for app in (*seen.annotated, *seen.skipped):
         unread = {
             key: why
             for key, why in doubts(app.annotations)
             if (app.key, key) not in already_reported
         }
-        if app.key in concerned or not app.annotations.get("image-list"):
-            singly += [_doubt(app, key, why) for key, why in unread.items()]
+        if app.key in using_apps or not app.annotations.get("image-list"):
+            problems += [_doubt_warning(app, key, why) for key, why in unread.items()]
         elif unread:
-            others.append((app.key, next(iter(unread))))
-    return (*singly, *about_others(others, "annotations that have no effect"))
+            first_key = next(iter(unread))
+            first_keys_of_others.append((app.key, first_key))
+    return (*problems, *about_others(first_keys_of_others, "annotations that have no effect"))
 
 
-def _flaws_of(subscribed: Subscribed, wanted: Collection[str] | None) -> list[Flaw]:
-    """Return the flaws in entries for these images, or in all entries."""
+def _flaws_of(subscribed: Subscribed, identities: Collection[str] | None) -> list[Flaw]:
+    """Return the flaws in entries for these images, or in all entries if it is None."""
     return [
         flaw
         for flaw in subscribed.flaws
-        if flaw.entry and (wanted is None or flaw.entry.image.identity in wanted)
+        if flaw.entry and (identities is None or flaw.entry.image.identity in identities)
     ]
 
 
-def _takes(subscribed: Subscribed, wanted: Collection[str] | None) -> bool:
-    """Return whether an Application uses one of these images, or any image."""
-    return any(
-        wanted is None or sub.entry.image.identity in wanted for sub in subscribed.subscriptions
-    )
+def _uses_any(subscribed: Subscribed, identities: Collection[str] | None) -> bool:
+    """Return whether an Application uses one of these images, or any image if it is None."""
+    if identities is None:
+        return bool(subscribed.subscriptions)
+    return any(sub.entry.image.identity in identities for sub in subscribed.subscriptions)
 
 
-def _doubt(app: Application, key: str, why: Doubt) -> Problem:
+def _doubt_warning(app: Application, key: str, why: Doubt) -> Problem:
     return Problem(
         why.trouble.as_warning(), application=app.key, key=key, value=app.annotations[key]
     )
@@ -121,17 +122,17 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
     It lists the first key for each of the first few Applications, and counts the others. `what`
     completes the sentence "3 other Applications have …".
     """
-    first: dict[str, str] = {}
+    first_keys: dict[str, str] = {}
     for app, key in keys:
-        first.setdefault(app, key)
-    if not first:
+        first_keys.setdefault(app, key)
+    number = len(first_keys)
+    if not number:
         return ()
-    named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())])
-    many = (
-        f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
-    )
+    names = [f"{app} ({key})" if key else app for app, key in sorted(first_keys.items())]
+    subject = f"{number} other Applications have" if number > 1 else "one other Application has"
+    message = f"{subject} {what}: {and_more(names)}"
     hint = "image-update lint shows each annotation and how to fix it"
-    return (Problem(Trouble.warning("annotation", f"{many} {what}: {named}", hint)),)
+    return (Problem(Trouble.warning("annotation", message, hint)),)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
@@ -143,16 +144,16 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     }
     flaws = [flaw for subscribed in seen.subscribed for flaw in subscribed.flaws]
     tracked |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
-    # such an entry may match any of the images
+    # an unreadable entry may match any image whose name is in its text
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
-    others = {image.identity: image for image in images if image.identity not in tracked}
-    return tuple(image for image in others.values() if not _is_in(unreadable, image))
+    without_entry = {image.identity: image for image in images if image.identity not in tracked}
+    return tuple(image for image in without_entry.values() if not _is_mentioned(image, unreadable))
 
 
-def _is_in(texts: Iterable[str], image: Image) -> bool:
+def _is_mentioned(image: Image, texts: Iterable[str]) -> bool:
     """Return whether one of these strings contains the last part of the image's name."""
-    name = image.repository.rpartition("/")[2]
-    return any(name in text for text in texts)
+    last_part = image.repository.rpartition("/")[2]
+    return any(last_part in text for text in texts)
 
 
 def untracked_problems(
@@ -172,26 +173,23 @@ def untracked_problems(
     tracked = seen.tracked()
     problems = []
     for image in images:
-        near = [tracked[key].name for key in _nearest(image.identity, tracked)]
-        if near:
-            way = f"did you mean one of these: {', '.join(near)}?"
-            way = f"did you mean {near[0]}?" if len(near) == 1 else way
-        elif tracked and whole:
-            count = (
-                f"{len(tracked)} other images are tracked"
-                if len(tracked) > 1
-                else "one other image is tracked"
-            )
-            way = f"{count}; use the image name from image-list"
-        elif tracked or not whole:
-            way = "use the image name from image-list"
+        similar = [tracked[key].name for key in _nearest(image.identity, tracked)]
+        if len(similar) == 1:
+            hint = f"did you mean {similar[0]}?"
+        elif similar:
+            hint = f"did you mean one of these: {', '.join(similar)}?"
+        elif not whole:  # the number of tracked images is unknown
+            hint = "use the image name from image-list"
+        elif len(tracked) > 1:
+            hint = f"{len(tracked)} other images are tracked; use the image name from image-list"
+        elif tracked:
+            hint = "one other image is tracked; use the image name from image-list"
         else:
-            way = (
+            hint = (
                 "no Application with an image-list was found: check --applications and the filters"
             )
-        problems.append(
-            untracked_problem(f"no Application tracks {image.name}", way, required=required)
-        )
+        message = f"no Application tracks {image.name}"
+        problems.append(untracked_problem(message, hint, required=required))
     return tuple(problems)
 
 
@@ -210,7 +208,8 @@ def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
     for name in names:
         if is_glob(name) or "/" in name:
             continue
-        refuse_several(name, sorted({app.key for app in apps if app.name == name}))
+        matching = {app.key for app in apps if app.name == name}
+        refuse_several(name, sorted(matching))
 
 
 def refuse_several(name: str, fitting: Sequence[str]) -> None:
@@ -236,21 +235,26 @@ def unknown_names(
     """
     problems = []
     for name in names:
-        if any(considered(app, Narrow((name,))) for app in here):
+        only_name = Narrow((name,))
+        if any(considered(app, only_name) for app in here):
             continue
-        wild = is_glob(name)
-        called = [app.key if "/" in name else app.name for app in (*here, *outside)]
-        message = (
-            f"no Application matches {name!r}"
-            if wild
-            else f"there is no Application named {name!r}"
-        )
+        is_pattern = is_glob(name)
+        if is_pattern:
+            message = f"no Application matches {name!r}"
+            similar = []
+        else:
+            message = f"there is no Application named {name!r}"
+            with_namespace = "/" in name
+            app_names = [app.key if with_namespace else app.name for app in (*here, *outside)]
+            similar = _nearest(name, app_names)
+        is_excluded = any(considered(app, only_name) for app in outside)
         hint = "use an Application that is in --applications and has Image Updater's annotations"
-        if any(considered(app, Narrow((name,))) for app in outside):
+        if is_excluded:
             hint = f"check {narrowing}: an Application with that name is excluded"
-        elif near := [] if wild else _nearest(name, called):
-            hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
-        trouble = Trouble.warning if wild and not strict else Trouble
+        elif similar:
+            hint = f"did you mean {', '.join(similar)}? Otherwise, {hint}"
+        only_warns = is_pattern and not strict
+        trouble = Trouble.warning if only_warns else Trouble
         problems.append(Problem(trouble("source", message, hint)))
     return tuple(problems)
 
@@ -259,12 +263,10 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the first few names that differ by at most two characters, or else have the same last
     part.
     """
-    letters = {text: differ(name, text, LETTERS + 1) for text in names}
-    off = sorted(
-        (one for one, number in letters.items() if number <= LETTERS),
-        key=lambda text: (letters[text], text),
-    )
-    if off:
-        return off[:FEW]
-    last = name.rpartition("/")[2]
-    return sorted(text for text in letters if text.rpartition("/")[2] == last)[:FEW]
+    differences = {other: differ(name, other, LETTERS + 1) for other in names}
+    similar = sorted((number, other) for other, number in differences.items() if number <= LETTERS)
+    if similar:
+        return [other for _, other in similar[:FEW]]
+    last_part = name.rpartition("/")[2]
+    same_last_part = [other for other in differences if other.rpartition("/")[2] == last_part]
+    return sorted(same_last_part)[:FEW]

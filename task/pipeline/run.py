@@ -114,16 +114,13 @@ def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -
     Repositories are handled in parallel, and live Applications last.
     """
     groups = by_login(by_repository(matched, job), world)
-    work = partial(
-        deliver_repository,
-        job=job,
-        world=world,
-        look=look,
-    )
+    deliver_group = partial(deliver_repository, job=job, world=world, look=look)
     done = Outcome()
-    for outcome in in_threads(work, groups, AT_ONCE):
+    for outcome in in_threads(deliver_group, groups, AT_ONCE):
         done = done.plus(outcome)
-    return done if job.only else done.plus(patch(matched.live, job, world))
+    if job.only:  # `--only-repository` leaves out live Applications
+        return done
+    return done.plus(patch(matched.live, job, world))
 
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look = NOBODY) -> Outcome:
@@ -131,14 +128,13 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
 
     A failure does not affect other repositories.
     """
-    without_git = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
+    without_git = [settled_without_git(ask, job.terms, config_read=False) for ask in asks]
     refused = [decision for decision in without_git if decision]
     if len(refused) == len(asks):  # none of these asks changes Git, so Git is not read
         return Outcome(tuple(refused))
+    sub = asks[0].subscription  # all asks have the same repository and credentials
     try:
-        with closing(
-            world.repository(asks[0].subscription.repo, asks[0].subscription)
-        ) as repository:
+        with closing(world.repository(sub.repo, sub)) as repository:
             branches = by_branch(repository, asks)
             done, permitted = _leave_out_refused(repository, branches, job, world, look)
             for base, members in permitted.items():
@@ -170,15 +166,17 @@ def _leave_out_refused(
     }
     decisions = []
     for decision in planned:
-        why = refused.get(decision.subscription.application.key)
-        if why:
-            is_update = decision.verdict == "update"
-            decisions.append(replace(decision, judged=why) if is_update else decision)
-    permitted = {
-        base: [ask for ask in asks if ask.subscription.application.key not in refused]
-        for base, asks in branches.items()
-    }
-    return Outcome(tuple(decisions)), {base: asks for base, asks in permitted.items() if asks}
+        refusal = refused.get(decision.subscription.application.key)
+        if refusal is None:  # decided again later, together with all other asks for its branch
+            continue
+        judged = refusal if decision.verdict == "update" else decision.judged
+        decisions.append(replace(decision, judged=judged))
+    permitted: dict[str, Sequence[Ask]] = {}
+    for base, asks in branches.items():
+        not_refused = [ask for ask in asks if ask.subscription.application.key not in refused]
+        if not_refused:
+            permitted[base] = not_refused
+    return Outcome(tuple(decisions)), permitted
 
 
 def _plan_of_spread(
@@ -189,10 +187,10 @@ def _plan_of_spread(
     look: Look,
 ) -> list[Decision]:
     """Return the decisions of a dry run for the Applications with targets on several branches."""
-    spread = _on_several_branches(branches)
+    spread_apps = _on_several_branches(branches)
     planned: list[Decision] = []
     for base, asks in branches.items():
-        members = tuple(ask for ask in asks if ask.subscription.application.key in spread)
+        members = tuple(ask for ask in asks if ask.subscription.application.key in spread_apps)
         if members:
             batch = Batch(repository, base, members, look)
             planned += deliver(batch, replace(job, dry=True), world).decisions
@@ -219,13 +217,12 @@ def report(
     sources = {
         ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted
     }
-    decisions = [
-        # a deferred build that is written instead of a promotion does not have a source
-        replace(decision, source=sources.get(decision.subscription.identity, decision.source))
-        if decision.verdict != "update"
-        else decision
-        for decision in _still_overridden(done.decisions)
-    ]
+    decisions = []
+    for decision in _still_overridden(done.decisions):
+        source = sources.get(decision.subscription.identity, decision.source)
+        if decision.verdict == "update":
+            source = decision.source  # none if a deferred build is written instead of a promotion
+        decisions.append(replace(decision, source=source))
     decisions.sort(key=lambda decision: (*_place(decision), decision.subscription.path))
     shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
     written = dict.fromkeys(
@@ -238,7 +235,8 @@ def report(
     ]
     all_problems = [*of_entries, *problems]
     code = exit_of(all_problems)
-    if job.require_update and not (code or written):
+    nothing_happened = not code and not written
+    if job.require_update and nothing_happened:
         code = Exit.NOTHING_UPDATED
         message = "--require-update: nothing was updated"
         hint = "see the decisions for the reasons; omit --require-update if this is not a failure"
@@ -284,4 +282,5 @@ def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def _place(decision: Decision | Unusable) -> tuple[str, str]:
+    """Return a decision's position in the report."""
     return decision.subscription.application.key, decision.subscription.entry.alias
