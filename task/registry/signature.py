@@ -275,7 +275,7 @@ class BuildOrigin:
 
 def objection(origin: BuildOrigin, demand: Demand) -> str:
     """Return why an origin does not match the demand, or ""."""
-    must_match: Callable[[Iterable[object]], bool] = all
+    must_match: Callable[[Iterable[object]], bool]
     for what, values, wanted, must_match in (
         ("source repository", origin.repositories, demand.source_repository, all),
         ("ref", (origin.ref,), demand.ref, all),
