@@ -193,7 +193,7 @@ class Generators:
             for cluster in self.clusters
         )
         rows = []
-        # Argo CD adds its own cluster if no secret does.
+        # Argo CD's own cluster does not need a secret.
         if selects_all and not has_local_cluster:
             local = {
                 "name": LOCAL_NAME,

@@ -144,9 +144,7 @@ def _merge_into(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0
 
 
 def _deep_copy(value: Any) -> Any:
-    """Run `deepCopy`. The size is limited, because a map may contain another map twice, or
-    itself.
-    """
+    """Run `deepCopy`. The size is limited, because a map may contain another map several times."""
     if value is None:
         raise FailedTemplate("reflect: call of reflect.Value.Type on zero Value")
     remaining_values = LONGEST_TEXT
@@ -248,7 +246,7 @@ def _json_text(value: Any, end: str) -> str:
     `end` is "" or the line ending of indented JSON.
     """
     if isinstance(value, float):
-        # Go only uses an exponent for very small and very large numbers, and without zeros in front
+        # Go uses an exponent only outside this range, and writes e-7 instead of e-07.
         if 1e-6 <= abs(value) < 1e21:
             return f"{Decimal(repr(value)):f}"
         return repr(value).replace("e-0", "e-")
