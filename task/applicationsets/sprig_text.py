@@ -318,13 +318,14 @@ def _expanded(template: str, match: Any) -> str:
 
 def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
     """Run `regexSplit`. `most` is the maximum number of parts; a negative number is no limit."""
-    limit = number(most)
     parts: list[str] = []
     end = 0  # of the last separator
     for match in _regex(text(pattern)).finditer(text(value)):
-        is_full = limit >= 0 and len(parts) >= limit - 1
-        if match.end() == 0 or is_full:
+        if match.end() == 0:
             continue
+        limit = number(most)
+        if limit >= 0 and len(parts) >= limit - 1:
+            break
         parts.append(value[end : match.start()])
         end = match.end()
     return [*parts, value[end:]]
