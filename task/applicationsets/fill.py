@@ -174,9 +174,9 @@ def _fast(template: str, params: Mapping[str, Any]) -> str:
             f' from "{rest}"'
         )
 
-    def value_of(tag: re.Match[str]) -> str:
+    def filled_tag(tag: re.Match[str]) -> str:
         name = tag[1].strip()
         value = params.get(name)
         return value if name and isinstance(value, str) else tag[0]
 
-    return _TAG.sub(value_of, template)
+    return _TAG.sub(filled_tag, template)

@@ -220,15 +220,15 @@ def _plain_json(value: Any) -> Any:
     """
     remaining_characters = LONGEST_TEXT
 
-    def plain(original: Any, depth: int) -> Any:
+    def converted(original: Any, depth: int) -> Any:
         nonlocal remaining_characters
         remaining_characters -= len(original) + 2 if isinstance(original, str) else 2
         if remaining_characters < 0 or depth > DEEPEST:
             raise FailedTemplate("the value is too large")
         if isinstance(original, Mapping):
-            return {key: plain(item, depth + 1) for key, item in original.items()}
+            return {key: converted(item, depth + 1) for key, item in original.items()}
         if isinstance(original, list | tuple):
-            return [plain(item, depth + 1) for item in original]
+            return [converted(item, depth + 1) for item in original]
         if isinstance(original, float):
             if not math.isfinite(original):
                 raise NotJson(f"json: unsupported value: {shown(original)}")
@@ -237,7 +237,7 @@ def _plain_json(value: Any) -> Any:
                 return int(Decimal(repr(original)))
         return original
 
-    return plain(value, 0)
+    return converted(value, 0)
 
 
 def _json_text(value: Any, end: str) -> str:

@@ -203,7 +203,7 @@ class ArgoCDApi:
             if error.kind == "slow":
                 return
             raise unreachable(error, self._to) from None
-        self._checked(answer, permission, subject)
+        self._json_object(answer, permission, subject)
 
     def patch_application(
         self,
@@ -310,9 +310,9 @@ class ArgoCDApi:
             answer = self._http.ask(method, path, params=params, json=body)
         except NoAnswerError as error:
             raise unreachable(error, self._to) from None
-        return self._checked(answer, permission, subject, patched=method == "PATCH")
+        return self._json_object(answer, permission, subject, patched=method == "PATCH")
 
-    def _checked(
+    def _json_object(
         self,
         answer: Response,
         permission: str,

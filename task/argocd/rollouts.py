@@ -256,7 +256,7 @@ class Rollouts:
         return item
 
     def _refresh(self, watch: _Watch) -> None:
-        """Request a refresh. If that is not allowed, comparisons on Argo CD's own schedule count."""
+        """Request a refresh. If that is not allowed, rely on Argo CD's own schedule."""
         watch.refresh_interval = min(watch.refresh_interval * 2, 30.0) or self._pace.refresh
         watch.refresh_at = self._now() + watch.refresh_interval
         try:

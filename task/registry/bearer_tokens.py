@@ -111,7 +111,8 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
         if _encrypted_enough(base, realm):
             hint += (
                 "; if this is the registry's token server, allow it: --registry-credentials-for"
-                f" {token_server[:200]}, or an entry with the same credentials in Docker's config file"
+                f" {token_server[:200]}, or an entry with the same credentials in Docker's config"
+                " file"
             )
     elif not _encrypted_enough(base, realm):
         problem = "that URL is not encrypted"

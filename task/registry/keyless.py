@@ -143,7 +143,8 @@ class Keyless:
             else:
                 payload_type, payload = verifier.verify_dsse(bundle, accepts)
                 if encoded(payload_type, payload) != signature.content:
-                    raise Malformed("a bundle has two statements")  # noqa: TRY301 - a reader may use the other one
+                    # another reader may use the other one
+                    raise Malformed("a bundle has two statements")  # noqa: TRY301
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
@@ -198,14 +199,10 @@ def _claim(cert: Certificate, number: str) -> str:
     """Return the value of a Fulcio extension, or ""."""
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
     for extension in cert.extensions:
-        if extension.oid == wanted:
-            encoded_value = extension.value.value
-            break
-    else:
-        return ""
-    if not encoded_value:
-        return ""
-    return encoded_value.decode() if number == _OLD_ISSUER else asn1.decode_der(str, encoded_value)
+        if extension.oid == wanted and extension.value.value:
+            raw = extension.value.value
+            return raw.decode() if number == _OLD_ISSUER else asn1.decode_der(str, raw)
+    return ""
 
 
 def _verifier(roots: TrustedRoot | None) -> Verifier:

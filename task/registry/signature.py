@@ -318,10 +318,10 @@ def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
         ref = ""
     return BuildOrigin(
         "slsa-v0.2",
-        _without_empty(repositories),
+        _distinct(repositories),
         ref,
         _path(source.get("entryPoint")),
-        _without_empty([builder]),
+        _distinct([builder]),
     )
 
 
@@ -353,10 +353,10 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
         ref = refs.pop() if len(refs) == 1 else ""
     return BuildOrigin(
         "slsa-v1",
-        _without_empty(repositories),
+        _distinct(repositories),
         ref,
         path,
-        _without_empty([builder]),
+        _distinct([builder]),
     )
 
 
@@ -383,10 +383,10 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
     runners = [f"https://github.com/actions/runner/{runner}"] if runner and by_github else []
     return BuildOrigin(
         "certificate",
-        _without_empty([repository]),
+        _distinct([repository]),
         ref,
         workflow,
-        _without_empty([signer, *runners]),
+        _distinct([signer, *runners]),
     )
 
 
@@ -412,5 +412,5 @@ def _path(value: object) -> str:
     return text(value).removeprefix("./")
 
 
-def _without_empty(texts: Iterable[str]) -> tuple[str, ...]:
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for item in texts if item))
