@@ -359,25 +359,25 @@ def _path(name: str) -> str:
 
 def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
     """Return the error for a request without a response."""
-    where = f"Argo CD: {error.message}"
+    message = f"Argo CD: {error.message}"
     if error.kind == "tls":
         hint = (
             "pass its certificate authority with --argocd-ca-file; for a server without TLS, pass"
             " --argocd-plaintext"
         )
-        return SourceAccessError(where, hint=hint)
+        return SourceAccessError(message, hint=hint)
     if error.kind == "redirect":
         return SourceAccessError(
-            where,
+            message,
             hint="set --argocd-server to the address it redirects to",
         )
     if error.kind == "large":
         return SourceError(
-            where,
+            message,
             hint="select fewer Applications: --project, --selector, --namespace",
         )
     plain = "" if error.kind == "slow" or to.plaintext else " (and --argocd-plaintext)"
-    return SourceDownError(where, hint=f"{_SERVER}{plain}")
+    return SourceDownError(message, hint=f"{_SERVER}{plain}")
 
 
 def explained(

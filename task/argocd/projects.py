@@ -196,8 +196,8 @@ def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
         if None in permits.values():
             return False  # unknown
         excluded = any(
-            patterns[key].startswith("!") and not permitted_by_key
-            for key, permitted_by_key in permits.items()
+            patterns[key].startswith("!") and not value_is_permitted
+            for key, value_is_permitted in permits.items()
         )
         if (permits["server"] or permits["name"]) and permits["namespace"]:
             permitted = True

@@ -560,12 +560,12 @@ def _sync_result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
     return result if revisions_of(result) else mapping(operation, "operation", "sync")
 
 
-def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
+def revisions_of(sync: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the revisions in a sync status or a sync result, one for each source."""
-    several = where.get("revisions")
+    several = sync.get("revisions")
     if isinstance(several, list) and several:
         return tuple(item if isinstance(item, str) else "" for item in several)
-    single = text(where, "revision")
+    single = text(sync, "revision")
     return (single,) if single else ()
 
 

@@ -70,7 +70,7 @@ class Registry:
         # threads.
         hosts = {group[0].image.registry for group in groups.values()}
         most = min(_MOST_THREADS, AT_ONCE * len(hosts))
-        in_threads(lambda group: self._settle(group, answers), list(groups.values()), most)
+        in_threads(lambda group: self._answer_group(group, answers), list(groups.values()), most)
         shutdown.check()  # after a signal, answers are errors
         self._save()
         return {question: answers[question] for question in questions}
@@ -114,7 +114,7 @@ class Registry:
         name = image.name if self._entries else image.identity
         return (name, image.tag, image.digest, login, question.platforms)
 
-    def _settle(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
+    def _answer_group(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
         """Add the answers to queries about one image to `answers`.
 
         An answer is kept for the whole run, so that decisions are consistent.
@@ -124,7 +124,7 @@ class Registry:
         known_facts, answer = self._answers.get(subject, (frozenset(), Answer()))
         missing = facts - known_facts
         if answer.exists and missing:
-            new_answer = self._asked(questions[0], tuple(sorted(missing)))
+            new_answer = self._query(questions[0], tuple(sorted(missing)))
             if new_answer.exists and not new_answer.error:
                 new_facts = {
                     fact: getattr(new_answer, fact) for fact in missing if fact != "exists"
@@ -137,7 +137,7 @@ class Registry:
         for question in questions:
             answers[question] = _part_of_answer(answer, question)
 
-    def _asked(self, question: Question, facts: tuple[str, ...]) -> Answer:
+    def _query(self, question: Question, facts: tuple[str, ...]) -> Answer:
         """Query the registry for these facts."""
         image = question.image
         if image.digest and set(facts) <= {"digest"}:

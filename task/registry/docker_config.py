@@ -255,12 +255,13 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     yield os.path.join(_TEKTON, ".docker", "config.json"), False
 
 
-def _parsed(text: str, where: str) -> DockerConfig:
+def _parsed(text: str, origin: str) -> DockerConfig:
+    """Parse a config file. Raises `RegistryAccessError`, which mentions the file's origin."""
     try:
-        return parse_docker_config(text, where)
+        return parse_docker_config(text, origin)
     except Malformed as problem:
         raise RegistryAccessError(
-            f"Docker's config ({where}) {problem.message}",
+            f"Docker's config ({origin}) {problem.message}",
             hint=problem.hint,
         ) from None
 

@@ -121,7 +121,7 @@ class Logins:
     def _of_source(
         self,
         source: CredentialSource,
-        where: str,
+        origin: str,
         expire: float,
         host: str,
         repository: str,
@@ -134,7 +134,9 @@ class Logins:
         # Only a pull secret may have several logins, for different registries and repositories.
         has_several_logins = source.kind == "pullsecret" or source.registry
         key = (source, host, repository) if has_several_logins else (source,)
-        return self._cached(key, expire, lambda: self._from_source(source, where, host, repository))
+        return self._cached(
+            key, expire, lambda: self._from_source(source, origin, host, repository)
+        )
 
     def _cached(
         self,
@@ -181,11 +183,13 @@ class Logins:
     def _from_source(
         self,
         source: CredentialSource,
-        where: str,
+        origin: str,
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from a configured source. If the source is for another registry, return
+        """Return the login from a source. `origin` is where it is configured, for messages.
+
+        If the source is for another registry, return
         the login from options or Docker's config files, or None.
         """
         is_for_other_registry = (
@@ -194,17 +198,17 @@ class Logins:
         if is_for_other_registry:
             return self._from_options(host, repository)
         if source.kind == "env":
-            return _login_in(self._environ.get(source.env, ""), f"{where}, variable {source.env}")
+            return _login_in(self._environ.get(source.env, ""), f"{origin}, variable {source.env}")
         if source.kind == "ext":
             return _login_in(
-                script(source.script, self._environ), f"{where}, script {source.script}"
+                script(source.script, self._environ), f"{origin}, script {source.script}"
             )
-        return self._from_secret(source, where, host, repository)
+        return self._from_secret(source, origin, host, repository)
 
     def _from_secret(
         self,
         source: CredentialSource,
-        where: str,
+        origin: str,
         host: str,
         repository: str,
     ) -> RegistryLogin:
@@ -212,36 +216,36 @@ class Logins:
         which contains a Docker config.
         """
         name = f"secret {source.namespace}/{source.name}"
-        data = self._secret_data(source, where, name)
+        data = self._secret_data(source, origin, name)
         raw = data.get(source.field)
         if raw is None and source.kind == "pullsecret":
             raw = data.get(".dockercfg")  # the older form
         if raw is None:
             raise RegistryAccessError(
-                f"{where}: {name} has no field {source.field}",
+                f"{origin}: {name} has no field {source.field}",
                 hint="add the field to the secret, or use another secret",
             )
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
-            return _login_in(text, f"{where}, {name}")
+            return _login_in(text, f"{origin}, {name}")
         try:
-            config = parse_docker_config(text, f"{where}, {name}")
+            config = parse_docker_config(text, f"{origin}, {name}")
         except Malformed as problem:
             raise RegistryAccessError(
-                f"{where}, {name} {problem.message}",
+                f"{origin}, {name} {problem.message}",
                 hint=problem.hint,
             ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
-            message = f"{where}, {name} has no credentials for {host}"
+            message = f"{origin}, {name} has no credentials for {host}"
             raise RegistryAccessError(message, hint="add them, or use another secret")
         return config.logins[key]
 
-    def _secret_data(self, source: CredentialSource, where: str, name: str) -> Mapping[str, bytes]:
-        """Return the fields of a secret in the cluster. `where` and `name` are for messages."""
+    def _secret_data(self, source: CredentialSource, origin: str, name: str) -> Mapping[str, bytes]:
+        """Return the fields of a secret in the cluster. `origin` and `name` are for messages."""
         if self._secret is None:
             raise RegistryError(
-                f"{where} refers to {name}, but no cluster is available",
+                f"{origin} refers to {name}, but no cluster is available",
                 hint=(
                     "read all Applications from the cluster, or set the credentials in Docker's"
                     " config file or with options"
@@ -251,12 +255,12 @@ class Logins:
             return self._secret(source.namespace, source.name)
         except LookupError:
             raise RegistryAccessError(
-                f"{where}: {name} not found",
+                f"{origin}: {name} not found",
                 hint="create it, or use another secret",
             ) from None
         except Malformed as refused:
-            kind = AnnotationError if where == _ANNOTATION else RegistryError
-            raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
+            kind = AnnotationError if origin == _ANNOTATION else RegistryError
+            raise kind(f"{origin}: {refused.message}", hint=refused.hint) from None
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
         """Return the login from options or Docker's config files, or None."""
@@ -297,7 +301,7 @@ class Logins:
         return self._from_helpers[name, server]
 
 
-def _login_in(text: str, where: str) -> RegistryLogin:
+def _login_in(text: str, origin: str) -> RegistryLogin:
     """Split `user:password` at the first colon, and return the login. JSON and PEM also contain
     colons. A value that was never meant as credentials must not be sent to a registry.
     """
@@ -306,9 +310,9 @@ def _login_in(text: str, where: str) -> RegistryLogin:
     looks_like_a_user = user.isprintable() and not _NO_USER & set(user)
     if not is_complete or not looks_like_a_user:
         raise RegistryAccessError(
-            f"{where}: does not contain user:password", hint="use the form user:password"
+            f"{origin}: does not contain user:password", hint="use the form user:password"
         )
-    return RegistryLogin(user, Secret(password), origin=where)
+    return RegistryLogin(user, Secret(password), origin=origin)
 
 
 def helper(

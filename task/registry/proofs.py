@@ -181,30 +181,30 @@ class Prover:
     ) -> None:
         """`asked`: returns the requirements for an image; it may raise `TaskError`."""
         self._registry = registry
-        self._asked = asked
+        self._requirements = asked
         self._timeout = timeout
         self._log = log
         self._lock = Lock()
-        self._turns: dict[Question, Lock] = {}
-        self._known: dict[Question, Answer] = {}
+        self._locks: dict[Question, Lock] = {}
+        self._answers: dict[Question, Answer] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return a proof, a refusal, or, if unknown, an error for each image (with its digest)."""
-        answers = in_threads(self._settled, list(questions), _AT_ONCE)
+        answers = in_threads(self._answer_once, list(questions), _AT_ONCE)
         shutdown.check()  # after a signal, answers are errors
         return dict(zip(questions, answers, strict=True))
 
-    def _settled(self, question: Question) -> Answer:
+    def _answer_once(self, question: Question) -> Answer:
         """Return the answer for an image. Wait for it only once per run."""
         key = replace(question, platforms=())
         with self._lock:
-            turn = self._turns.setdefault(key, Lock())
-        with turn:
-            if key not in self._known:
-                self._known[key] = self._asked_until_final(key)
-            return self._known[key]
+            lock = self._locks.setdefault(key, Lock())
+        with lock:
+            if key not in self._answers:
+                self._answers[key] = self._wait_for_answer(key)
+            return self._answers[key]
 
-    def _asked_until_final(self, question: Question) -> Answer:
+    def _wait_for_answer(self, question: Question) -> Answer:
         """Return the answer for an image. Until the timeout, repeat the query if a proof may still
         arrive.
         """
@@ -231,7 +231,7 @@ class Prover:
         answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
             evidence = Evidence(self._registry(), question)
-            for asked in self._asked(question):
+            for asked in self._requirements(question):
                 answer = self._proved(question, evidence, asked)
                 if isinstance(answer, Verdict):
                     return answer
