@@ -189,8 +189,8 @@ class Logins:
     ) -> RegistryLogin | None:
         """Return the login from a source. `origin` is where it is configured, for messages.
 
-        If the source is for another registry, return
-        the login from options or Docker's config files, or None.
+        If the source is for another registry, return the login from options or Docker's config
+        files, or None.
         """
         is_for_other_registry = (
             source.registry and best_key([normal(source.registry)], host, repository) is None
