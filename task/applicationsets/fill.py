@@ -114,11 +114,14 @@ class Filler:
         return filled
 
     def _go(self, template: str, params: Mapping[str, Any], missing_key: str) -> str:
+        """Render a Go template."""
         try:
             parsed = parse(template, LANGUAGE)
         except Malformed as error:
             message = _LINE.sub(r"template: base:\1: ", error.message)
-            name = message.partition('function "')[2].partition('"')[0]
+            # function "now" not defined
+            _, _, after_quote = message.partition('function "')
+            name = after_quote.partition('"')[0]
             hint = error.hint
             if name in ELSEWHERE:
                 message = message.replace("not defined", "is not available here")
@@ -128,9 +131,9 @@ class Filler:
             steps = min(STEPS, self.budget.steps)
             filled, spent = parsed.counted(params, steps, missing_key or self.missing_key)
         except FailedTemplate as error:
-            where = f"template: base:{error.place or error.line}: "
+            place = error.place or error.line
             raise Malformed(
-                f"failed to execute go template {template}: {where}{error.message}"
+                f"failed to execute go template {template}: template: base:{place}: {error.message}"
             ) from None
         self.budget.steps -= spent
         return filled
@@ -149,9 +152,10 @@ class Filler:
             return value
         filled = {}
         for key, item in value.items():
-            if item is not None or nulls:
-                made = self.deep(item, params, nulls=nulls)
-                filled[self.text(key, params)] = made
+            if item is None and not nulls:
+                continue
+            filled_item = self.deep(item, params, nulls=nulls)
+            filled[self.text(key, params)] = filled_item
         return filled
 
 
@@ -162,15 +166,17 @@ def _fast(template: str, params: Mapping[str, Any]) -> str:
     """
     if not _TEMPLATED.search(template):
         return template
-    if "{{" in _TAG.sub("\0", template):
-        at = template.rfind("{{")
+    has_unclosed_tag = "{{" in _TAG.sub("\0", template)
+    if has_unclosed_tag:
+        rest = template.rpartition("{{")[2]
         raise Malformed(
             f'invalid template: Cannot find end tag="}}}}" in the template="{template}" starting'
-            f' from "{template[at + 2 :]}"'
+            f' from "{rest}"'
         )
 
-    def value(tag: re.Match[str]) -> str:
-        found = params.get(tag[1].strip())
-        return found if isinstance(found, str) and tag[1].strip() else tag[0]
+    def filled_tag(tag: re.Match[str]) -> str:
+        name = tag[1].strip()
+        value = params.get(name)
+        return value if name and isinstance(value, str) else tag[0]
 
-    return _TAG.sub(value, template)
+    return _TAG.sub(filled_tag, template)

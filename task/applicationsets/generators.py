@@ -68,8 +68,8 @@ class Generators:
     clusters: Sequence[NamedCluster] | None = None
     # A matrix's second generator repeats its repository queries for each row of the first
     # generator.
-    _chosen: dict[Any, list[str]] = field(default_factory=dict)
-    _read: dict[str, Any] = field(default_factory=dict)
+    _chosen_paths_cache: dict[Any, list[str]] = field(default_factory=dict)
+    _parsed_texts: dict[str, Any] = field(default_factory=dict)
 
     def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
         """Return a generator's parameter sets that match its selector.
@@ -84,10 +84,10 @@ class Generators:
         selector = generator.get("selector")  # Argo CD does not render the labels in a selector
         if outer:
             generator = self._filled(generator, outer)
-        kinds = (kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None)
-        kind = next(kinds, "")
-        if not kind:
+        kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
+        if not kinds:
             raise _unknown(generator)
+        kind = kinds[0]
         if kind in ELSEWHERE:
             message = f"the ApplicationSet's {kind} generator needs a server: {ELSEWHERE[kind]}"
             raise UnknowableError(message, WAY_OUT)
@@ -110,18 +110,18 @@ class Generators:
         for kind, body in generator.items():
             try:
                 if kind == "list" and isinstance(body, dict):
-                    rest = {key: value for key, value in body.items() if key != "elements"}
+                    others = {key: value for key, value in body.items() if key != "elements"}
                     elements = _as_json(self.filler, body.get("elements"), outer)
-                    filled[kind] = self.filler.deep(rest, outer) | {"elements": elements}
+                    filled[kind] = self.filler.deep(others, outer) | {"elements": elements}
                 elif kind in ("matrix", "merge"):
                     filled[kind] = _as_json(self.filler, body, outer)
                 elif isinstance(body, dict) and kind != "selector":
-                    rest = {key: value for key, value in body.items() if key != "values"}
+                    others = {key: value for key, value in body.items() if key != "values"}
                     values = {
-                        name: self._own_value(name, given, outer)
-                        for name, given in _mapping_in(body, "values").items()
+                        name: self._filled_value(name, value, outer)
+                        for name, value in _mapping_in(body, "values").items()
                     }
-                    filled[kind] = self.filler.deep(rest, outer) | {"values": values}
+                    filled[kind] = self.filler.deep(others, outer) | {"values": values}
                 else:
                     filled[kind] = self.filler.deep(body, outer)
             except Malformed as error:
@@ -131,7 +131,7 @@ class Generators:
                 ) from None
         return filled
 
-    def _own_value(self, name: str, value: Any, outer: Params) -> str:
+    def _filled_value(self, name: str, value: Any, outer: Params) -> str:
         """Return one of the generator's `values`, rendered if another generator provides all keys
         that it uses.
 
@@ -140,10 +140,11 @@ class Generators:
         try:
             return self.filler.text(str(value), outer, missing_key="error")
         except Malformed as error:
-            if (
+            key_is_missing = (
                 "map has no entry for key" in error.message
                 or "can't evaluate field" in error.message
-            ):
+            )
+            if key_is_missing:
                 return str(value)
             raise Malformed(
                 f'failed to pre-resolve Values key "{name}": {error.message}',
@@ -153,18 +154,19 @@ class Generators:
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of a `list` generator."""
         rows: list[Params] = []
-        for at, element in enumerate(_list_in(body, "elements")):
+        for number, element in enumerate(_list_in(body, "elements"), start=1):
             if not isinstance(element, dict):
                 raise Malformed(
-                    f"error unmarshling list element: element {at + 1} is not a mapping"
+                    f"error unmarshling list element: element {number} is not a mapping"
                 )
             self.filler.budget.read(_size(element))
-            rows.append(go_value(element) if self.filler.go else _element_texts(element, at + 1))
+            rows.append(go_value(element) if self.filler.go else _element_texts(element, number))
         if body.get("elementsYaml"):
             rows += self._elements_yaml(str(body["elementsYaml"]))
         return rows
 
     def _elements_yaml(self, text: str) -> list[Params]:
+        """Return the parameters in `elementsYaml`, a list of mappings as YAML. Raises Malformed."""
         self.filler.budget.read(len(text))
         try:
             listed = go_yaml.load(text)
@@ -186,12 +188,13 @@ class Generators:
             )
         selector = _mapping_in(body, "selector")
         selects_all = not (selector.get("matchLabels") or selector.get("matchExpressions"))
-        has_secret = any(
+        has_local_cluster = any(
             cluster.name == LOCAL_NAME or cluster.server == LOCAL_SERVER
             for cluster in self.clusters
         )
         rows = []
-        if selects_all and not has_secret:
+        # Argo CD's own cluster does not need a secret.
+        if selects_all and not has_local_cluster:
             local = {
                 "name": LOCAL_NAME,
                 "nameNormalized": LOCAL_NAME,
@@ -243,12 +246,12 @@ class Generators:
     ) -> Sequence[str]:
         """Return the folders or files that match the entries. Results are cached."""
         key = (repo, revision, folders, entries)
-        if key not in self._chosen:
+        if key not in self._chosen_paths_cache:
             paths = self.git.paths(repo, revision)
             self.filler.budget.read(len(paths) * len(entries))
             choose = chosen_folders if folders else chosen_files
-            self._chosen[key] = choose(entries, paths)
-        return self._chosen[key]
+            self._chosen_paths_cache[key] = choose(entries, paths)
+        return self._chosen_paths_cache[key]
 
     def _of_files(self, texts: Mapping[str, str], prefix: str) -> list[Params]:
         """Return the parameters in these files, in path order. Raises Malformed."""
@@ -265,14 +268,20 @@ class Generators:
         return rows
 
     def _of_file(self, path: str, text: str, prefix: str) -> list[Params]:
+        """Return the parameters in a file, which is a mapping or a list of mappings.
+
+        Raises Malformed.
+        """
         self.filler.budget.read(len(text))
-        if text not in self._read:
+        if text not in self._parsed_texts:
             try:
-                self._read[text] = go_yaml.load(text)
+                self._parsed_texts[text] = go_yaml.load(text)
             except Malformed as error:
                 raise Malformed(f"unable to parse file: {error.message}") from None
-        data = self._read[text]
-        objects = data if isinstance(data, list) else [{} if data is None else data]
+        data = self._parsed_texts[text]
+        if data is None:
+            data = {}
+        objects = data if isinstance(data, list) else [data]
         if not all(isinstance(item, dict) for item in objects):
             raise Malformed("unable to parse file: it is neither a mapping nor a list of mappings")
         folder, _, file = path.rpartition("/")
@@ -309,8 +318,8 @@ class Generators:
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
         """Return the parameters of a `matrix` generator.
 
-        Each row of the first generator renders the second generator and is combined with each of
-        its rows.
+        The second generator is rendered with each row of the first, and that row is combined with
+        each of the resulting rows.
         """
         members = _list_in(body, "generators")
         if len(members) != 2:
@@ -318,13 +327,13 @@ class Generators:
             raise Malformed(f"found {number} than two generators, Matrix support only two")
         rows: list[Params] = []
         failed = "failed to get params for {} generator in the matrix generator"
-        for text in self._inner(members[0], None, depth, failed.format("first")):
-            for other in self._inner(members[1], text, depth, failed.format("second")):
+        for first in self._params_of_member(members[0], None, depth, failed.format("first")):
+            for second in self._params_of_member(members[1], first, depth, failed.format("second")):
                 self.filler.budget.row()
-                rows.append(merged(other, text) if self.filler.go else _combined(text, other))
+                rows.append(merged(second, first) if self.filler.go else _combined(first, second))
         return rows
 
-    def _inner(
+    def _params_of_member(
         self,
         member: Any,
         outer: Params | None,
@@ -357,20 +366,20 @@ class Generators:
         if len(members) < 2:
             raise Malformed("found less than two generators, Merge requires two or more")
         failed = "error getting param sets from generators: error getting params from generator"
-        rows = [
-            self._inner(member, None, depth, f"{failed} {number} of {len(members)}")
+        rows_of_members = [
+            self._params_of_member(member, None, depth, f"{failed} {number} of {len(members)}")
             for number, member in enumerate(members, start=1)
         ]
-        first, *others = [_by_keys(some, keys) for some in rows]
+        result, *others = [_by_keys(rows, keys) for rows in rows_of_members]
         for other in others:
-            for key, row in first.items():
-                if key in other:
-                    first[key] = (
-                        merged(row, other[key])
-                        if self.filler.go
-                        else _as_texts(row) | _as_texts(other[key])
-                    )
-        return list(first.values())
+            for key, row in result.items():
+                if key not in other:
+                    continue
+                if self.filler.go:
+                    result[key] = merged(row, other[key])
+                else:
+                    result[key] = _as_texts(row) | _as_texts(other[key])
+        return list(result.values())
 
 
 _MAKERS = {
@@ -384,15 +393,18 @@ _MAKERS = {
 
 def _unknown(generator: Mapping[str, Any]) -> Malformed:
     """Return the error for a generator with a missing or unknown kind."""
-    named = next((key for key in generator if key not in ("selector", "name")), "")
-    if not named:
+    kind = next((key for key in generator if key not in ("selector", "name")), "")
+    if not kind:
         return Malformed("the generator is empty", "see the generators in Argo CD's documentation")
-    near = nearest(named, (*_MAKERS, *ELSEWHERE))
-    hint = f"did you mean {near}?" if near else "see the generators in Argo CD's documentation"
-    return Malformed(f"unknown generator {shortened(named)!r}", hint)
+    similar = nearest(kind, (*_MAKERS, *ELSEWHERE))
+    hint = "see the generators in Argo CD's documentation"
+    if similar:
+        hint = f"did you mean {similar}?"
+    return Malformed(f"unknown generator {shortened(kind)!r}", hint)
 
 
 def _as_json(filler: Filler, value: Any, params: Params) -> Any:
+    """Return the data rendered, without nulls. Raises Malformed, which mentions JSON."""
     try:
         return filler.deep(value, params, nulls=False)
     except Malformed as error:
@@ -403,6 +415,7 @@ def _as_json(filler: Filler, value: Any, params: Params) -> Any:
 
 
 def _mapping_in(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a field that must be a mapping, or {} if it is missing. Raises Malformed."""
     found = body.get(key) or {}
     if not isinstance(found, dict):
         raise Malformed(f"{key} is not a mapping")
@@ -410,19 +423,25 @@ def _mapping_in(body: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a field that must be a list, or [] if it is missing. Raises Malformed."""
     found = body.get(key)
-    if found is not None and not isinstance(found, list):
+    if found is None:
+        return []
+    if not isinstance(found, list):
         raise Malformed(f"{key} is not a list")
-    if key in ("directories", "files") and not all(isinstance(item, dict) for item in found or ()):
+    has_mappings = key in ("directories", "files")
+    if has_mappings and not all(isinstance(item, dict) for item in found):
         raise Malformed(f"an entry of {key} is not a mapping")
-    return found or []
+    return found
 
 
 def _size(value: Any) -> int:
     """Count the values, including mappings and lists."""
-    if not isinstance(value, (dict, list)):
-        return 1
-    return 1 + sum(map(_size, value.values() if isinstance(value, dict) else value))
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_size, value))
+    return 1
 
 
 def _element_texts(element: Mapping[str, Any], number: int) -> Params:
@@ -449,6 +468,7 @@ def _element_texts(element: Mapping[str, Any], number: int) -> Params:
 
 
 def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
+    """Return the parameters of one cluster, with (`go`) or without goTemplate."""
     row: Params = {
         "name": cluster.name,
         "nameNormalized": normalize(cluster.name),
@@ -475,8 +495,8 @@ def merged(onto: Any, other: Any) -> Any:
     """
     result = type(onto)(onto)
     for key, value in other.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merged(result[key], value) if both else value
+        both_are_mappings = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both_are_mappings else value
     return result
 
 
@@ -485,14 +505,16 @@ def _as_texts(row: Params) -> Params:
 
 
 def _combined(params: Params, other: Params) -> Params:
+    """Combine two rows of strings. Raises Malformed if they have different values for a key."""
     result = _as_texts(params)
     for key, value in _as_texts(other).items():
-        if result.setdefault(key, value) != value:
+        if key in result and result[key] != value:
             message = (
                 "failed to combine string maps with merging params for the matrix generator: found"
                 " duplicate key "
             )
             raise Malformed(f"{message}{key} with different value, a: {result[key]} ,b: {value}")
+        result[key] = value
     return result
 
 
@@ -505,12 +527,10 @@ def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
     if not keys:
         raise Malformed(f"{failed}: no merge keys were specified, Merge requires at least one")
     found: dict[str, Params] = {}
+    merge_keys = sorted(set(keys))
     for row in rows:
-        key = json.dumps(
-            {key: row.get(key) for key in sorted(set(keys))},
-            separators=(",", ":"),
-            ensure_ascii=False,
-        )
+        values = {name: row.get(name) for name in merge_keys}
+        key = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
         if key in found:
             raise Malformed(
                 f"{failed}: the parameters from a generator were not unique by the given mergeKeys,"
@@ -543,7 +563,9 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
-    values = expression.get("values") or [] if isinstance(expression, dict) else None
+    values = None
+    if isinstance(expression, dict):
+        values = expression.get("values") or []
     if not isinstance(values, list):
         raise Malformed(
             "error parsing label selector: an expression is not a mapping, or its values are not a"
@@ -557,17 +579,19 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
                 "error parsing label selector: for 'in', 'notin' operators, values set can't be"
                 " empty"
             )
-        found = key in labels and labels[key] in values
-        return found is (operator == "In")
-    if operator in ("Exists", "DoesNotExist"):
-        return (key in labels) is (operator == "Exists")
+        has_value = key in labels and labels[key] in values
+        return has_value if operator == "In" else not has_value
+    if operator == "Exists":
+        return key in labels
+    if operator == "DoesNotExist":
+        return key not in labels
     raise Malformed(
         f'error parsing label selector: "{operator}" is not a valid label selector operator'
     )
 
 
 def flat(value: Any, room: int = 100_000) -> dict[str, str]:
-    """Return nested parameters as strings with dotted keys.
+    """Return nested parameters as strings with dotted keys. `room` limits the number of values.
 
     Empty lists and mappings are dropped. Raises Malformed.
     """

@@ -23,15 +23,14 @@ def folders_of(files: Iterable[str]) -> list[str]:
     """Return every folder that contains these files, sorted. Folders whose names begin with a dot,
     and all folders below them, are omitted.
     """
-    found: set[str] = set()
+    folders: set[str] = set()
     for path in files:
         folder = path.rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
+        while folder and folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return sorted(
-        folder for folder in found if not any(part.startswith(".") for part in folder.split("/"))
-    )
+    # at the start of the path, or after a slash
+    return sorted(folder for folder in folders if "/." not in f"/{folder}")
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
@@ -58,12 +57,13 @@ def _chosen(
     paths: Iterable[str],
 ) -> list[str]:
     """Return the paths that match an entry, (matches, exclude). Exclusions always win."""
-    wanted = [fits for fits, exclude in entries if not exclude]
-    out = [fits for fits, exclude in entries if exclude]
+    included = [matches for matches, exclude in entries if not exclude]
+    excluded = [matches for matches, exclude in entries if exclude]
     return [
         path
         for path in paths
-        if any(fits(path) for fits in wanted) and not any(fits(path) for fits in out)
+        if any(matches(path) for matches in included)
+        and not any(matches(path) for matches in excluded)
     ]
 
 
@@ -79,34 +79,36 @@ def _pathspec(spec: str) -> re.Pattern[str]:
             "use a shorter path",
         )
     plain = spec.removeprefix("./").removeprefix("/")
-    if not set(plain) & set("*?[\\"):
-        return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?" if plain else ".*", re.DOTALL)
+    has_wildcards = bool(set(plain) & set("*?[\\"))
+    if not plain:
+        return re.compile(".*", re.DOTALL)
+    if not has_wildcards:
+        return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?", re.DOTALL)
     # With atomic groups, the part between two stars matches only at the first possible position.
     # The result is the same, and matching is never slow.
-    runs = [""]
+    parts = [""]  # the patterns of the parts between the stars
     at = 0
     while at < len(plain):
         sign = plain[at]
         if sign == "*":
-            runs.append("")
+            parts.append("")
         elif sign == "?":
-            runs[-1] += "."
+            parts[-1] += "."
         elif sign == "[":
-            piece, at = _bracket_pattern(plain, at)
-            runs[-1] += piece
+            pattern, at = _bracket_pattern(plain, at)
+            parts[-1] += pattern
             continue
         else:
-            at += sign == "\\"
-            runs[-1] += re.escape(plain[at : at + 1])
+            if sign == "\\":
+                at += 1  # the next character stands for itself
+            parts[-1] += re.escape(plain[at : at + 1])
         at += 1
-    first, *between = runs
-    if not between:
+    first, *after_stars = parts
+    if not after_stars:
         return re.compile(first, re.DOTALL)
-    *inner, last = between
-    return re.compile(
-        first + "".join(f"(?>.*?{run})" for run in inner if run) + f".*{last}",
-        re.DOTALL,
-    )
+    *inner, last = after_stars
+    inner_patterns = "".join(f"(?>.*?{part})" for part in inner if part)
+    return re.compile(f"{first}{inner_patterns}.*{last}", re.DOTALL)
 
 
 def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
@@ -114,21 +116,27 @@ def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
 
     `!` and `^` negate. A `[` without a `]` never matches.
     """
+    never_matches = r"[^\s\S]"
     negated = spec[at + 1 : at + 2] in ("!", "^")
     start = at + 2 if negated else at + 1
-    end = spec.find("]", start + 1)
+    end = spec.find("]", start + 1)  # a `]` in the first place stands for itself
+    # skip the end of each class, such as `[:alpha:]`
     while end > 0 and spec.rfind("[:", start, end) > spec.rfind(":]", start, end):
         end = spec.find("]", end + 1)
     if end < 0:
-        return r"[^\s\S]", len(spec)
+        return never_matches, len(spec)
     pattern = ""
     for part in re.split(r"(\[:[a-z]+:\])", spec[start:end]):
-        name = part[2:-2] if part.startswith("[:") and part.endswith(":]") else ""
-        pattern += _POSIX.get(name, "") if name else re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
+        is_class = part.startswith("[:") and part.endswith(":]")  # [:alpha:]
+        class_name = part[2:-2] if is_class else ""
+        if class_name:
+            pattern += _POSIX.get(class_name, "")
+        else:
+            pattern += re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
     try:
         re.compile(f"[{pattern}]")
     except re.error:  # [z-a]
-        return r"[^\s\S]", end + 1
+        return never_matches, end + 1
     return f"[{'^' if negated else ''}{pattern}]", end + 1
 
 
@@ -138,16 +146,13 @@ def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str
     names = {"basename": basename, "basenameNormalized": normalize(basename)}
     if file:
         names |= {"filename": file, "filenameNormalized": normalize(file)}
+    segments = path.split("/")
     if go:
-        found = {
-            "path": {
-                "path": path,
-                "segments": path.split("/"),
-                **names,
-            }
-        }
-        params: dict[str, Any] = go_value({prefix: found} if prefix else found)
+        nested = {"path": {"path": path, "segments": segments, **names}}
+        params: dict[str, Any] = go_value({prefix: nested} if prefix else nested)
         return params
     name = f"{prefix}.path" if prefix else "path"
-    flat = {name: path} | {f"{name}.{key}": value for key, value in names.items()}
-    return flat | {f"{name}[{at}]": part for at, part in enumerate(path.split("/")) if part}
+    flat = {name: path}
+    flat |= {f"{name}.{key}": value for key, value in names.items()}
+    flat |= {f"{name}[{at}]": segment for at, segment in enumerate(segments) if segment}
+    return flat

@@ -42,8 +42,10 @@ def load_all(text: str) -> list[Any]:
 
 
 def _scalar(event: Any) -> Any:
+    """Return the value of a scalar. A quoted scalar is always a string."""
     value: str = event.value
-    if event.style or (event.tag and event.tag != "tag:yaml.org,2002:int"):
+    has_other_tag = event.tag and event.tag != "tag:yaml.org,2002:int"
+    if event.style or has_other_tag:
         return value
     if value and value[0] in _FIRST:
         return _scalar_number(value)
@@ -63,12 +65,14 @@ def _scalar_number(value: str) -> Any:
         digits = plain.lstrip("+-")
         if len(digits) > _LONGEST_NUMBER:
             return value
-        octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
-        number = int(digits, 8 if octal else 0)
+        is_octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
+        number = int(digits, 8 if is_octal else 0)  # 0: the base is in the prefix
         return -number if plain[0] == "-" else number
     if _FLOAT.fullmatch(plain):
         return float(plain) if math.isfinite(float(plain)) else value
-    return float(plain.replace(".", "", 1)) if _SPECIAL.fullmatch(value) else value
+    if _SPECIAL.fullmatch(value):
+        return float(plain.replace(".", "", 1))  # Python has no dot in "-inf"
+    return value
 
 
 def _in_json(value: Any) -> Any:
@@ -92,8 +96,8 @@ def _key(value: Any, _container: Mapping[str, Any]) -> str:
     if isinstance(value, float):
         if math.isnan(value):
             return ".nan"
-        sign = "-" if value < 0 else ""
-        return sign + (".inf" if math.isinf(value) else go_float(abs(value)))
+        digits = ".inf" if math.isinf(value) else go_float(abs(value))
+        return f"-{digits}" if value < 0 else digits
     raise Malformed("a key is a list or a mapping", "put a placeholder in quotes: '{{name}}'")
 
 
@@ -110,9 +114,10 @@ def dump(value: Any, most: int) -> str:
     else:
         written = iter([_flow(value, "")])
     lines = []
+    size = 0
     for line in written:
-        most -= len(line) + 1
-        if most < 0:
+        size += len(line) + 1
+        if size > most:
             raise Malformed("the text is too long")
         lines.append(line)
     return "\n".join(lines)
@@ -131,7 +136,7 @@ def _block(value: Any, indent: str, start: str) -> Iterator[str]:
                 yield from _block(item, below, below)
             else:
                 yield f"{start}{_flow(key, '')}: {_flow(item, indent + '  ')}"
-            start = indent
+            start = indent  # all lines but the first
         return
     for item in value:
         if isinstance(item, (dict, list)) and item:
@@ -157,7 +162,9 @@ def _flow(value: Any, indent: str) -> str:
 
 
 def _text(text: str, indent: str) -> str:
-    if "\n" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+    """Return a string as YAML: plain, quoted, or in the literal style."""
+    has_control_characters = re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
+    if "\n" in text and not has_control_characters:
         if indent and not text.startswith((" ", "\n", "\t")):
             return _literal_style(text, indent)
         return json.dumps(text, ensure_ascii=False)
@@ -191,8 +198,11 @@ def _means_something_else(text: str) -> bool:
 
 def _needs_quotes(text: str) -> bool:
     """Return whether the unquoted string contains a YAML indicator."""
-    inside = ": " in text or " #" in text
+    has_indicator_inside = ": " in text or " #" in text
+    ends_like_a_key = text[-1] in ": "
+    if has_indicator_inside or ends_like_a_key:
+        return True
     # A word such as `-x` or `:x` does not need quotes.
-    if text[0] in "-?:" and len(text) > 1 and text[1] != " " and not inside:
-        return text[-1] in ": " or text.startswith("---")
-    return text[0] in "-?:,[]{}#&*!|>'\"%@` =" or inside or text[-1] in ": "
+    if text[0] in "-?:" and len(text) > 1 and text[1] != " ":
+        return text.startswith("---")
+    return text[0] in "-?:,[]{}#&*!|>'\"%@` ="

@@ -32,7 +32,7 @@ _RULE = (
     " validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _TAG = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-_CONTROL = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|template|define|block|\$)")
+_CONTROL_TAG = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|template|define|block|\$)")
 _MOST = 10_000  # values to search
 _DEEPEST = 6  # levels of a source to keep
 
@@ -71,16 +71,18 @@ def render(
     try:
         metadata = _required_mapping(manifest, "metadata")
         spec = _required_mapping(manifest, "spec")
-        given = spec.get("goTemplateOptions") or []
-        options = tuple(map(str, given if isinstance(given, list) else [given]))
-        filler = Filler(budget, go=spec.get("goTemplate") is True, options=options)
-        made = list(_parameter_sets(spec, Generators(filler, git, clusters), unknown))
+        options = spec.get("goTemplateOptions") or []
+        if not isinstance(options, list):
+            options = [options]
+        filler = Filler(budget, go=spec.get("goTemplate") is True, options=tuple(map(str, options)))
+        generators = Generators(filler, git, clusters)
+        templates_and_rows = list(_parameter_sets(spec, generators, unknown))
     except Malformed as error:
         return Rendered(troubles=(Trouble(PARAMS, error.message, error.hint),))
     home = str(metadata.get("namespace") or namespace)
     owner = {"kind": "ApplicationSet", "name": str(metadata.get("name") or "")}
     applications = []
-    for template, row in made:
+    for template, row in templates_and_rows:
         try:
             budget.make()
             applications.append(
@@ -116,21 +118,16 @@ def _parameter_sets(
     Generators that need a server are added to `unknown`.
     """
     common = _required_mapping(spec, "template")
-    listed = spec.get("generators")
-    if not isinstance(listed, list):
+    generator_specs = spec.get("generators")
+    if not isinstance(generator_specs, list):
         raise Malformed(
             "the ApplicationSet has no generators",
             "see the ApplicationSet specification",
         )
-    for generator in listed:
-        own = next(
-            (
-                body.get("template")
-                for body in mapping(generator).values()
-                if isinstance(body, dict)
-            ),
-            None,
-        )
+    for generator in generator_specs:
+        # the generator's body is under its kind: {"list": {"elements": …, "template": …}}
+        bodies = [body for body in mapping(generator).values() if isinstance(body, dict)]
+        own = bodies[0].get("template") if bodies else None
         template = _overridden(own, common) if isinstance(own, dict) else common
         try:
             for row in generators.params(generator):
@@ -156,34 +153,36 @@ def _application(
     namespace: str,
     owner: Mapping[str, str],
 ) -> Mapping[str, Any]:
+    """Return the Application for one parameter set. Raises `Malformed`."""
     metadata = _required_mapping(template, "metadata")
     spec = _required_mapping(template, "spec")
-    parts = {
-        "metadata": {
-            key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
-        }
+    kept_metadata = {
+        key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
     }
-    filled: dict[str, Any] = {**parts, "spec": spec}
+    filled: dict[str, Any] = {"metadata": kept_metadata, "spec": spec}
     if row:  # without parameters, Argo CD does not render the template
         filled = filler.deep(filled, row)
     if isinstance(patch, str) and patch:
         filled = _with_template_patch(filled, patch, row, filler)
-    name = filled["metadata"].get("name") or ""
+    filled_metadata = filled["metadata"]
+    name = filled_metadata.get("name") or ""
     if not isinstance(name, str):
         raise Malformed(
             "spec.template.metadata.name is not a string",
             "put it in quotes: name: '{{name}}'",
         )
-    about = {"name": name, "namespace": namespace}
-    about |= {
-        key: filled["metadata"][key]
-        for key in ("labels", "annotations")
-        if filled["metadata"].get(key)
+    labels_and_annotations = {
+        key: filled_metadata[key] for key in ("labels", "annotations") if filled_metadata.get(key)
     }
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
-        "metadata": {**about, "ownerReferences": [owner]},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            **labels_and_annotations,
+            "ownerReferences": [owner],
+        },
         "spec": filled["spec"],
     }
 
@@ -215,7 +214,10 @@ def _with_template_patch(
 
 
 def _parsed_patch(text: str) -> dict[str, Any] | None:
-    """Parse a rendered `templatePatch`. Raises `Malformed` with Argo CD's wording."""
+    """Parse a rendered `templatePatch`. Return None if it is empty.
+
+    Raises `Malformed` with Argo CD's wording.
+    """
     try:
         data = go_yaml.load(text)
     except Malformed as error:
@@ -224,16 +226,17 @@ def _parsed_patch(text: str) -> dict[str, Any] | None:
         raise Malformed(f"error while converting template to json {quoted}: {what}") from None
     if data is None:
         return None
-    if isinstance(data, dict) and all(
-        isinstance(data.get(key) or {}, dict) for key in ("metadata", "spec")
-    ):
-        return data
+    if isinstance(data, dict):
+        parts = (data.get("metadata") or {}, data.get("spec") or {})
+        if all(isinstance(part, dict) for part in parts):
+            return data
     raise Malformed(
         f"invalid templatePatch {text[:200]!r}: it is not a mapping like an Application"
     )
 
 
 def _merge_patch(onto: Any, patch: Any) -> Any:
+    """Apply a JSON merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     result = dict(onto) if isinstance(onto, dict) else {}
@@ -305,8 +308,9 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
             return
         item = waiting.pop()
         if isinstance(item, dict):
-            if isinstance(found := item.get(key), str):
-                yield found
+            image_list = item.get(key)
+            if isinstance(image_list, str):
+                yield image_list
             waiting += item.values()
         elif isinstance(item, list):
             waiting += item
@@ -324,20 +328,20 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
     metadata = manifest.get("metadata")
     template = mapping(mapping(manifest.get("spec")).get("template"))
     annotations = mapping(mapping(template.get("metadata")).get("annotations"))
-    image_list = annotations.get(f"{prefix}image-list")
-    if (
-        not isinstance(metadata, dict)
-        or not isinstance(image_list, str)
-        or _CONTROL.search(image_list)
-    ):
+    image_list_key = f"{prefix}image-list"
+    image_list = annotations.get(image_list_key)
+    if not isinstance(metadata, dict) or not isinstance(image_list, str):
         return None
-    known = {
-        _TAG.sub("x", key): _TAG.sub("x", value) if key == f"{prefix}image-list" else value
-        for key, value in annotations.items()
-        if isinstance(value, str) and ("{{" not in value or key == f"{prefix}image-list")
-    }
+    if _CONTROL_TAG.search(image_list):
+        return None
+    known = {}
+    for key, value in annotations.items():
+        if key == image_list_key:
+            known[_TAG.sub("x", key)] = _TAG.sub("x", image_list)
+        elif isinstance(value, str) and "{{" not in value:
+            known[_TAG.sub("x", key)] = value
     spec = mapping(template.get("spec"))
-    sources = {key: _unknown(spec[key]) for key in ("source", "sources") if spec.get(key)}
+    sources = {key: _with_dummies(spec[key]) for key in ("source", "sources") if spec.get(key)}
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -346,18 +350,19 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
             "namespace": metadata.get("namespace"),
             "annotations": known,
         },
-        "spec": (
-            sources or {"source": {"repoURL": "x", "path": "x"}}
-        ),  # it may be in the generators' templates
+        # the source may be in the generators' templates
+        "spec": sources or {"source": {"repoURL": "x", "path": "x"}},
     }
 
 
-def _unknown(value: Any, depth: int = 0) -> Any:
-    """Return the data with a dummy string in place of each placeholder."""
+def _with_dummies(value: Any, depth: int = 0) -> Any:
+    """Return the data with a dummy string in place of each placeholder, and null in place of all
+    other scalars and of values that are nested too deeply.
+    """
     if isinstance(value, str):
         return _TAG.sub("x", value)
     if isinstance(value, list) and depth < _DEEPEST:
-        return [_unknown(item, depth + 1) for item in value]
+        return [_with_dummies(item, depth + 1) for item in value]
     if isinstance(value, dict) and depth < _DEEPEST:
-        return {key: _unknown(item, depth + 1) for key, item in value.items()}
+        return {key: _with_dummies(item, depth + 1) for key, item in value.items()}
     return None

@@ -38,13 +38,10 @@ def _as_integer(value: Any) -> int:
     if isinstance(value, (int, float)):
         return int(value) if math.isfinite(value) else 0
     try:
-        return int(str(value)[:32], 0)
+        return int(str(value)[:32], 0)  # a prefix such as 0x determines the base
     except ValueError:
-        return (
-            int(str(value))
-            if isinstance(value, str) and value.isdecimal() and len(value) < 20
-            else 0
-        )
+        has_leading_zeros = isinstance(value, str) and value.isdecimal() and len(value) < 20
+        return int(value) if has_leading_zeros else 0
 
 
 def _as_float(value: Any) -> float:
@@ -60,11 +57,14 @@ def _int64(value: int) -> int:
 
 
 def _divided(first: Any, second: Any) -> int:
-    by = _as_integer(second)
-    if not by:
+    """Divide, and round toward zero, as in Go."""
+    dividend = _as_integer(first)
+    divisor = _as_integer(second)
+    if not divisor:
         raise FailedTemplate("runtime error: integer divide by zero")
-    whole = abs(_as_integer(first)) // abs(by)
-    return whole if (_as_integer(first) < 0) == (by < 0) else -whole
+    quotient = abs(dividend) // abs(divisor)
+    same_sign = (dividend < 0) == (divisor < 0)
+    return quotient if same_sign else -quotient
 
 
 def _multiplied(*values: Any) -> int:
@@ -96,10 +96,9 @@ def _fail(message: Any) -> Any:
 
 
 def _dict(*pairs: Any) -> AnyMap:
-    made = AnyMap()
-    for at in range(0, len(pairs), 2):
-        made[shown(pairs[at])] = pairs[at + 1] if at + 1 < len(pairs) else ""
-    return made
+    """Run `dict key value …`. A missing last value is ""."""
+    values = (*pairs[1::2], "")
+    return AnyMap({shown(key): value for key, value in zip(pairs[::2], values, strict=False)})
 
 
 def _set(given: Any, key: Any, value: Any) -> GoMap:
@@ -116,6 +115,7 @@ def _unset(given: Any, key: Any) -> GoMap:
 
 
 def _dig(*arguments: Any) -> Any:
+    """Run `dig key … fallback map`: look up a value in nested maps."""
     *keys, fallback, value = arguments
     for key in keys:
         if not isinstance(value, AnyMap):
@@ -143,21 +143,24 @@ def _merge_into(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0
     return target
 
 
-def _copied(value: Any, room: list[int]) -> Any:
-    room[0] -= 1
-    if room[0] < 0:
-        raise FailedTemplate("too much to copy")
-    if isinstance(value, GoMap):
-        return type(value)({key: _copied(item, room) for key, item in value.items()})
-    if isinstance(value, list):
-        return [_copied(item, room) for item in value]
-    return value
-
-
 def _deep_copy(value: Any) -> Any:
+    """Run `deepCopy`. The size is limited, because a map may contain another map several times."""
     if value is None:
         raise FailedTemplate("reflect: call of reflect.Value.Type on zero Value")
-    return _copied(value, [LONGEST_TEXT])
+    remaining_values = LONGEST_TEXT
+
+    def copy(original: Any) -> Any:
+        nonlocal remaining_values
+        remaining_values -= 1
+        if remaining_values < 0:
+            raise FailedTemplate("too much to copy")
+        if isinstance(original, GoMap):
+            return type(original)({key: copy(item) for key, item in original.items()})
+        if isinstance(original, list):
+            return [copy(item) for item in original]
+        return original
+
+    return copy(value)
 
 
 def _pick(given: Any, *keys: Any) -> AnyMap:
@@ -193,7 +196,9 @@ def _has(value: Any, values: Any) -> bool:
 
 
 def _slice(values: Any, *bounds: Any) -> Any:
-    return None if values == [] else cut(items(values), *map(_as_integer, bounds))
+    if values == []:
+        return None
+    return cut(items(values), *map(_as_integer, bounds))
 
 
 def _chunk(size: Any, values: Any) -> list[Any]:
@@ -209,25 +214,30 @@ class NotJson(FailedTemplate):
     """The value cannot be represented in JSON."""
 
 
-def _plain_json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
+def _plain_json(value: Any) -> Any:
     """Return the value as plain data. The size is limited, because a map may contain another map
     twice, or itself.
     """
-    room = [LONGEST_TEXT] if room is None else room
-    room[0] -= len(value) + 2 if isinstance(value, str) else 2
-    if room[0] < 0 or depth > DEEPEST:
-        raise FailedTemplate("the value is too large")
-    if isinstance(value, Mapping):
-        return {key: _plain_json(item, room, depth + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain_json(item, room, depth + 1) for item in value]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise NotJson(f"json: unsupported value: {shown(value)}")
-        # Go writes the shortest digits, followed by zeros.
-        if value == int(value) and abs(value) < 1e21:
-            return int(Decimal(repr(value)))
-    return value
+    remaining_characters = LONGEST_TEXT
+
+    def converted(original: Any, depth: int) -> Any:
+        nonlocal remaining_characters
+        remaining_characters -= len(original) + 2 if isinstance(original, str) else 2
+        if remaining_characters < 0 or depth > DEEPEST:
+            raise FailedTemplate("the value is too large")
+        if isinstance(original, Mapping):
+            return {key: converted(item, depth + 1) for key, item in original.items()}
+        if isinstance(original, list | tuple):
+            return [converted(item, depth + 1) for item in original]
+        if isinstance(original, float):
+            if not math.isfinite(original):
+                raise NotJson(f"json: unsupported value: {shown(original)}")
+            # Go writes the shortest digits, followed by zeros.
+            if original == int(original) and abs(original) < 1e21:
+                return int(Decimal(repr(original)))
+        return original
+
+    return converted(value, 0)
 
 
 def _json_text(value: Any, end: str) -> str:
@@ -236,20 +246,23 @@ def _json_text(value: Any, end: str) -> str:
     `end` is "" or the line ending of indented JSON.
     """
     if isinstance(value, float):
-        number = (
-            repr(value) if abs(value) < 1e-6 or abs(value) >= 1e21 else f"{Decimal(repr(value)):f}"
-        )
-        return number.replace("e-0", "e-")
+        # Go uses an exponent only outside this range, and writes e-7 instead of e-07.
+        if 1e-6 <= abs(value) < 1e21:
+            return f"{Decimal(repr(value)):f}"
+        return repr(value).replace("e-0", "e-")
     if not value or not isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
-    inner = f"{end}  " if end else ""
+    start_of_item = f"{end}  " if end else ""
+    separator = f",{start_of_item}"
     if isinstance(value, list):
-        return f"[{inner}{f',{inner}'.join(_json_text(item, inner) for item in value)}{end}]"
-    pairs = (
-        f"{json.dumps(key, ensure_ascii=False)}:{' ' if end else ''}{_json_text(member, inner)}"
+        members = separator.join(_json_text(item, start_of_item) for item in value)
+        return f"[{start_of_item}{members}{end}]"
+    colon = ": " if end else ":"
+    pairs = separator.join(
+        f"{json.dumps(key, ensure_ascii=False)}{colon}{_json_text(member, start_of_item)}"
         for key, member in sorted(value.items())
     )
-    return f"{{{inner}{f',{inner}'.join(pairs)}{end}}}"
+    return f"{{{start_of_item}{pairs}{end}}}"
 
 
 def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: bool = True) -> str:
@@ -305,10 +318,12 @@ def _type(value: Any) -> str:
 
 
 def _round(value: Any, places: Any, at: Any = 0.5) -> float:
+    """Round to decimal places; up if the rest is at least `at`."""
     scale = 10.0 ** max(min(number(places), 15), -15)
-    whole = _as_float(value) * scale
-    fraction = whole - math.floor(whole)
-    return (math.ceil(whole) if fraction >= _as_float(at) else math.floor(whole)) / scale
+    scaled = _as_float(value) * scale
+    fraction = scaled - math.floor(scaled)
+    rounded = math.ceil(scaled) if fraction >= _as_float(at) else math.floor(scaled)
+    return rounded / scale
 
 
 def _seq(*bounds: Any) -> str:

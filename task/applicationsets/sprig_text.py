@@ -85,28 +85,36 @@ def slugify(*arguments: Any) -> str:
         raise FailedTemplate("too many arguments")
     longest = number(given[0]) if given else _LONGEST_SLUG
     whole_words = boolean(given[1]) if len(given) > 1 else True
+    cuts_words = not whole_words
     letters = unicodedata.normalize("NFKD", text(value)).encode("ascii", "ignore")
     plain = letters.decode().lower().strip()
     without_quotes = plain.replace("'", "").replace('"', "")
     slug = without_quotes.replace("&", "and").replace("@", "at")
-    if not whole_words and longest > 0:
+    if cuts_words and longest > 0:
         slug = slug[:longest]
-    slug = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9-]", "-", slug)).strip("-_")
-    if not whole_words or longest <= 0 or len(slug) <= longest:
+    slug = re.sub(r"[^a-z0-9-]", "-", slug)
+    slug = re.sub(r"-{2,}", "-", slug).strip("-_")
+    if cuts_words or longest <= 0 or len(slug) <= longest:
         return slug
-    end = slug.rfind("-", 0, longest + 1)
-    return slug[:end] if end >= 0 else slug[:longest]
+    end_of_word = slug.rfind("-", 0, longest + 1)
+    return slug[:end_of_word] if end_of_word >= 0 else slug[:longest]
 
 
 def _trunc(length: Any, value: Any) -> str:
+    """Run `trunc`, which counts bytes. A negative length keeps the end."""
     raw = go_bytes(text(value))
     size = number(length)
-    if size < 0:
-        return go_text(raw[size:]) if len(raw) + size > 0 else text(value)
-    return go_text(raw[:size])
+    if size >= 0:
+        return go_text(raw[:size])
+    if len(raw) <= -size:
+        return text(value)
+    return go_text(raw[size:])
 
 
 def _substr(start: Any, end: Any, value: Any) -> str:
+    """Run `substr`, which counts bytes. A negative start or end means the start or end of the
+    string.
+    """
     raw = go_bytes(text(value))
     first = number(start)
     last = number(end)
@@ -124,32 +132,35 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
     """
     raw = go_bytes(text(value))
     size = number(width)
-    if size < 4 or (left > 0 and size < 7) or len(raw) <= size:
+    smallest = 7 if left > 0 else 4  # one byte, and the dots on both sides or at the end
+    if size < smallest or len(raw) <= size:
         return value  # type: ignore[no-any-return]
-    left = min(left, len(raw) - (size - 3))
+    size_without_dots = size - len("...")
+    left = min(left, len(raw) - size_without_dots)
     if left <= 4:
-        return go_text(raw[: size - 3] + b"...")
-    if left + size - 3 < len(raw):
-        return "..." + _abbrev(0, size - 3, go_text(raw[left:]))
-    return go_text(b"..." + raw[3 - size :])
+        return go_text(raw[:size_without_dots] + b"...")
+    if left + size_without_dots < len(raw):
+        return "..." + _abbrev(0, size_without_dots, go_text(raw[left:]))
+    return go_text(b"..." + raw[-size_without_dots:])
 
 
 def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
     """Run `wrap` and `wrapWith`, which count bytes. With `cut`, words that are too long are cut."""
     raw = go_bytes(text(value))
-    most = max(number(width), 1)
-    at = 0
+    longest = max(number(width), 1)
+    at = 0  # start of the next line
     lines: list[bytes] = []
-    while len(raw) - at > most:
+    while len(raw) - at > longest:
         if raw[at] == ord(" "):
             at += 1
             continue
-        space = raw.rfind(b" ", at, at + most + 1)
+        space = raw.rfind(b" ", at, at + longest + 1)
         if space < 0 and cut:
-            lines.append(raw[at : at + most])
-            at += most
+            lines.append(raw[at : at + longest])
+            at += longest
             continue
-        space = space if space >= 0 else raw.find(b" ", at + most)
+        if space < 0:  # the word is too long, and ends at the next space
+            space = raw.find(b" ", at + longest)
         if space < 0:
             break
         lines.append(raw[at:space])
@@ -161,8 +172,8 @@ def _duration(value: Any) -> str:
     """Run `duration`: format whole seconds as Go does. A string that is not a number counts as
     0.
     """
-    found = _SECONDS.fullmatch(value) if isinstance(value, str) else None
-    seconds = int(value) if found or named(value) == "int" else 0
+    is_number = named(value) == "int" or (isinstance(value, str) and _SECONDS.fullmatch(value))
+    seconds = int(value) if is_number else 0
     if abs(seconds) > _LONGEST_DURATION:
         raise FailedTemplate("a duration of more than 292 years")
     minutes, rest = divmod(abs(seconds), 60)
@@ -177,18 +188,21 @@ def _duration(value: Any) -> str:
 
 def _to_decimal(value: Any) -> int:
     """Run `toDecimal`: parse an octal number. Anything else becomes 0."""
-    number = int(shown(value), 8) if _OCTAL.fullmatch(shown(value)) else 0
-    return number if -(2**63) <= number < 2**63 else 0
+    digits = shown(value)
+    number = int(digits, 8) if _OCTAL.fullmatch(digits) else 0
+    is_int64 = -(2**63) <= number < 2**63
+    return number if is_int64 else 0
 
 
 def _repeat(times: Any, value: Any) -> str:
-    bounded(max(number(times), 0) * len(text(value)))
-    return text(value) * max(number(times), 0)
+    count = max(number(times), 0)
+    bounded(count * len(text(value)))
+    return text(value) * count
 
 
 def _replace(old: Any, new: Any, value: Any) -> str:
-    found = text(value).count(text(old))
-    bounded(len(value) + found * len(text(new)))
+    matches = text(value).count(text(old))
+    bounded(len(value) + matches * len(text(new)))
     return str(text(value).replace(old, new))
 
 
@@ -203,8 +217,8 @@ def _parted(value: Any, mark: str) -> str:
     """Split words where the case changes, and at spaces, `_`, and `-`,
     but not at dots (huandu/xstrings).
     """
-    spaced = re.sub(r"[\s_-]+", mark, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value)))
-    return spaced.lower()
+    split_at_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value))
+    return re.sub(r"[\s_-]+", mark, split_at_case).lower()
 
 
 def _camel(value: Any) -> str:
@@ -252,6 +266,7 @@ def _decoded_text(decode: Callable[[bytes], bytes], value: Any) -> str:
 
 @lru_cache(maxsize=16)
 def _regex(pattern: str) -> Any:
+    """Compile a pattern. Raises FailedTemplate."""
     if len(pattern) > _LONGEST_PATTERN:
         raise FailedTemplate(f"the pattern is longer than {_LONGEST_PATTERN} characters")
     options = re2.Options()
@@ -271,14 +286,15 @@ def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
 
 
 def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -> str:
+    """Run `regexReplaceAll` and, with `literal`, `regexReplaceAllLiteral`."""
     parts = []
-    end = 0
-    size = 0
+    end = 0  # of the last match
+    replaced_size = 0
     for match in _regex(text(pattern)).finditer(text(value)):
-        filled = text(new) if literal else _expanded(text(new), match)
-        parts += [value[end : match.start()], filled]
-        size += len(filled)
-        bounded(size)
+        replacement = text(new) if literal else _expanded(text(new), match)
+        parts += [value[end : match.start()], replacement]
+        replaced_size += len(replacement)
+        bounded(replaced_size)
         end = match.end()
     return joined([*parts, value[end:]])
 
@@ -301,12 +317,17 @@ def _expanded(template: str, match: Any) -> str:
 
 
 def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
+    """Run `regexSplit`. `most` is the maximum number of parts; a negative number is no limit."""
     parts: list[str] = []
-    end = 0
+    end = 0  # of the last separator
     for match in _regex(text(pattern)).finditer(text(value)):
-        if match.end() and (number(most) < 0 or len(parts) < number(most) - 1):
-            parts.append(value[end : match.start()])
-            end = match.end()
+        if match.end() == 0:
+            continue
+        limit = number(most)
+        if limit >= 0 and len(parts) >= limit - 1:
+            break
+        parts.append(value[end : match.start()])
+        end = match.end()
     return [*parts, value[end:]]
 
 
@@ -350,28 +371,32 @@ def url_parse(value: Any) -> AnyMap:
         raise _bad("invalid control character in URL")
     if whole.startswith(":"):
         raise _bad("missing protocol scheme")
-    found = _SCHEME.match(whole)
-    scheme = found[1].lower() if found else ""
-    rest, _, query = whole[found.end() if found else 0 :].partition("?")
+    match = _SCHEME.match(whole)
+    scheme = match[1].lower() if match else ""
+    after_scheme = whole[match.end() :] if match else whole
+    path, _, query = after_scheme.partition("?")
     user = host = opaque = ""
-    if scheme and not rest.startswith("/"):
-        opaque = rest
-        rest = ""
-    elif not rest.startswith("/") and ":" in rest.partition("/")[0]:
+    if scheme and not path.startswith("/"):
+        opaque = path
+        path = ""
+    elif not path.startswith("/") and ":" in path.partition("/")[0]:
         raise _bad("first path segment in URL cannot contain colon")
-    elif rest.startswith("//") and (scheme or not rest.startswith("///")):
-        authority, slash, rest = rest[2:].partition("/")
-        before, _, host = authority.rpartition("@")
-        host = _host_with_port(scheme, host)
-        rest = slash + rest
-        user = _userinfo(before)
-    port = host.rfind(":")
-    name = host[:port] if port >= 0 and _PORT.fullmatch(host[port:]) else host
+    elif path.startswith("//") and (scheme or not path.startswith("///")):
+        authority, slash, rest = path.removeprefix("//").partition("/")
+        encoded_user, _, encoded_host = authority.rpartition("@")
+        host = _host_with_port(scheme, encoded_host)
+        path = slash + rest
+        user = _userinfo(encoded_user)
+    colon = host.rfind(":")
+    has_port = colon >= 0 and _PORT.fullmatch(host[colon:])
+    hostname = host[:colon] if has_port else host
+    if hostname.startswith("[") and hostname.endswith("]"):  # an IPv6 address
+        hostname = hostname[1:-1]
     return AnyMap(
         scheme=scheme,
         host=host,
-        hostname=name[1:-1] if name.startswith("[") and name.endswith("]") else name,
-        path=_unescaped(rest),
+        hostname=hostname,
+        path=_unescaped(path),
         query=query,
         opaque=opaque,
         fragment=_unescaped(fragment),
@@ -401,7 +426,8 @@ def _place(parts: Mapping[str, str], user: str) -> str:
     path = parts["path"] if parts["path"] == "*" else _percent_escaped(parts["path"], _IN_PATH)
     authority = ""
     if host or user or (parts["scheme"] and path):
-        authority = "//" + (f"{user}@" if user else "") + _percent_escaped(host, _IN_HOST)
+        user_prefix = f"{user}@" if user else ""
+        authority = f"//{user_prefix}{_percent_escaped(host, _IN_HOST)}"
     if host and path and not path.startswith("/"):
         path = f"/{path}"
     if not parts["scheme"] and not authority and ":" in path.partition("/")[0]:
@@ -414,6 +440,7 @@ def _bad(why: str) -> FailedTemplate:
 
 
 def _url_part(given: AnyMap, key: str) -> str:
+    """Return a part of the URL, or "" if it is missing. Raises FailedTemplate."""
     value = given.get(key, "")
     if not isinstance(value, str):
         raise FailedTemplate(
@@ -423,8 +450,9 @@ def _url_part(given: AnyMap, key: str) -> str:
 
 
 def _unescaped(value: str) -> str:
-    if wrong := _ESCAPE.search(value):
-        raise _bad(f'invalid URL escape "{wrong[0]}"')
+    invalid = _ESCAPE.search(value)
+    if invalid:
+        raise _bad(f'invalid URL escape "{invalid[0]}"')
     return go_text(unquote_to_bytes(go_bytes(value)))
 
 
@@ -433,6 +461,7 @@ def _percent_escaped(value: str, safe: str) -> str:
 
 
 def _userinfo(value: str) -> str:
+    """Return `user[:password]`, escaped as Go does."""
     if not _USER.fullmatch(value):
         raise _bad("net/url: invalid userinfo")
     name, colon, password = value.partition(":")
@@ -445,13 +474,18 @@ def _userinfo(value: str) -> str:
 
 def _host_with_port(scheme: str, host: str) -> str:
     """Return the unescaped host with its port."""
-    at = host.find(":") if scheme in ("http", "https") else host.rfind(":")
-    if "[" in host:
-        at = host.rfind("]") + 1
-    if not _PORT.fullmatch(host[at:] if at >= 0 else ""):
-        raise _bad(f'invalid port "{host[at:]}" after host')
-    if wrong := _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host):
-        raise _bad(f'invalid character "{wrong[0]}" in host name')
+    if "[" in host:  # an IPv6 address
+        port_start = host.rfind("]") + 1
+    elif scheme in ("http", "https"):
+        port_start = host.find(":")
+    else:
+        port_start = host.rfind(":")
+    port = host[port_start:] if port_start >= 0 else ""
+    if not _PORT.fullmatch(port):
+        raise _bad(f'invalid port "{port}" after host')
+    invalid = _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host)
+    if invalid:
+        raise _bad(f'invalid character "{invalid[0]}" in host name')
     plain = _unescaped(host)
     if "[" in host:
         try:

@@ -51,7 +51,9 @@ _SHORT = 4  # characters; a shorter secret would match parts of ordinary words
 _MEANWHILE = ("too many conflicts", "testing value")
 # The test succeeded, but the patch does not match.
 _MALFORMED = ("error applying patch", "error unmarshaling patched app", "error decoding json patch")
-_DENIED = re.compile(r"permission denied: (?P<right>[^,]+, [^,]+, [^,]+)(?:, sub: (?P<who>[^,]+))?")
+_DENIED = re.compile(
+    r"permission denied: (?P<permission>[^,]+, [^,]+, [^,]+)(?:, sub: (?P<who>[^,]+))?"
+)
 
 
 class ArgoCDApi:
@@ -77,10 +79,8 @@ class ArgoCDApi:
             self._to = connection(given, environ)
         except Malformed as error:
             raise UsageError(error.message, hint=error.hint) from None
-        for path in filter(
-            None,
-            (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file),
-        ):
+        files = (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file)
+        for path in filter(None, files):
             try:
                 check_file(path)
             except (OSError, ValueError) as error:
@@ -151,9 +151,9 @@ class ArgoCDApi:
         """Return the Applications that the token has access to, with only these `fields`, or
         complete if there are none.
         """
-        wanted = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
+        full_names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
         params: dict[str, Any] = {
-            "fields": ",".join(wanted) if fields else None,
+            "fields": ",".join(full_names) if fields else None,
             "projects": list(projects) or None,
             "selector": selector or None,
             "appNamespace": namespace or None,
@@ -165,7 +165,8 @@ class ArgoCDApi:
             "the list of Applications",
             params,
         )
-        if not isinstance(found.get("items") or [], list):
+        items = found.get("items") or []
+        if not isinstance(items, list):
             raise SourceDownError(
                 "Argo CD returned something other than a list of Applications",
                 hint=_SERVER,
@@ -185,24 +186,24 @@ class ArgoCDApi:
         With the project, a missing Application raises `AbsentError`; without it, Argo CD returns
         "forbidden".
         """
-        params = {**self._where(namespace), "project": project or None}
-        right, subject = self._right("get", namespace, name)
-        found = self._ask("GET", _path(name), right, subject, params)
+        params = {**self._namespace_param(namespace), "project": project or None}
+        permission, subject = self._permission("get", namespace, name)
+        found = self._ask("GET", _path(name), permission, subject, params)
         return {**KIND, **found}
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Have Argo CD compare the Application with Git now. Return when the comparison is done, or
         after a while if it takes long.
         """
-        params = {"refresh": "normal", **self._where(namespace)}
-        right, subject = self._right("get", namespace, name)
+        params = {"refresh": "normal", **self._namespace_param(namespace)}
+        permission, subject = self._permission("get", namespace, name)
         try:
             answer = self._quick.ask("GET", _path(name), params=params, again=False)
         except NoAnswerError as error:
             if error.kind == "slow":
                 return
             raise unreachable(error, self._to) from None
-        self._known(answer, right, subject)
+        self._json_object(answer, permission, subject)
 
     def patch_application(
         self,
@@ -218,10 +219,10 @@ class ArgoCDApi:
             "name": name,
             "patch": json.dumps(list(operations)),
             "patchType": "json",
-            **self._where(namespace),
+            **self._namespace_param(namespace),
         }
-        right, subject = self._right("update", namespace, name)
-        changed = self._ask("PATCH", _path(name), right, subject, body=body)
+        permission, subject = self._permission("update", namespace, name)
+        changed = self._ask("PATCH", _path(name), permission, subject, body=body)
         return {**KIND, **changed}
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
@@ -230,35 +231,39 @@ class ArgoCDApi:
         The tree does not include exit codes of containers, so the first few crashing pods are read
         too.
         """
-        right = self._right("get", namespace, name)
-        where = self._where(namespace)
-        tree = self._ask("GET", f"{_path(name)}/resource-tree", *right, where)
+        permission, subject = self._permission("get", namespace, name)
+        params = self._namespace_param(namespace)
+        tree = self._ask("GET", f"{_path(name)}/resource-tree", permission, subject, params)
         for node in crashing(tree)[:CRASHED]:
-            pod = {
+            pod_params = {
+                **params,
                 "kind": "Pod",
                 "version": "v1",
                 "namespace": text(node, "namespace"),
                 "resourceName": text(node, "name"),
             }
             with suppress(SourceError, ValueError):
-                found = self._ask("GET", f"{_path(name)}/resource", *right, {**where, **pod})
-                _reason, message = trouble(mapping(parsed_json(text(found, "manifest")), "status"))
-                node["health"]["message"] = message or node["health"].get("message")
+                found = self._ask("GET", f"{_path(name)}/resource", permission, subject, pod_params)
+                pod = parsed_json(text(found, "manifest"))
+                _reason, message = trouble(mapping(pod, "status"))
+                if message:
+                    node["health"]["message"] = message  # `node` is a part of `tree`
         return tree
 
     def sync_windows(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the Application's sync windows: `assignedWindows`, `activeWindows`, `canSync`."""
-        right = self._right("get", namespace, name)
-        return self._ask("GET", f"{_path(name)}/syncwindows", *right, self._where(namespace))
+        permission, subject = self._permission("get", namespace, name)
+        params = self._namespace_param(namespace)
+        return self._ask("GET", f"{_path(name)}/syncwindows", permission, subject, params)
 
     def application_set(self, namespace: str, name: str) -> dict[str, Any]:
         """Return an ApplicationSet."""
         path = f"/api/v1/applicationsets/{path_part(name)}"
-        right = f"applicationsets, get, <project>/{name}"
+        permission = f"applicationsets, get, <project>/{name}"
         return self._ask(
             "GET",
             path,
-            right,
+            permission,
             f"ApplicationSet {name}",
             {"appsetNamespace": namespace or None},
         )
@@ -279,10 +284,13 @@ class ArgoCDApi:
         token.
         """
         with suppress(NoAnswerError):
-            if page := web_page(text(self._http.ask("GET", "/api/v1/settings").mapping(), "url")):
+            settings = self._http.ask("GET", "/api/v1/settings").mapping()
+            page = web_page(text(settings, "url"))
+            if page:
                 return page.rstrip("/")
         host = self._to.server.partition(":")[0]
-        return self._to.base if "." in host and not _IN_CLUSTER.search(host) else ""
+        is_public = "." in host and not _IN_CLUSTER.search(host)
+        return self._to.base if is_public else ""
 
     def close(self) -> None:
         """Close the connections."""
@@ -293,7 +301,7 @@ class ArgoCDApi:
         self,
         method: str,
         path: str,
-        right: str,
+        permission: str,
         subject: str,
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -302,12 +310,12 @@ class ArgoCDApi:
             answer = self._http.ask(method, path, params=params, json=body)
         except NoAnswerError as error:
             raise unreachable(error, self._to) from None
-        return self._known(answer, right, subject, patched=method == "PATCH")
+        return self._json_object(answer, permission, subject, patched=method == "PATCH")
 
-    def _known(
+    def _json_object(
         self,
         answer: Response,
-        right: str,
+        permission: str,
         subject: str,
         *,
         patched: bool = False,
@@ -324,17 +332,14 @@ class ArgoCDApi:
             if isinstance(found, dict):
                 return found
         # These must not appear in any message, even if the server sends them.
-        secrets = tuple(
-            header
-            for header in (self._token(), *(value.reveal() for _, value in self._to.headers))
-            if header
-        )
-        raise explained(answer, self._to, right, subject, secrets, patched=patched)
+        headers = (value.reveal() for _, value in self._to.headers)
+        secrets = tuple(filter(None, (self._token(), *headers)))
+        raise explained(answer, self._to, permission, subject, secrets, patched=patched)
 
-    def _where(self, namespace: str) -> dict[str, str]:
+    def _namespace_param(self, namespace: str) -> dict[str, str]:
         return {"appNamespace": namespace} if namespace else {}
 
-    def _right(self, action: str, namespace: str, name: str) -> tuple[str, str]:
+    def _permission(self, action: str, namespace: str, name: str) -> tuple[str, str]:
         """Return the RBAC permission that the action requires, and the object that it is for."""
         elsewhere = f"{namespace}/" if namespace not in ("", self.namespace) else ""
         return (
@@ -354,31 +359,31 @@ def _path(name: str) -> str:
 
 def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
     """Return the error for a request without a response."""
-    where = f"Argo CD: {error.message}"
+    message = f"Argo CD: {error.message}"
     if error.kind == "tls":
         hint = (
             "pass its certificate authority with --argocd-ca-file; for a server without TLS, pass"
             " --argocd-plaintext"
         )
-        return SourceAccessError(where, hint=hint)
+        return SourceAccessError(message, hint=hint)
     if error.kind == "redirect":
         return SourceAccessError(
-            where,
+            message,
             hint="set --argocd-server to the address it redirects to",
         )
     if error.kind == "large":
         return SourceError(
-            where,
+            message,
             hint="select fewer Applications: --project, --selector, --namespace",
         )
     plain = "" if error.kind == "slow" or to.plaintext else " (and --argocd-plaintext)"
-    return SourceDownError(where, hint=f"{_SERVER}{plain}")
+    return SourceDownError(message, hint=f"{_SERVER}{plain}")
 
 
 def explained(
     answer: Response,
     to: Connection,
-    right: str,
+    permission: str,
     subject: str,
     secrets: tuple[str, ...],
     *,
@@ -393,14 +398,16 @@ def explained(
     code, message = _grpc_message(answer, secrets)
     low = message.lower()
     # Client errors may also have the code 2 (unknown), with status 500.
-    if patched and (answer.status == 409 or any(sign in low for sign in _MEANWHILE)):
+    conflict = answer.status == 409 or any(sign in low for sign in _MEANWHILE)
+    if patched and conflict:
         return Outpaced(f"{subject}: {message}")
-    if code is None and (page := _page(answer, to)):
-        return page
+    not_from_api = _not_from_api(answer, to) if code is None else None
+    if not_from_api:
+        return not_from_api
     if answer.status == 401:
         return _unauthenticated(message, to)
     if answer.status == 403:
-        return _forbidden(message, right, subject)
+        return _forbidden(message, permission, subject)
     if answer.status == 404 and code == _NOT_FOUND:
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
     if "parsing the selector" in low:
@@ -466,23 +473,23 @@ def _other_error(status: int, said: str, message: str) -> TaskError:
     return SourceError(said, hint="see Argo CD's log for details")
 
 
-def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
+def _forbidden(message: str, permission: str, subject: str) -> SourceAccessError:
     """Return the error for a 403.
 
     Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it.
     """
-    said = _DENIED.search(message)
-    if not said:
-        hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
+    denied = _DENIED.search(message)
+    if not denied:
+        hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {permission}, allow"
         return SourceAccessError(
-            f"{subject}: does not exist, or the token lacks the permission ({right})",
+            f"{subject}: does not exist, or the token lacks the permission ({permission})",
             hint=hint,
         )
-    missing = said["right"].strip()
-    who = said["who"] or "<subject>"
+    missing = denied["permission"].strip()
+    user = denied["who"]
     return SourceAccessError(
-        f"{subject}: {who if said['who'] else 'the token'} lacks the permission ({missing})",
-        hint=f"grant it in argocd-rbac-cm: p, {who}, {missing}, allow",
+        f"{subject}: {user or 'the token'} lacks the permission ({missing})",
+        hint=f"grant it in argocd-rbac-cm: p, {user or '<subject>'}, {missing}, allow",
     )
 
 
@@ -495,26 +502,28 @@ def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | Non
         return None, ""
     message = blanked(str(found.get("message") or found.get("error") or ""))
     for secret in secrets:
-        message = message.replace(secret, "***") if len(secret) >= _SHORT else message
+        if len(secret) >= _SHORT:
+            message = message.replace(secret, "***")
     words = message.replace(ADVICE, "").split()
     return found["code"], both_ends(" ".join(words), 400)
 
 
-def _page(answer: Response, to: Connection) -> TaskError | None:
+def _not_from_api(answer: Response, to: Connection) -> TaskError | None:
     """Return the error for a response that is not from the API, such as a web page or a different
-    service.
+    service, or None if it may be from the API.
     """
     content_type = str(answer.headers.get("Content-Type", ""))
     kind = content_type.partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
+    login_page = html and answer.status in (401, 403)
     # With a root path, the server returns "404 page not found" as plain text for all other paths.
-    if answer.status < 300 or answer.status == 404 or (html and answer.status in (401, 403)):
-        what = "a web page" if html else f"{kind or 'something'} in an unknown format"
-        return SourceAccessError(
-            f"{origin(to.base)} returned {what} ({answer.status}), not an Argo CD API response",
-            hint=(
-                "if the server is behind a login page, pass the headers that the page requires with"
-                " --argocd-header; if the API is at another path, pass --argocd-root-path"
-            ),
-        )
-    return None
+    if not (answer.status < 300 or answer.status == 404 or login_page):
+        return None
+    what = "a web page" if html else f"{kind or 'something'} in an unknown format"
+    return SourceAccessError(
+        f"{origin(to.base)} returned {what} ({answer.status}), not an Argo CD API response",
+        hint=(
+            "if the server is behind a login page, pass the headers that the page requires with"
+            " --argocd-header; if the API is at another path, pass --argocd-root-path"
+        ),
+    )

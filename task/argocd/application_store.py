@@ -160,25 +160,28 @@ class PreferredStore:
         self._argocd = argocd
         self._kubernetes = kubernetes
         self._log = log
-        self._why = ""  # why Kubernetes is no longer used, if so
+        self._kubernetes_problem = ""  # why Kubernetes is no longer used; "" while it is
         self._read_by: dict[tuple[str, str], ApplicationStore] = {}
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """Return the Application and its resourceVersion, from the API that will patch it."""
         found = self._argocd.read(namespace, name)
         self._read_by[namespace, name] = self._argocd
-        if not self._why:
-            try:
-                other = self._kubernetes().read(namespace, name)
-            except (SourceError, UsageError) as error:
-                self._leave(error.message)
-            else:
-                uid = text(other[0], "metadata", "uid")
-                if uid and uid == text(found[0], "metadata", "uid"):
-                    self._read_by[namespace, name] = self._kubernetes()
-                    return other
-                self._leave(f"{namespace}/{name} is a different object in that cluster")
-        return found
+        if self._kubernetes_problem:
+            return found
+        try:
+            in_cluster = self._kubernetes().read(namespace, name)
+        except (SourceError, UsageError) as error:
+            self._stop_using_kubernetes(error.message)
+            return found
+        application, _version = found
+        cluster_application, _version = in_cluster
+        uid = text(cluster_application, "metadata", "uid")
+        if not uid or uid != text(application, "metadata", "uid"):
+            self._stop_using_kubernetes(f"{namespace}/{name} is a different object in that cluster")
+            return found
+        self._read_by[namespace, name] = self._kubernetes()
+        return in_cluster
 
     def patch(
         self,
@@ -194,13 +197,12 @@ class PreferredStore:
         except ForbiddenError as error:
             if store is self._argocd:
                 raise
-            self._leave(error.message)
-            raise Outpaced(
-                error.message
-            ) from None  # next time, use Argo CD's API to read and patch it
+            self._stop_using_kubernetes(error.message)
+            # the caller reads it again, now from Argo CD's API
+            raise Outpaced(error.message) from None
 
-    def _leave(self, why: str) -> None:
-        self._why = why
+    def _stop_using_kubernetes(self, why: str) -> None:
+        self._kubernetes_problem = why
         self._log(
             "info",
             f"Applications are patched through Argo CD's API, not through Kubernetes: {why}",
@@ -222,7 +224,7 @@ class ClusterApplications:
         self._cluster = cluster
         self._home = home
         self._now = now
-        self._blind = False  # set once listing pods is forbidden
+        self._pods_forbidden = False  # set once listing pods is forbidden
 
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:  # noqa: ARG002
         """Return the whole Application; the project is ignored. Raises `AbsentError`."""
@@ -280,18 +282,16 @@ class ClusterApplications:
 
         Only Argo CD has the whole resource tree.
         """
-        if self._blind:
+        if self._pods_forbidden:
             return _PODS_HINT
         application = self.get_application(namespace, name)
         found: list[Mapping[str, Any]] = []
-        for where, owners in workloads(application).items():
+        for pods_namespace, owners in workloads(application).items():
             try:
-                found += nodes(
-                    islice(self._cluster.list(PODS, where, full=True), _MOST_PODS),
-                    owners,
-                )
+                pods = self._cluster.list(PODS, pods_namespace, full=True)
+                found += nodes(islice(pods, _MOST_PODS), owners)
             except ForbiddenError:
-                self._blind = True
+                self._pods_forbidden = True
                 return _PODS_HINT
         return {"nodes": found}
 
@@ -366,12 +366,16 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
 
 
 def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
+    """Return whether a pod's `owner` is one of the owners, or belongs to one of them."""
     kind = text(owner, "kind")
     name = text(owner, "name")
     if (kind, name) in owners:
         return True
-    above = name.rpartition("-")[0]
-    return any((item, above) in owners for item in _BETWEEN.get(kind, ()))
+    name_of_its_owner = name.rpartition("-")[0]
+    return any(
+        (kind_of_its_owner, name_of_its_owner) in owners
+        for kind_of_its_owner in _BETWEEN.get(kind, ())
+    )
 
 
 def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
@@ -379,29 +383,32 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
 
     A container that crashed is unhealthy until it is ready, even while it is running again.
     """
-    for name in ("initContainerStatuses", "containerStatuses"):
-        for item in mappings(status.get(name)):
-            waits = mapping(item, "state", "waiting")
-            reason = text(waits, "reason")
-            told = "" if reason in ("", *_STARTING) else text(waits, "message") or reason
-            crash = "" if item.get("ready") is True else _crash(item)
-            if told or crash:
-                return reason if told else "Error", "; ".join(filter(None, (told, crash)))
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for container in mappings(status.get(key)):
+            waiting = mapping(container, "state", "waiting")
+            reason = text(waiting, "reason")
+            why_waiting = "" if reason in ("", *_STARTING) else text(waiting, "message") or reason
+            crash = "" if container.get("ready") is True else _crash(container)
+            if why_waiting:
+                return reason, "; ".join(filter(None, (why_waiting, crash)))
+            if crash:
+                return "Error", crash
     if status.get("phase") == "Failed":
         return text(status, "reason") or "Failed", text(status, "message")
     return "", ""
 
 
 def _crash(container: Mapping[str, Any]) -> str:
-    """Return how the container last ended if that was a failure: "container web ended with exit
-    code 1".
+    """Return how the container last ended if that was a failure: "container web exited with code
+    1". Otherwise, return "".
     """
     for state in ("state", "lastState"):
         ended = mapping(container, state, "terminated")
-        if code := ended.get("exitCode"):
+        code = ended.get("exitCode")
+        if code:
             reason = text(ended, "reason")
             message = text(ended, "message")
             why = "" if reason in ("", "Error") else f" ({reason})"
-            said = f": {message}" if message else ""
-            return f"container {container.get('name')} exited with code {code}{why}{said}"
+            details = f": {message}" if message else ""
+            return f"container {container.get('name')} exited with code {code}{why}{details}"
     return ""

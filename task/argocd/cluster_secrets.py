@@ -147,7 +147,8 @@ class ClusterSecrets:
         if argo_cds_kind(item):
             message = f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD"
             raise AnnotationError(message, hint="use a secret created for this key")
-        if not (found := _text_values(item).get(key.key, "")):
+        found = _text_values(item).get(key.key, "")
+        if not found:
             message = (
                 f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
             )
@@ -155,6 +156,7 @@ class ClusterSecrets:
         return found
 
     def _listed(self) -> tuple[RepoSecret, ...]:
+        """Return Argo CD's repository secrets, or () if we are not allowed to list them."""
         found = []
         try:
             for kind in (REPOSITORY, TEMPLATE):
@@ -183,13 +185,12 @@ class ClusterSecrets:
     def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
         """Add Argo CD's settings for the server."""
         if url.lower().startswith(("https://", "http://")):
-            return replace(
-                found,
-                authorities=self._map(AUTHORITIES).get(split(url).host.strip("[]"), ""),
-            )
+            host = split(url).host.strip("[]")
+            return replace(found, authorities=self._map(AUTHORITIES).get(host, ""))
         return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
 
     def _map(self, name: str) -> Mapping[str, str]:
+        """Return one of Argo CD's ConfigMaps, or {} if we are not allowed to read it."""
         if name not in self._maps:
             try:
                 self._maps[name] = self._kubernetes.config_map(self._home, name)
@@ -200,6 +201,7 @@ class ClusterSecrets:
 
 
 def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the decoded values of a secret."""
     found = {}
     for key, value in mapping(item, "data").items():
         try:

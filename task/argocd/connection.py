@@ -72,13 +72,14 @@ def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
 
 def _at_server(found: Connection) -> Connection:
     """Split the server into host, scheme, and path."""
-    scheme, marker, rest = found.server.partition("://")
-    rest = rest if marker else found.server
-    host, _, path = rest.partition("/")
+    scheme, has_scheme, rest = found.server.partition("://")
+    host, _, path = (rest if has_scheme else found.server).partition("/")
     if not host:
-        way = f" (--{found.unused[0]} in ARGOCD_OPTS is not supported here)" if found.unused else ""
+        unused = (
+            f" (--{found.unused[0]} in ARGOCD_OPTS is not supported here)" if found.unused else ""
+        )
         raise Malformed(
-            f"no Argo CD server is set{way}",
+            f"no Argo CD server is set{unused}",
             "pass --argocd-server HOST[:PORT], or set ARGOCD_SERVER",
         )
     if "@" in host or not host.isprintable() or set(host) & set(" ?#\\"):
@@ -86,7 +87,7 @@ def _at_server(found: Connection) -> Connection:
             "the Argo CD server is not a valid host",
             "use HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN",
         )
-    if marker:
+    if has_scheme:
         _check_scheme(scheme.lower(), host, found)
     if bool(found.certificate) != bool(found.key):
         raise Malformed(
@@ -113,20 +114,22 @@ def parse_options(words: str) -> Connection:
 
     Raises `Malformed` for values that the command also rejects.
     """
-    found: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     try:
-        split = shlex.split(words)
+        arguments = shlex.split(words)
     except ValueError:
         raise Malformed(
             "ARGOCD_OPTS has an unclosed quote",
             "use shell quoting",
         ) from None
-    for name, value in _flags_in(split):
-        found.setdefault(name, []).append(value)
-    last = {name: values[-1] for name, values in found.items()}
+    for name, value in _flags_in(arguments):
+        values_by_name.setdefault(name, []).append(value)
+    last = {name: values[-1] for name, values in values_by_name.items()}
     # Like the command, accept several headers in one value: one line of CSV.
-    lines = (csv.reader([text], skipinitialspace=True) for text in found.get("header", ()))
-    headers = [header for line in lines for row in line for header in row]
+    headers: list[str] = []
+    for value in values_by_name.get("header", ()):
+        for row in csv.reader([value], skipinitialspace=True):
+            headers += row
     return Connection(
         server=last.get("server", ""),
         token=Secret(last.get("auth-token", "")),
@@ -143,9 +146,10 @@ def parse_options(words: str) -> Connection:
 
 def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, value). A flag without a value is "true"."""
-    name = ""
-    for word in (*words, "--"):
-        if not word.startswith("--") and word[:2] != "-H":
+    name = ""  # of a flag whose value may be the next word
+    for word in (*words, "--"):  # the "--" ends the last flag
+        is_flag = word.startswith(("--", "-H"))
+        if not is_flag:
             if not name:
                 raise Malformed(
                     "ARGOCD_OPTS contains a word that does not belong to an option",
@@ -158,12 +162,15 @@ def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"use --{name} value")
         if name:
             yield name, "true"
-        name, equals, value = word[2:].partition("=")
-        if word.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE
+        if word.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE, -H NAME:VALUE
             name = "header"
-            equals = word[2:]
-            value = word[2:].removeprefix("=")
-        if equals:
+            attached = word.removeprefix("-H")
+            has_value = bool(attached)
+            value = attached.removeprefix("=")
+        else:
+            name, equals, value = word.removeprefix("--").partition("=")
+            has_value = bool(equals)
+        if has_value:
             yield name, value
             name = ""
 
@@ -189,11 +196,8 @@ def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
         name, colon, value = text.partition(":")
         name = name.strip()
         value = value.strip()
-        if (
-            not colon
-            or not name
-            or not all(char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name)
-        ):
+        is_token = all(char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name)
+        if not colon or not name or not is_token:
             raise Malformed(
                 "an Argo CD API header does not have the form Name: value",
                 "use --argocd-header 'Name: value'",

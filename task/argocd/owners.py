@@ -22,11 +22,10 @@ def set_of(item: Mapping[str, Any]) -> str:
 
     Both are in the same namespace.
     """
-    owners = mappings(item, "metadata", "ownerReferences")
-    return next(
-        (text(owner, "name") for owner in owners if text(owner, "kind") == "ApplicationSet"),
-        "",
-    )
+    for owner in mappings(item, "metadata", "ownerReferences"):
+        if text(owner, "kind") == "ApplicationSet":
+            return text(owner, "name")
+    return ""
 
 
 def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
@@ -37,18 +36,17 @@ def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None
     `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
-    instance, _, rest = text(metadata, "annotations", "argocd.argoproj.io/tracking-id").partition(
-        ":"
-    )
-    if not rest.startswith("argoproj.io/Application:"):
+    tracking_id = text(metadata, "annotations", "argocd.argoproj.io/tracking-id")
+    instance, _, tracked_object = tracking_id.partition(":")
+    if not tracked_object.startswith("argoproj.io/Application:"):
         instance = text(metadata, "labels", "app.kubernetes.io/instance")
-    elsewhere, _, name = instance.rpartition("_")
-    if not name or (elsewhere or namespace, name) == (
-        text(metadata, "namespace"),
-        text(metadata, "name"),
-    ):
+    instance_namespace, _, name = instance.rpartition("_")
+    if not name:
         return None
-    return elsewhere or namespace, name
+    parent = (instance_namespace or namespace, name)
+    if parent == (text(metadata, "namespace"), text(metadata, "name")):
+        return None  # it deploys itself
+    return parent
 
 
 def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
@@ -63,13 +61,12 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
     name = text(item, "metadata", "name")
     states = mappings(owner, "status", "applicationStatus")
     state = next((entry for entry in states if text(entry, "application") == name), {})
-    words = ("step", text(state, "step")), ("status", text(state, "status"))
-    known = [f"{word} {value}" for word, value in words if value]
+    details = [f"{key} {text(state, key)}" for key in ("step", "status") if text(state, key)]
     if text(state, "message"):
-        known.append(said(text(state, "message")))
+        details.append(said(text(state, "message")))
     return (
         f"it is waiting for its step in the RollingSync of ApplicationSet {set_of(item)}:"
-        f" {', '.join(known) or 'not known'}"
+        f" {', '.join(details) or 'not known'}"
     )
 
 
@@ -94,19 +91,18 @@ def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field:
     automated = mapping(spec, "syncPolicy", "automated")
     if automated.get("selfHeal") is not True or automated.get("enabled") is False:
         return False
-    wanted = {
+    identity = {
         "group": "argoproj.io",
         "kind": "Application",
         "name": metadata["name"],
         "namespace": metadata["namespace"],
     }
-    rules = mappings(spec, "ignoreDifferences")
-    ignored = (
+    rules_for_it = [
         rule
-        for rule in rules
-        if all(text(rule, key) in ("", "*", value) for key, value in wanted.items())
-    )
-    return not _ignores(ignored, field) and _applied(item, field)
+        for rule in mappings(spec, "ignoreDifferences")
+        if all(text(rule, key) in ("", "*", value) for key, value in identity.items())
+    ]
+    return not _ignores(rules_for_it, field) and _applied(item, field)
 
 
 def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
@@ -114,13 +110,16 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
 
     jq expressions are not evaluated.
     """
-    wanted = f"/{field.replace('.', '/')}/"
+    # with a slash at the end, so that only whole names match
+    field_pointer = f"/{field.replace('.', '/')}/"
     for rule in rules:
         if rule.get("managedFieldsManagers"):
             return True
         for path in elements(rule, "jsonPointers"):
-            pointer = f"{path.rstrip('/')}/" if isinstance(path, str) else ""
-            if pointer and (wanted.startswith(pointer) or pointer.startswith(wanted)):
+            if not isinstance(path, str):
+                continue
+            pointer = f"{path.rstrip('/')}/"
+            if field_pointer.startswith(pointer) or pointer.startswith(field_pointer):
                 return True
         for path in elements(rule, "jqPathExpressions"):
             if "source" in str(path) or str(path) == ".spec":
@@ -138,10 +137,12 @@ def _applied(item: Mapping[str, Any], field: str) -> bool:
     except ValueError:
         return True  # it was applied in a different way
     for part in field.split("."):
-        if isinstance(value, list):
-            value = value[int(part)] if part.isdigit() and int(part) < len(value) else None
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
         else:
-            value = value.get(part) if isinstance(value, dict) else None
+            return False
     return value is not None
 
 
@@ -158,11 +159,13 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
     if spec.get("sourceIntegrity") is None:
         return _ids([item.get("keyID") for item in mappings(spec, "signatureKeys")])
     for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
-        globs = [
-            text(item, "url") if isinstance(item, dict) else item
-            for item in elements(policy, "repos")
+        # an entry is a glob, or a mapping with the glob as its `url`
+        entries = [
+            text(entry, "url") if isinstance(entry, dict) else entry
+            for entry in elements(policy, "repos")
         ]
-        if _globs_allow([glob for glob in globs if isinstance(glob, str)], repo):
+        globs = [glob for glob in entries if isinstance(glob, str)]
+        if _globs_allow(globs, repo):
             gpg = mapping(policy, "gpg")
             return () if text(gpg, "mode") == "none" else _ids(elements(gpg, "keys"))
     return ()
@@ -176,9 +179,9 @@ def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
 
 
 def _ids(keys: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(
-        key for item in keys if isinstance(item, str) and (key := item.removeprefix("0x").strip())
-    )
+    """Return the ids without their prefix `0x`, and without empty and malformed entries."""
+    ids = (key.removeprefix("0x").strip() for key in keys if isinstance(key, str))
+    return tuple(filter(None, ids))
 
 
 def _globs_allow(globs: Sequence[str], repo: str) -> bool:
@@ -186,7 +189,8 @@ def _globs_allow(globs: Sequence[str], repo: str) -> bool:
 
     `*` also matches slashes.
     """
-    excluded = any(fnmatchcase(repo, glob[1:]) for glob in globs if glob.startswith("!"))
-    return not excluded and any(
-        fnmatchcase(repo, glob) for glob in globs if not glob.startswith("!")
-    )
+    excluding = [glob.removeprefix("!") for glob in globs if glob.startswith("!")]
+    including = [glob for glob in globs if not glob.startswith("!")]
+    if any(fnmatchcase(repo, glob) for glob in excluding):
+        return False
+    return any(fnmatchcase(repo, glob) for glob in including)

@@ -38,22 +38,23 @@ def sync_windows(
         item for item in mappings(project, "spec", "syncWindows") if _is_for(item, application, to)
     ]
     active: list[Mapping[str, Any]] = []
-    ends: dict[str, list[str]] = {"deny": [], "allow": []}
-    openings: list[str] = []
+    deny_ends: list[str] = []
+    allow_starts: list[str] = []
     try:
         for item in assigned:
             kind = text(item, "kind")
-            times = _open_from_to(item, now)
-            if times:
+            start_and_end = _open_from_to(item, now)
+            if start_and_end:
                 active.append(item)
-                ends.setdefault(kind, []).append(times[1])
+                if kind == "deny":
+                    deny_ends.append(start_and_end[1])
             elif kind == "allow":
-                openings.append(_next_opening(item, now))
+                allow_starts.append(_next_opening(item, now))
     except Malformed:
         return {}
     found = {"assignedWindows": assigned, "activeWindows": active}
-    last_end = max(ends["deny"], default="")
-    return {**found, "because": _because(project, found, last_end, openings)}
+    because = _because(project, found, max(deny_ends, default=""), allow_starts)
+    return {**found, "because": because}
 
 
 def live_destination(item: Mapping[str, Any]) -> Destination:
@@ -82,7 +83,11 @@ def _because(
     until: str,
     openings: Iterable[str],
 ) -> str:
-    """Return which window prevents Argo CD from syncing, and until when; "" if none does."""
+    """Return which window prevents Argo CD from syncing, and until when; "" if none does.
+
+    `until` is the end of the last open deny window, or "". `openings` are the next starts of the
+    allow windows.
+    """
     if not blocks(windows):
         return ""
     name = said(text(project, "metadata", "name"))
@@ -141,7 +146,7 @@ def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -
         "namespaces": (to.namespace,),
         "clusters": _clusters(to),
     }
-    fits = [
+    list_matches = [
         any(
             _fits_glob(pattern, value)
             for pattern in elements(sync_window, key)
@@ -150,7 +155,9 @@ def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -
         for key in _GLOBS
         if elements(sync_window, key)
     ]
-    return bool(fits) and (all(fits) if sync_window.get("andOperator") is True else any(fits))
+    if not list_matches:
+        return False
+    return all(list_matches) if sync_window.get("andOperator") is True else any(list_matches)
 
 
 def _clusters(to: Destination) -> tuple[str, ...]:
@@ -174,23 +181,27 @@ def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
     """
     if not mapping(project, "spec") or not (to.server or to.name):
         return False
-    here = to.server.rstrip("/") == HERE or to.name == IN_CLUSTER
-    server = HERE if here else to.server
-    name = IN_CLUSTER if here else to.name
+    in_cluster = to.server.rstrip("/") == HERE or to.name == IN_CLUSTER
+    server = HERE if in_cluster else to.server
+    name = IN_CLUSTER if in_cluster else to.name
     permitted = False
     denied = False
     for item in mappings(project, "spec", "destinations"):
         patterns = {key: text(item, key) for key in ("server", "name", "namespace")}
-        fits = {
+        permits = {
             "server": _of_cluster(patterns["server"], server),
             "name": _of_cluster(patterns["name"], name),
             "namespace": _permits(patterns["namespace"], to.namespace),
         }
-        if None in fits.values():
-            return False
-        if (fits["server"] or fits["name"]) and fits["namespace"]:
+        if None in permits.values():
+            return False  # unknown
+        excluded = any(
+            patterns[key].startswith("!") and not value_is_permitted
+            for key, value_is_permitted in permits.items()
+        )
+        if (permits["server"] or permits["name"]) and permits["namespace"]:
             permitted = True
-        elif any(patterns[key].startswith("!") and not fit for key, fit in fits.items()):
+        elif excluded:
             denied = True
     return denied or not permitted
 
@@ -206,6 +217,7 @@ def _of_cluster(pattern: str, known: str) -> bool | None:
 
 
 def _permits(pattern: str, value: str) -> bool:
+    """Return whether a glob permits the value. A glob with `!` permits all values but its own."""
     if pattern.startswith("!"):
         return not fnmatchcase(value, pattern[1:])
     return fnmatchcase(value, pattern)
@@ -228,7 +240,8 @@ def hindrance_of(
             f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it",
             "add it to the AppProject's destinations, or correct the Application's destination",
         )
-    if because := text(sync_windows(project, application, to, now), "because"):
+    because = text(sync_windows(project, application, to, now), "because")
+    if because:
         return (
             because,
             "it will be deployed once the window allows it, or with argocd app sync if permitted",

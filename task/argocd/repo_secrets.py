@@ -122,23 +122,24 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     for other projects are never used. If a repository's own secret does not have credentials, they
     come from a template, as in Argo CD.
     """
-    wanted = argo_cd_url(url)
-    own = _own_credentials(secrets, wanted, project)
-    fitting = [
+    wanted_url = argo_cd_url(url)
+    own = _own_credentials(secrets, wanted_url, project)
+    if own is not None and own.anything:
+        return own
+    templates = [
         secret
         for secret in secrets
         if secret.kind == TEMPLATE
         and secret.project in ("", project)
-        and _begins(wanted, argo_cd_url(secret.url))
+        and _begins(wanted_url, argo_cd_url(secret.url))
     ]
-    longest = max(
-        fitting,
-        key=lambda secret: len(argo_cd_url(secret.url)),
-        default=None,
-    )
-    template = longest.credentials if longest else None
-    if own is None or template is None or own.anything:
-        return own or template
+    if not templates:
+        return own
+    longest = max(templates, key=lambda secret: len(argo_cd_url(secret.url)))
+    template = longest.credentials
+    if own is None:
+        return template
+    # only the template has credentials, but its own secret may say how to reach the server
     proxy = own.proxy or template.proxy
     no_proxy = own.no_proxy if own.proxy else template.no_proxy
     return replace(
@@ -199,14 +200,18 @@ def may_log_in(
             f"secret {secret} belongs to Argo CD and does not contain Git credentials",
             hint=_NAME_ANOTHER,
         )
-    wanted = argo_cd_url(url)
-    ours = argo_cd_url(data.get("url", ""))
-    fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
+    wanted_url = argo_cd_url(url)
+    secrets_url = argo_cd_url(data.get("url", ""))
+    if kind == REPOSITORY:
+        matches = wanted_url == secrets_url
+    else:
+        matches = wanted_url.startswith(f"{secrets_url.rstrip('/')}/")
     # For /acme/../evil/x in a URL, curl requests /evil/x.
     parts = re.split(r"[/\\:]", url)
-    climbs = any(part.lower().replace("%2e", ".") in (".", "..") for part in parts)
+    leaves_its_folder = any(part.lower().replace("%2e", ".") in (".", "..") for part in parts)
     # a template for `https://` alone would match every server
-    if not fits or not login_and_host(ours) or climbs:
+    has_host = bool(login_and_host(secrets_url))
+    if not matches or not has_host or leaves_its_folder:
         raise AnnotationError(
             f"secret {secret} contains Argo CD's credentials for another repository",
             hint=_NAME_ANOTHER,
@@ -255,7 +260,7 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
     _, _, place = words.partition(":")
     first, slash, second = place.partition("/")
     found = (first, second) if slash else (namespace, first)
-    if not all(found) or "/" in second or not all(_NAME.fullmatch(part) for part in found):
+    if not all(_NAME.fullmatch(part) for part in found):
         raise AnnotationError(
             f"{words[:200]!r} does not refer to a secret",
             hint="use git:secret:<namespace>/<name>",
@@ -275,12 +280,11 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
         return Credentials(ssh=_ssh(found))
     app = found.app
     server = origin(url)
-    proxied = ("no_proxy", "NO_PROXY") if found.proxy else ()
-    made = Credentials(
+    # like Argo CD, use the secret's value instead of the pod's own
+    replaced_variables = ("no_proxy", "NO_PROXY") if found.proxy else ()
+    credentials = Credentials(
         certificates=found.authorities,
-        variables=tuple(
-            (name, found.no_proxy) for name in proxied
-        ),  # like Argo CD, use these instead of the pod's own
+        variables=tuple((name, found.no_proxy) for name in replaced_variables),
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _settings(found, server, folder),
         # An owner who sets a proxy and turns off verification can read the traffic, so only the
@@ -289,9 +293,9 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
     )
     if app is None:
         login = Login(server, found.username or _TOKEN_USER, found.password)
-        return replace(made, logins=(login,)) if found.password else made
+        return replace(credentials, logins=(login,)) if found.password else credentials
 
-    def of_app(ca_file: str) -> Login:
+    def login_of_app(ca_file: str) -> Login:
         secret = token(
             app,
             ca_file,
@@ -301,7 +305,7 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
         )
         return Login(server, _TOKEN_USER, secret)
 
-    return replace(made, app=of_app, app_server=server)
+    return replace(credentials, app=login_of_app, app_server=server)
 
 
 def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
@@ -320,13 +324,10 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
         pairs.append((f"{prefix}.extraHeader", f"Authorization: Bearer {found.bearer.reveal()}"))
     if found.certificate:
         name = os.urandom(4).hex()
-        pairs.append((f"{prefix}.sslCert", _write_secret(folder, f"{name}.pem", found.certificate)))
-        pairs.append(
-            (
-                f"{prefix}.sslKey",
-                _write_secret(folder, f"{name}.key", found.certificate_key.reveal()),
-            )
-        )
+        certificate = _write_secret(folder, f"{name}.pem", found.certificate)
+        key = _write_secret(folder, f"{name}.key", found.certificate_key.reveal())
+        pairs.append((f"{prefix}.sslCert", certificate))
+        pairs.append((f"{prefix}.sslKey", key))
     return pairs
 
 
@@ -344,6 +345,7 @@ def _begins(url: str, prefix: str) -> bool:
 
 
 def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
+    """Parse the fields of a secret. Raises `CredentialsError`."""
     certificate = data.get("tlsClientCertData", "")
     key = data.get("tlsClientCertKey", "")
     if bool(certificate) != bool(key):
@@ -368,9 +370,10 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
 
 
 def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
+    """Return the GitHub App in a secret, or None if there is none. Raises `CredentialsError`."""
     fields = ("githubAppID", "githubAppInstallationID", "githubAppPrivateKey")
-    number, installation, key = (data.get(field, "").strip() for field in fields)
-    if not any((number, installation, key)):
+    app_id, installation, key = (data.get(field, "").strip() for field in fields)
+    if not any((app_id, installation, key)):
         return None
     missing = [field for field in fields if not data.get(field, "").strip()]
     if missing:
@@ -378,7 +381,7 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
             f"secret {name} has no field {' and '.join(missing)}",
             hint="add it: a GitHub App needs all three fields",
         )
-    for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
+    for field, value in (("githubAppID", app_id), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():
             raise CredentialsError(
                 f"secret {name}: {field} is not a number",
@@ -390,10 +393,11 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
             f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL",
             hint="use https://<host>/api/v3",
         )
-    return App(number, installation, Secret(key), api)
+    return App(app_id, installation, Secret(key), api)
 
 
 def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
+    """Return the value of a field, or False if it is missing. Raises `CredentialsError`."""
     word = data.get(field, "").strip().lower()
     if word not in (*_TRUE, *_FALSE):
         raise CredentialsError(
@@ -404,6 +408,10 @@ def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
 
 
 def _ssh(found: RepoCredentials) -> SshFiles:
+    """Return the files for ssh: the key, and the known hosts or a config that ignores them.
+
+    Raises `CredentialsError` for a bad key.
+    """
     key = found.ssh_key.reveal().replace("\r", "").strip()
     if key and not is_private_key(key):
         raise CredentialsError(
@@ -434,6 +442,7 @@ def _ssh(found: RepoCredentials) -> SshFiles:
 
 
 def _write_secret(folder: str, name: str, content: str) -> str:
+    """Create a file that only the user can read, and return its path."""
     path = os.path.join(folder, name)
     with open(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),

@@ -88,9 +88,9 @@ class View:
     operation: Mapping[str, Any]  # status.operationState
     tree: Mapping[str, Any]
     compared: str
-    at: bool  # compared with a wanted revision
-    applied: bool  # the last operation was for a wanted revision
-    fresh: bool  # compared later than `since`
+    at_wanted: bool  # whether the last comparison was with a wanted revision
+    applied: bool  # whether the last operation was for a wanted revision
+    fresh: bool  # whether the last comparison was later than `since`
 
     @property
     def phase(self) -> str:
@@ -132,29 +132,18 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
     sync = mapping(status, "sync")
     operation = mapping(status, "operationState")
     compared = text(status, "reconciledAt")
+    compared_to = mapping(sync, "comparedTo")
+    at_wanted = _accepted(_compared_sources(item, compared_to), revisions_of(sync), wanted)
+    if wanted.spec and _has_other_spec(item, compared_to):
+        at_wanted = False
     result = _sync_result(operation)
-    dry_run = value_at(operation, "operation", "sync", "dryRun") is True
-    return View(
-        item,
-        status,
-        sync,
-        operation,
-        tree,
-        compared,
-        at=_accepted(
-            _compared_sources(item, mapping(sync, "comparedTo")),
-            revisions_of(sync),
-            wanted,
-        )
-        and not (wanted.spec and _other_spec(item, mapping(sync, "comparedTo"))),
-        applied=_accepted(
-            _compared_sources(item, result),
-            revisions_of(result),
-            wanted,
-        )
-        and not (dry_run or (wanted.spec and _other_spec(item, result))),
-        fresh=not wanted.since or later(compared, wanted.since),
-    )
+    applied = _accepted(_compared_sources(item, result), revisions_of(result), wanted)
+    if wanted.spec and _has_other_spec(item, result):
+        applied = False
+    if value_at(operation, "operation", "sync", "dryRun") is True:
+        applied = False
+    fresh = not wanted.since or later(compared, wanted.since)
+    return View(item, status, sync, operation, tree, compared, at_wanted, applied, fresh)
 
 
 def judge(
@@ -178,13 +167,13 @@ def judge(
     if text(metadata, "annotations", SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
         return Rollout("needs-sync", "Argo CD is configured to skip this Application", hint)
-    dry = _hydrated(item, wanted)
-    if isinstance(dry, Rollout):
-        return dry
+    to_sync = _wanted_for_sync(item, wanted)
+    if to_sync is None:
+        return _not_hydrated(item, wanted)
     tree = mapping(details, "tree")
-    view = view_of(item, dry, tree)
-    answer = _answer(view, dry, details)
-    if dry.tentative and answer.state == "synced-and-healthy":
+    view = view_of(item, to_sync, tree)
+    answer = _answer(view, to_sync, details)
+    if to_sync.tentative and answer.state == "synced-and-healthy":
         answer = replace(
             answer,
             sure=False,
@@ -192,15 +181,19 @@ def judge(
             stale=True,
         )
     pods = sick_pods(tree, text(view.operation, "startedAt")) if view.applied else ()
-    hints = (answer.hint, text(tree, "hint") if answer.wants == "tree" and _of_pods(view) else "")
+    hint = answer.hint
+    if answer.wants == "tree" and _waits_for_pods(view):
+        hint = "; ".join(filter(None, (hint, text(tree, "hint"))))
+    # the status of the running sync may be outdated
+    outdated = view.running and view.applied and not view.looked
     return replace(
         answer,
-        stale=answer.stale or (view.running and view.applied and not view.looked),
+        stale=answer.stale or outdated,
         compared=view.compared,
         begun=view.applied,
         looked=view.looked,
         pods=listed(pods) if pods else "",
-        hint="; ".join(filter(None, hints)),
+        hint=hint,
     )
 
 
@@ -208,10 +201,10 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
     """Return the state from the first check with a result."""
     windows = mapping(details, "windows")
     answer = (
-        _refused(view)
-        or _operating(view, windows)
+        _cannot_be_compared(view)
+        or _of_running_operation(view, windows)
         or _of_failed_operation(view)
-        or _elsewhere(view, wanted)
+        or _not_compared(view, wanted)
     )
     if answer is not None:
         return answer
@@ -224,36 +217,46 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
     return Rollout("progressing", "Argo CD has not reported its sync status yet", stale=True)
 
 
-def _of_pods(view: View) -> bool:
+def _waits_for_pods(view: View) -> bool:
     """Return whether the cause is pods that are not ready yet, rather than a slow sync or
     comparison.
     """
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
 
-def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
-    """With a source hydrator, Argo CD syncs the commit that was created from the wanted (dry)
-    commit.
+def _wanted_for_sync(item: Mapping[str, Any], wanted: Wanted) -> Wanted | None:
+    """Return the revision that Argo CD has to sync, or None if it does not exist yet.
+
+    That is the wanted revision itself, unless the Application has a source hydrator. A hydrator
+    renders the manifests of a "dry" commit into a "hydrated" commit, and Argo CD syncs the latter.
     """
     if not mapping(item, "spec", "sourceHydrator"):
         return wanted
     status = mapping(item, "status", "sourceHydrator")
-    last = mapping(status, "lastSuccessfulOperation")
-    now = mapping(status, "currentOperation")
-    dry = text(last, "drySHA")
-    wet = text(last, "hydratedSHA")
-    if dry and wet and wanted.accepts(dry):
-        # Match the commit in any repository, because the hydrator may write to a different
-        # repository.
-        return Wanted(lambda revision: revision == wet, wanted.since)
-    if wet and _hydrates_nothing(status, wanted):
-        return Wanted(lambda revision: revision == wet, wanted.since, tentative=True)
-    if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
-        return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
+    last_operation = mapping(status, "lastSuccessfulOperation")
+    dry_commit = text(last_operation, "drySHA")
+    hydrated_commit = text(last_operation, "hydratedSHA")
+    if not hydrated_commit:
+        return None
+    # Match the commit in any repository, because the hydrator may write to a different repository.
+    hydrated = Wanted(lambda revision: revision == hydrated_commit, wanted.since)
+    if dry_commit and wanted.accepts(dry_commit):
+        return hydrated
+    if _needs_no_hydration(status, wanted):
+        return replace(hydrated, tentative=True)
+    return None
+
+
+def _not_hydrated(item: Mapping[str, Any], wanted: Wanted) -> Rollout:
+    """Return the state if the wanted (dry) revision has not been hydrated."""
+    operation = mapping(item, "status", "sourceHydrator", "currentOperation")
+    if text(operation, "phase") == "Failed" and wanted.accepts(text(operation, "drySHA")):
+        reason = said(text(operation, "message"))
+        return Rollout("failed", f"hydrating the revision failed: {reason}")
     return Rollout("waiting", "the revision has not been hydrated yet", stale=True)
 
 
-def _hydrates_nothing(status: Mapping[str, Any], wanted: Wanted) -> bool:
+def _needs_no_hydration(status: Mapping[str, Any], wanted: Wanted) -> bool:
     """Return whether Argo CD has seen the wanted (dry) revision, and does not need to hydrate it.
 
     Argo CD only records a commit that does not change any of `manifest-generate-paths` (Argo CD
@@ -264,12 +267,12 @@ def _hydrates_nothing(status: Mapping[str, Any], wanted: Wanted) -> bool:
     return wanted.accepts(text(status, "lastComparedDryRevision"))
 
 
-def _refused(view: View) -> Rollout | None:
+def _cannot_be_compared(view: View) -> Rollout | None:
     """Return the state of an Application that Argo CD cannot compare at all."""
     if text(view.sync, "status") not in ("Unknown", ""):
         return None
     if problems := conditions(view.status, "InvalidSpecError"):
-        if _looking(view):
+        if _refresh_pending(view):
             return Rollout("waiting", "Argo CD has not refreshed it yet")
         hint = "correct the Application's spec or its AppProject"
         return Rollout("failed", f"the Application's spec is invalid: {listed(problems)}", hint)
@@ -278,10 +281,9 @@ def _refused(view: View) -> Rollout | None:
         return None
     if not view.fresh:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
-    if all(passing(problem) for problem in problems) or not conditions(
-        view.status,
-        "ComparisonError",
-    ):
+    transient = all(passing(problem) for problem in problems)
+    only_unknown_errors = not conditions(view.status, "ComparisonError")
+    if transient or only_unknown_errors:
         return Rollout(
             "progressing",
             f"Argo CD cannot compare it right now: {listed(problems)}",
@@ -293,7 +295,7 @@ def _refused(view: View) -> Rollout | None:
     return Rollout("failed", f"Argo CD cannot compare it: {listed(problems)}", hint, sure=False)
 
 
-def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
+def _of_running_operation(view: View, windows: Mapping[str, Any]) -> Rollout | None:
     """Return the state if an operation is running or was requested."""
     if not (mapping(view.item, "operation") or view.running):
         return None
@@ -301,7 +303,7 @@ def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
     if "blocked by sync window" in message:
         return replace(_blocked(windows), wants="" if windows else "windows")
     if not view.applied:
-        state: State = "progressing" if view.at else "waiting"
+        state: State = "progressing" if view.at_wanted else "waiting"
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
     if unpulled := _unpulled(view):
@@ -339,19 +341,21 @@ def _blocked(windows: Mapping[str, Any]) -> Rollout:
 
 def _of_failed_operation(view: View) -> Rollout | None:
     """Return the state if the last operation was for the wanted revision and failed for good."""
-    if not view.applied or view.phase not in _BROKEN or (view.at and not view.current):
+    if not view.applied or view.phase not in _BROKEN:
+        return None
+    if view.at_wanted and not view.current:
         return None  # there will be another operation for the wanted revision
     why = failures(view.operation)
     return Rollout("failed", f"the sync failed: {listed(why)}", "see the Application in Argo CD")
 
 
-def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
+def _not_compared(view: View, wanted: Wanted) -> Rollout | None:
     """Return the state if Argo CD has not compared the Application with the wanted revision since
     the requested refresh.
     """
-    if view.at and view.fresh:
+    if view.at_wanted and view.fresh:
         return None
-    if view.at:
+    if view.at_wanted:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
     if wanted.spec:
         return Rollout(
@@ -359,28 +363,32 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
             "Argo CD has not compared the changed Application yet",
             stale=True,
         )
-    if _looking(view):  # for three minutes, this is the only sign that manifests cannot be rendered
+    if _refresh_pending(
+        view
+    ):  # for three minutes, this is the only sign that manifests cannot be rendered
         return Rollout("waiting", "Argo CD has not finished the requested refresh yet")
-    there = ", ".join(item[:12] for item in revisions_of(view.sync))
-    if not there:
+    other_revisions = ", ".join(item[:12] for item in revisions_of(view.sync))
+    if not other_revisions:
         return Rollout("waiting", "Argo CD has not compared it yet", stale=True)
     return Rollout(
         "waiting",
-        f"Argo CD is comparing with {there}, which is not known to contain the revision",
+        f"Argo CD is comparing with {other_revisions}, which is not known to contain the revision",
         stale=True,
     )
 
 
-def _looking(view: View) -> bool:
+def _refresh_pending(view: View) -> bool:
     """Return whether a requested refresh is still pending."""
     return REFRESH in mapping(view.item, "metadata", "annotations")
 
 
 def _synced(view: View) -> Rollout:
+    """Return the state of an Application that is synced to the wanted revision, from its health."""
     ended = text(view.operation, "finishedAt")
-    # this does not change `reconciledAt`
+    # a changed health does not change `reconciledAt`
     changed = text(view.status, "health", "lastTransitionTime")
-    if not (later(view.compared, ended) or later(changed, ended)):
+    health_is_current = later(view.compared, ended) or later(changed, ended)
+    if not health_is_current:
         # The health may still be outdated. These times are in whole seconds.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
@@ -388,12 +396,12 @@ def _synced(view: View) -> Rollout:
     health = text(view.status, "health", "status")
     if health == "Healthy":
         # If there was no operation, there was nothing to apply. Another check confirms that.
-        applied = view.applied and view.phase == "Succeeded"
+        succeeded = view.applied and view.phase == "Succeeded"
         return Rollout(
             "synced-and-healthy",
             "synced and healthy",
-            sure=applied,
-            stale=not applied,
+            sure=succeeded,
+            stale=not succeeded,
         )
     why = unwell(view.status, view.tree)
     if health == "Degraded":
@@ -437,16 +445,19 @@ def _paused(view: View) -> Rollout:
 
 def _unpulled(view: View) -> Rollout | None:
     """Return the state if pods created since the sync began cannot pull their image."""
-    pulls = pulling(view.tree, text(view.operation, "startedAt") if view.applied else "")
+    since = text(view.operation, "startedAt") if view.applied else ""
+    pods = pulling(view.tree, since)
+    if not pods:
+        return None
     hint = "check that the registry has the image, and that the cluster is allowed to pull it"
-    return (
-        Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False)
-        if pulls
-        else None
-    )
+    return Rollout("failed", f"the image cannot be pulled: {listed(pods)}", hint, sure=False)
 
 
 def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any]) -> Rollout:
+    """Return the state of an Application that differs from the wanted revision.
+
+    `windows` and `owner` are {} if they are unknown.
+    """
     automated = value_at(view.item, "spec", "syncPolicy", "automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
         return _not_automated(view, owner)
@@ -549,12 +560,12 @@ def _sync_result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
     return result if revisions_of(result) else mapping(operation, "operation", "sync")
 
 
-def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
+def revisions_of(sync: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the revisions in a sync status or a sync result, one for each source."""
-    several = where.get("revisions")
+    several = sync.get("revisions")
     if isinstance(several, list) and several:
         return tuple(item if isinstance(item, str) else "" for item in several)
-    single = text(where, "revision")
+    single = text(sync, "revision")
     return (single,) if single else ()
 
 
@@ -602,27 +613,30 @@ def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted
         for (url, target), revision in zip(sources, revisions, strict=False)
         if wanted.ours(url)
     ]
-    targets = {target for target, revision in pairs if revision and wanted.accepts(revision)}
-    return bool(targets) and all(
-        revision and wanted.accepts(revision) for target, revision in pairs if target in targets
+    # The written branch is the target revision of the sources that are at a wanted revision.
+    branches = {target for target, revision in pairs if revision and wanted.accepts(revision)}
+    if not branches:
+        return False
+    on_branch = [revision for target, revision in pairs if target in branches]
+    return all(revision and wanted.accepts(revision) for revision in on_branch)
+
+
+def _has_other_spec(item: Mapping[str, Any], compared: Mapping[str, Any]) -> bool:
+    """Return whether Argo CD has compared or synced other sources than the spec has now."""
+    spec = mapping(item, "spec")
+    return any(
+        _without_empty(spec.get(key)) != _without_empty(compared.get(key))
+        for key in ("source", "sources")
     )
 
 
-def _other_spec(item: Mapping[str, Any], compared: Mapping[str, Any]) -> bool:
-    spec = mapping(item, "spec")
-    return any(_full(spec.get(key)) != _full(compared.get(key)) for key in ("source", "sources"))
-
-
-def _full(value: object) -> object:
+def _without_empty(value: object) -> object:
     """Drop empty values, because Argo CD drops them when it copies the spec."""
     if isinstance(value, dict):
-        return {
-            key: full
-            for key, part in value.items()
-            if (full := _full(part)) not in (None, "", False)
-        } or None
+        parts = {key: _without_empty(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in (None, "", False)} or None
     if isinstance(value, list):
-        return [_full(item) for item in value] or None
+        return [_without_empty(item) for item in value] or None
     return value
 
 
@@ -632,6 +646,7 @@ def later(moment: str, other: str) -> bool:
 
 
 def _moment(moment: str) -> float:
+    """Return an RFC 3339 time in seconds, or 0.0 if it cannot be read."""
     try:
         return epoch_seconds(moment)
     except ValueError:

@@ -46,18 +46,16 @@ def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
     """
     message = _cleaned(text(operation, "message"))
     found = [said(message)] if message else []
-    for mapping in mappings(operation, "syncResult", "resources"):
-        if text(mapping, "status") in ("SyncFailed", "PruneFailed") or text(
-            mapping,
-            "hookPhase",
-        ) in (
-            "Failed",
-            "Error",
-        ):
-            why = _cleaned(text(mapping, "message"))
-            # Argo CD's message may already contain the API's reason for rejecting an object
-            if not why or why not in message:
-                found.append(said(_named(mapping, why, text(mapping, "hookType"))))
+    for resource in mappings(operation, "syncResult", "resources"):
+        sync_failed = text(resource, "status") in ("SyncFailed", "PruneFailed")
+        hook_failed = text(resource, "hookPhase") in ("Failed", "Error")
+        if not (sync_failed or hook_failed):
+            continue
+        why = _cleaned(text(resource, "message"))
+        # Argo CD's message may already contain the API's reason for rejecting an object
+        if why and why in message:
+            continue
+        found.append(said(_named(resource, why, text(resource, "hookType"))))
     return tuple(dict.fromkeys(found))
 
 
@@ -69,25 +67,28 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
     """
     resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
     found: list[str] = []
-    objects: set[tuple[str, str]] = set()
-    worst = "Degraded", "Missing"
-    for states in (worst, ("Progressing", "Suspended")):
+    listed_objects: set[tuple[str, str]] = set()
+    worst_states = "Degraded", "Missing"
+    for states in (worst_states, ("Progressing", "Suspended")):
         for state, resource in product(states, resources):
-            known = (text(resource, "kind"), text(resource, "name"))
+            if text(resource, "health", "status") != state:
+                continue
+            kind_and_name = (text(resource, "kind"), text(resource, "name"))
             message = text(resource, "health", "message")
-            if text(resource, "health", "status") == state and (
-                message or (state in worst and known not in objects)
-            ):
-                objects.add(known)
+            # without a message, a resource is only worth a line if it is in one of the worst states
+            new_without_message = state in worst_states and kind_and_name not in listed_objects
+            if message or new_without_message:
+                listed_objects.add(kind_and_name)
                 found.append(said(_named(resource, message or state.lower())))
         if found:
             break
-    own = text(status, "health", "message")
-    if cause := _CAUSED.fullmatch(own):
-        if (cause["kind"], cause["name"]) not in objects:
-            found.append(said(f"caused by {cause['kind']} {cause['where']}"))
-    elif own:
-        found.append(said(own))
+    own_message = text(status, "health", "message")
+    cause = _CAUSED.fullmatch(own_message)
+    if cause is None:
+        if own_message:
+            found.append(said(own_message))
+    elif (cause["kind"], cause["name"]) not in listed_objects:
+        found.append(said(f"caused by {cause['kind']} {cause['where']}"))
     return tuple(dict.fromkeys(found))
 
 
@@ -123,16 +124,16 @@ def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the pods younger than `since` whose image cannot be pulled."""
     found = []
     for pod in _pods(tree, since):
-        words = (
-            text(pod, "health", "message"),
-            *(text(mapping, "value") for mapping in mappings(pod, "info")),
-        )
-        if reason := next((word for word in words if _PULL.search(word)), ""):
-            found.append(said(_named(pod, reason)))
+        infos = [text(info, "value") for info in mappings(pod, "info")]
+        for reason in (text(pod, "health", "message"), *infos):
+            if _PULL.search(reason):
+                found.append(said(_named(pod, reason)))
+                break
     return tuple(found)
 
 
 def _pods(tree: Mapping[str, Any], since: str = "") -> list[Mapping[str, Any]]:
+    """Return the nodes of the pods that were created since then."""
     nodes = mappings(tree, "nodes")
     return [
         node for node in nodes if text(node, "kind") == "Pod" and text(node, "createdAt") >= since
@@ -145,23 +146,24 @@ def _degraded(node: Mapping[str, Any]) -> bool:
 
 def conditions(status: Mapping[str, Any], *types: str) -> tuple[str, ...]:
     """Return the messages of the Application's conditions of these types."""
-    found = (
-        mapping for mapping in mappings(status, "conditions") if text(mapping, "type") in types
+    return tuple(
+        said(text(condition, "message")) or text(condition, "type")
+        for condition in mappings(status, "conditions")
+        if text(condition, "type") in types
     )
-    return tuple(said(text(mapping, "message")) or text(mapping, "type") for mapping in found)
 
 
 def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
-    if not hook and f'"{text(resource, "name")}"' in message:
-        return (
-            message  # the message names the object: Deployment "web" exceeded its progress deadline
-        )
-    what = f"{hook} hook {text(resource, 'kind')}" if hook else text(resource, "kind")
-    return (
-        f"{what} {text(resource, 'name')}: {message}"
-        if message
-        else f"{what} {text(resource, 'name')}"
-    )
+    """Return the message, with the object's kind and name in front unless it contains the name.
+
+    `hook` is the type of hook (PreSync, …), or "" for other objects.
+    """
+    name = text(resource, "name")
+    if not hook and f'"{name}"' in message:
+        return message  # Deployment "web" exceeded its progress deadline
+    kind = text(resource, "kind")
+    subject = f"{hook} hook {kind} {name}" if hook else f"{kind} {name}"
+    return f"{subject}: {message}" if message else subject
 
 
 def listed(texts: Sequence[str]) -> str:

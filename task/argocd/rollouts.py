@@ -94,19 +94,19 @@ class _Watch:
     def __init__(self, awaited: Awaited, *, refreshes: bool) -> None:
         self.awaited = awaited
         self.row = RolloutState(awaited.key, "waiting", "querying Argo CD")
-        self.told: tuple[str, str] = ("", "")
+        self.reported: tuple[str, str] = ("", "")  # the state and reason in the last sight
         # None until the first poll; "" if Argo CD compares with Git on its own schedule
         self.since: str | None = None if refreshes else ""
-        self.refresh_at = 0.0
-        self.gap = 0.0
+        self.refresh_at = 0.0  # when the next refresh may be requested
+        self.refresh_interval = 0.0
         self.refreshes = refreshes  # also False if it is not allowed
-        self.stale = False
+        self.stale = False  # whether a newer comparison is needed
         # a state that a later poll must confirm, and since when
         self.suspected: tuple[Rollout, float] | None = None
         self.details: dict[Wants, Mapping[str, Any]] = {}
-        self.explain_at = 0.0
+        self.explain_at = 0.0  # when the next details may be requested
         self.project = ""  # known after the first poll
-        self.refused = 0  # how often in a row the API returned an error
+        self.failed_polls = 0  # how often in a row the API returned a permanent error
         self.error: TaskError | None = None
         self.begun = False  # whether the wanted revision's sync has begun
         self.looked = False  # whether Argo CD has checked since
@@ -156,17 +156,17 @@ class Rollouts:
         wait = self._pace.first
         while open_ones := [watch for watch in self._watches if not watch.row.ended]:
             shutdown.check()
-            in_threads(self._look, open_ones, AT_ONCE)
-            left = self._pace.limit - self._elapsed()
-            if left <= 0:
+            in_threads(self._poll, open_ones, AT_ONCE)
+            remaining_seconds = self._pace.limit - self._elapsed()
+            if remaining_seconds <= 0:
                 self._give_up()
             changed = [
                 watch
                 for watch in self._watches
-                if (watch.row.state, watch.row.because) != watch.told
+                if (watch.row.state, watch.row.because) != watch.reported
             ]
             for watch in changed:
-                watch.told = (watch.row.state, watch.row.because)
+                watch.reported = (watch.row.state, watch.row.because)
             yield Sight(
                 self.rows,
                 tuple(watch.row for watch in changed),
@@ -175,36 +175,37 @@ class Rollouts:
             wait = self._pace.first if changed else min(wait * 1.5, self._pace.longest)
             if any(not watch.row.ended for watch in self._watches):
                 pause = wait * (0.75 + self._jitter() / 2)
-                self._sleep(min(pause, max(left, 0.05)))
+                self._sleep(min(pause, max(remaining_seconds, 0.05)))
 
     def _elapsed(self) -> float:
         return self._now() - self._began
 
-    def _over(self) -> bool:
+    def _time_is_up(self) -> bool:
         return self._elapsed() > self._pace.limit + _GRACE
 
-    def _look(self, watch: _Watch) -> None:
+    def _poll(self, watch: _Watch) -> None:
         """Poll an Application. A temporary error does not end the wait for it; a second permanent
         error does.
 
         Once the time is up, do not send more requests. A server that sends a byte now and then may
         take half a minute to respond, and a poll may need five responses.
         """
-        if self._over():
+        if self._time_is_up():
             return
         try:
             item = self._read(watch)
-            due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
+            needs_refresh = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
             # always true at the first poll: earlier comparisons do not count
             if watch.since is None:
                 watch.since = text(item, "status", "reconciledAt")
-                due = True
-            if due and not self._over():
+                needs_refresh = True
+            if needs_refresh and not self._time_is_up():
                 self._refresh(watch)
-                item = item if self._over() else self._read(watch)
-            self._settle(watch, self._judged(watch, item))
+                if not self._time_is_up():
+                    item = self._read(watch)
+            self._accept(watch, self._rollout_of(watch, item))
             watch.error = None
-            watch.refused = 0
+            watch.failed_polls = 0
         except SourceDownError as error:
             watch.error = error
             self._show(
@@ -223,27 +224,30 @@ class Rollouts:
                     "check whether it was deleted on purpose",
                 )
                 return
-            watch.refused += 1
+            watch.failed_polls += 1
+            ends_wait = watch.failed_polls > 1
             self._show(
                 watch,
-                "failed" if watch.refused > 1 else watch.row.state,
+                "failed" if ends_wait else watch.row.state,
                 bare(error, watch.awaited.key),
                 error.hint,
             )
-            watch.error = error if watch.refused > 1 else None
+            watch.error = error if ends_wait else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
         """Request the Application with its project, because Argo CD otherwise reports a missing
         Application as forbidden.
         """
-        where = watch.awaited.namespace, watch.awaited.name
+        namespace = watch.awaited.namespace
+        name = watch.awaited.name
         try:
-            item = self._api.get_application(*where, watch.project)
+            item = self._api.get_application(namespace, name, watch.project)
         except AbsentError as absent:
             if not watch.project:
                 raise
             try:
-                item = self._api.get_application(*where)  # it may have moved to a different project
+                # it may have moved to a different project
+                item = self._api.get_application(namespace, name)
             except SourceDownError:
                 raise
             except SourceError:
@@ -252,8 +256,9 @@ class Rollouts:
         return item
 
     def _refresh(self, watch: _Watch) -> None:
-        watch.gap = min(watch.gap * 2, 30.0) or self._pace.refresh
-        watch.refresh_at = self._now() + watch.gap
+        """Request a refresh. If that is not allowed, rely on Argo CD's own schedule."""
+        watch.refresh_interval = min(watch.refresh_interval * 2, 30.0) or self._pace.refresh
+        watch.refresh_at = self._now() + watch.refresh_interval
         try:
             self._api.refresh_application(watch.awaited.namespace, watch.awaited.name)
         except SourceDownError:
@@ -267,26 +272,30 @@ class Rollouts:
             )
             self._log("warning", f"{watch.awaited.key}: {why}")
 
-    def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
+    def _rollout_of(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
+        """Return the state of the rollout. If details would help, request them now and then."""
         judge = watch.awaited.judge
         since = watch.since or ""
-        found = judge(item, since, {})
-        if not found.wants:
-            return found
-        if self._now() >= watch.explain_at and not self._over():
+        rollout = judge(item, since, {})
+        wants = rollout.wants
+        if not wants:
+            return rollout
+        if self._now() >= watch.explain_at and not self._time_is_up():
             watch.explain_at = self._now() + self._pace.explain
-            watch.details[found.wants] = {}
+            watch.details[wants] = {}
             with suppress(SourceError):  # it only makes the result more precise
-                watch.details[found.wants] = self._detail(found.wants, watch.awaited, item)
+                watch.details[wants] = self._detail(wants, watch.awaited, item)
         return judge(item, since, watch.details)
 
-    def _detail(self, what: Wants, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
-        if what == "owner":
+    def _detail(self, kind: Wants, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Request the ApplicationSet, the resource tree, or the sync windows."""
+        if kind == "owner":
             return self._api.application_set(awaited.namespace, set_of(item))
-        ask = self._api.resource_tree if what == "tree" else self._api.sync_windows
-        return ask(awaited.namespace, awaited.name)
+        if kind == "tree":
+            return self._api.resource_tree(awaited.namespace, awaited.name)
+        return self._api.sync_windows(awaited.namespace, awaited.name)
 
-    def _settle(self, watch: _Watch, found: Rollout) -> None:
+    def _accept(self, watch: _Watch, found: Rollout) -> None:
         """Show a state, or wait for a later poll to confirm it."""
         watch.stale = found.stale or not found.sure
         watch.begun = found.begun
@@ -294,18 +303,19 @@ class Rollouts:
         watch.pods = found.pods or watch.pods
         confirmed = False
         if watch.suspected:
-            first, seen = watch.suspected
+            first, suspected_since = watch.suspected
+            compared_again = first.state == found.state and first.compared != found.compared
+            needs_no_time = found.state == "synced-and-healthy" and not found.slow
             patience = self._pace.patience * (_SLOWER if found.slow else 1)
-            good = found.state == "synced-and-healthy" and not found.slow
-            lasting = good or self._now() - seen >= patience
-            confirmed = first.state == found.state and first.compared != found.compared and lasting
+            lasted = self._now() - suspected_since >= patience
+            confirmed = compared_again and (needs_no_time or lasted)
         if found.sure or confirmed:
             watch.suspected = None
             self._show(watch, found.state, found.because, found.hint, found.warning)
             return
         if watch.suspected is None or watch.suspected[0].state != found.state:
             watch.suspected = (found, self._now())
-            watch.gap = 0.0
+            watch.refresh_interval = 0.0
         self._show(watch, "progressing", f"{found.because}; checking again", found.hint)
 
     def _show(
@@ -343,10 +353,9 @@ class Rollouts:
                 )
                 # A container that keeps crashing runs in between, and then there is no other sign
                 # of the cause.
-                earlier = watch.pods if watch.pods not in watch.row.because else ""
-                because = (
-                    f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because
-                )
+                because = watch.row.because
+                if watch.pods and watch.pods not in because:
+                    because = f"{because}; earlier: {watch.pods}"
                 self._show(watch, "timed-out", because, hint)
 
 

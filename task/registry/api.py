@@ -62,15 +62,15 @@ class RegistryApi:
         self.endpoint = endpoint
         self._log = log
         self._limits = limits
-        self._room = BoundedSemaphore(AT_ONCE)
+        self._request_slots = BoundedSemaphore(AT_ONCE)
         self._lock = Lock()
-        self._first = Lock()
+        self._first_request = Lock()
         self._http: Http | None = None  # for the first URL that responded
-        self._servers: dict[str, Http] = {}  # token servers, by origin
+        self._token_servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: Mapping[str, Mapping[str, str]] = {}
         self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
-        self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
-        self._next = 0.0  # when the next request may start
+        self._token_locks: dict[tuple[str, RegistryLogin | None], Lock] = {}
+        self._next_start = 0.0  # when the next request may start
         # why the registry is down, and until when that is assumed
         self._down: tuple[TaskError, float] | None = None
 
@@ -90,20 +90,19 @@ class RegistryApi:
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
-        sent = self._authorized(repository, login)
-        answer = self._send(method, url, {**headers, **sent})
+        sent_login = self._authorized(repository, login)
+        answer = self._send(method, url, {**headers, **sent_login})
         if answer.status == 401:
-            self._challenges = (
-                challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
-            )
-            known = self._tokens.get((repository, login))
+            offered = challenges(answer.headers.get("WWW-Authenticate", ""))
+            self._challenges = offered or self._challenges
+            token = self._tokens.get((repository, login))
             # The token may have expired early. If it is not the token that was sent, another thread
             # has already renewed it.
-            if known is not None and sent == bearer(known.text):
+            if token is not None and sent_login == bearer(token.text):
                 self._tokens.pop((repository, login), None)
-            again = self._authorized(repository, login)
-            if again and again != sent:
-                answer = self._send(method, url, {**headers, **again})
+            new_login = self._authorized(repository, login)
+            if new_login and new_login != sent_login:
+                answer = self._send(method, url, {**headers, **new_login})
         if answer.status in (200, 404, *also):
             return answer
         error = refused(self.endpoint.name, repository, answer, login)
@@ -113,12 +112,16 @@ class RegistryApi:
 
     def close(self) -> None:
         """Close all connections."""
-        for http in (self._http, *self._servers.values()):
+        for http in (self._http, *self._token_servers.values()):
             if http is not None:
                 http.close()
 
     def _send(self, method: str, url: str, headers: Headers) -> Response:
-        with self._room:
+        """Send the request once the limits allow it, and return the response.
+
+        Raises `RegistryError` and its subclasses.
+        """
+        with self._request_slots:
             self._wait_for_turn()
             shutdown.check()
             self._raise_if_down()
@@ -138,16 +141,16 @@ class RegistryApi:
             return
         with self._lock:
             now = time.monotonic()
-            start = max(now, self._next)
-            self._next = start + 1 / self.endpoint.limit
+            start = max(now, self._next_start)
+            self._next_start = start + 1 / self.endpoint.limit
         shutdown.sleep(start - now)
 
     def _answer(self, method: str, url: str, headers: Headers) -> Response:
         """Send the request to the registry's URL that responded first, and return the response."""
         if self._http is None:
-            with self._first:
+            with self._first_request:
                 self._raise_if_down()
-                if self._http is None:
+                if self._http is None:  # no other thread has sent it in the meantime
                     return self._first_answer(method, url, headers)
         return self._http.ask(method, url, headers=headers)
 
@@ -162,37 +165,39 @@ class RegistryApi:
 
         It never includes credentials, because the registry has not requested them yet.
         """
-        if len(self.endpoint.urls) > 1:
-            for base in self.endpoint.urls:
-                http = self._client(base)
-                try:
-                    answer = http.ask(method, url, headers=headers, again=False)
-                except NoAnswerError as error:
-                    if error.kind != "unreachable":
-                        raise
-                    continue
-                # nginx and Go's server return 400 for http on an https port. A registry's own 400
-                # has a JSON body.
-                registrys = (
-                    "Docker-Distribution-Api-Version" in answer.headers
-                    or answer.body.lstrip()[:1] == b"{"
-                )
-                if answer.status != 400 or registrys:
-                    self._http = http
-                    # these were not retried because of `again=False`
-                    busy = answer.status == 429 or answer.status >= 500
-                    return http.ask(method, url, headers=headers) if busy else answer
+        alternatives = self.endpoint.urls if len(self.endpoint.urls) > 1 else ()
+        for base in alternatives:
+            http = self._client(base)
+            try:
+                answer = http.ask(method, url, headers=headers, again=False)
+            except NoAnswerError as error:
+                if error.kind != "unreachable":
+                    raise
+                continue
+            # nginx and Go's server return 400 for http on an https port. A registry's own 400
+            # has a JSON body.
+            is_registrys_own = (
+                "Docker-Distribution-Api-Version" in answer.headers
+                or answer.body.lstrip()[:1] == b"{"
+            )
+            if answer.status == 400 and not is_registrys_own:
+                continue
+            self._http = http
+            # these were not retried because of `again=False`
+            busy = answer.status == 429 or answer.status >= 500
+            return http.ask(method, url, headers=headers) if busy else answer
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
         self._http = http
         return answer
 
-    def _client(self, base: str, *, ours: bool = True) -> Http:
+    def _client(self, base: str, *, on_registry: bool = True) -> Http:
+        """Return a client for a server. The registry's own settings are only for its own host."""
         return Http(
             base,
             more_ca=self.endpoint.ca,
-            verify=self.endpoint.verify or not ours,
-            proxy="" if ours and self.endpoint.local else None,
+            verify=self.endpoint.verify or not on_registry,
+            proxy="" if on_registry and self.endpoint.local else None,
             limits=self._limits,
             log=self._log,
         )
@@ -203,17 +208,18 @@ class RegistryApi:
         """Return the authentication headers for a repository, or {} if the registry has not
         requested credentials yet.
         """
-        offered = self._challenges
-        by_token = "bearer" in offered
-        by_password = "basic" in offered
+        requested = self._challenges  # the schemes that the registry accepts
+        by_token = "bearer" in requested
+        by_password = "basic" in requested
         if login and login.token and (by_token or by_password):
             return bearer(login.token)
         if login and login.password and by_password:
-            trusted = by_token and trusts(self._base, offered["bearer"].get("realm", ""), login)
-            if not trusted:
+            realm = requested["bearer"].get("realm", "") if by_token else ""
+            may_fetch_token = by_token and trusts(self._base, realm, login)
+            if not may_fetch_token:
                 return basic(login.username, login.password)
         if by_token:
-            return bearer(self._token(offered["bearer"], repository, login))
+            return bearer(self._token(requested["bearer"], repository, login))
         return {}
 
     def _token(
@@ -222,32 +228,35 @@ class RegistryApi:
         repository: str,
         login: RegistryLogin | None,
     ) -> Secret:
+        """Return the repository's token. Fetch it if it is not known or no longer valid."""
         key = (repository, login)
         with self._lock:
-            turn = self._turns.setdefault(key, Lock())
-        with turn:  # a second thread gets the first thread's token
-            known = self._tokens.get(key)
-            if known is None or not known.good:
+            token_lock = self._token_locks.setdefault(key, Lock())
+        with token_lock:  # a second thread gets the first thread's token
+            token = self._tokens.get(key)
+            if token is None or not token.good:
                 realm = challenge.get("realm", "")
                 check_realm(self.endpoint.name, self._base, realm, login)
-                wanted = {
+                parameters = {
                     "service": challenge.get("service", ""),
                     "scope": f"repository:{repository}:pull",
                 }
-                known = self._tokens[key] = fetch(self._server, realm, wanted, login)
-            return known.text
+                token = fetch(self._token_server, realm, parameters, login)
+                self._tokens[key] = token
+            return token.text
 
     @property
     def _base(self) -> str:
         return self._http.base if self._http else self.endpoint.urls[-1]
 
-    def _server(self, realm: str) -> Http:
-        where = origin(realm)
+    def _token_server(self, realm: str) -> Http:
+        """Return the client for a token server."""
+        server = origin(realm)
         with self._lock:
-            if where not in self._servers:
-                ours = split(where).host == split(self._base).host
-                self._servers[where] = self._client(where, ours=ours)
-            return self._servers[where]
+            if server not in self._token_servers:
+                on_registry = split(server).host == split(self._base).host
+                self._token_servers[server] = self._client(server, on_registry=on_registry)
+            return self._token_servers[server]
 
 
 def no_answer(name: str, error: NoAnswerError) -> RegistryError:
@@ -276,13 +285,11 @@ def refused(
     code = _code(answer)
     shown = f"{status} {code}" if code else str(status)
     if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
-        later = retry_after(answer)
-        wait = "" if later is None else f"; retry after {later:.0f} s"
-        hint = (
-            _HUB_LIMIT
-            if name == HUB
-            else "send fewer requests (limit in registries.conf), or run it again later"
-        )
+        seconds = retry_after(answer)
+        wait = "" if seconds is None else f"; retry after {seconds:.0f} s"
+        hint = "send fewer requests (limit in registries.conf), or run it again later"
+        if name == HUB:
+            hint = _HUB_LIMIT
         return RegistryDownError(f"registry {name}: rate limit exceeded ({shown}){wait}", hint=hint)
     if status >= 500:
         return RegistryDownError(f"registry {name} returned {shown}", hint="run it again")

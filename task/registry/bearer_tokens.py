@@ -84,42 +84,45 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
     Names are in lowercase. Malformed parts are skipped.
     """
-    offered: dict[str, dict[str, str]] = {}
-    parameters: dict[str, str] = {}
+    by_scheme: dict[str, dict[str, str]] = {}
+    parameters: dict[str, str] = {}  # of the current scheme
     for match in _PIECE.finditer(header[:8192]):
         name = match.group(1).lower()
         value = match.group(2)
-        if value is None:
+        if value is None:  # the name of the next scheme
             parameters = {}
-            offered.setdefault(name, parameters)
-        else:
-            value = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
-            parameters.setdefault(name, value)
-    return offered
+            by_scheme.setdefault(name, parameters)
+            continue
+        if value.startswith('"'):
+            without_quotes = value[1:-1]
+            value = re.sub(r"\\(.)", r"\1", without_quotes)
+        parameters.setdefault(name, value)
+    return by_scheme
 
 
 def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
     """Raise `RegistryAccessError` if the registry at `base` is not allowed to send us to this token
     server.
     """
-    theirs = _host(realm)
+    token_server = _host(realm)
     if login and not trusts(base, realm, login):
-        what = "the credentials are not sent to that server"
+        problem = "the credentials are not sent to that server"
         hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
         if _encrypted_enough(base, realm):
             hint += (
                 "; if this is the registry's token server, allow it: --registry-credentials-for"
-                f" {theirs[:200]}, or an entry with the same credentials in Docker's config file"
+                f" {token_server[:200]}, or an entry with the same credentials in Docker's config"
+                " file"
             )
     elif not _encrypted_enough(base, realm):
-        what = "that URL is not encrypted"
+        problem = "that URL is not encrypted"
         hint = "configure the registry with an https token server"
-    elif not login and not may_be_asked(_host(base), theirs):
-        what = "that is a private address, but the registry's address is not"
+    elif not login and not may_be_asked(_host(base), token_server):
+        problem = "that is a private address, but the registry's address is not"
         hint = "check the token server configured in the registry"
     else:
         return
-    message = f"registry {name} redirects to {origin(realm)[:200]!r} for a token: {what}"
+    message = f"registry {name} redirects to {origin(realm)[:200]!r} for a token: {problem}"
     raise RegistryAccessError(message, hint=hint)
 
 
@@ -127,10 +130,10 @@ def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
     """Return whether the credentials for the registry at `base` may be sent to this token
     server.
     """
-    theirs = _host(realm)
-    return _encrypted_enough(base, realm) and (
-        theirs in login.hosts or may_get_login(_host(base), theirs)
-    )
+    if not _encrypted_enough(base, realm):
+        return False
+    token_server = _host(realm)
+    return token_server in login.hosts or may_get_login(_host(base), token_server)
 
 
 def _encrypted_enough(base: str, realm: str) -> bool:
@@ -139,9 +142,8 @@ def _encrypted_enough(base: str, realm: str) -> bool:
     """
     if realm.startswith("https://"):
         return True
-    return (
-        realm.startswith("http://") and base.startswith("http://") and _host(realm) == _host(base)
-    )
+    both_http = realm.startswith("http://") and base.startswith("http://")
+    return both_http and _host(realm) == _host(base)
 
 
 def _host(url: str) -> str:
@@ -155,11 +157,13 @@ def may_get_login(registry: str, other: str) -> bool:
     who controls a registry's responses could set their own server as the realm, and get the
     credentials.
     """
-    pairs = any(
-        re.fullmatch(ours, registry) and re.fullmatch(theirs, other) for ours, theirs in _PAIRS
-    )
-    return bool(other) and (
-        registry == other or pairs or bool(_GITLAB.fullmatch(f"{registry} {other}"))
+    if not other:
+        return False
+    if registry == other or _GITLAB.fullmatch(f"{registry} {other}"):
+        return True
+    return any(
+        re.fullmatch(registry_pattern, registry) and re.fullmatch(server_pattern, other)
+        for registry_pattern, server_pattern in _PAIRS
     )
 
 
@@ -169,12 +173,15 @@ def may_be_asked(registry: str, other: str) -> bool:
 
     Only IP addresses are checked. A name is only resolved when it is used.
     """
-    theirs = _ip_address(other)
-    if registry == other or theirs is None or theirs.is_global:
+    server_ip = _ip_address(other)
+    if registry == other or server_ip is None or server_ip.is_global:
         return True
-    ours = _ip_address(registry)
-    inside = ours is not None and not ours.is_global and ours.is_loopback == theirs.is_loopback
-    return inside and not theirs.is_link_local
+    # The token server has a private address, so the registry must have one, too.
+    registry_ip = _ip_address(registry)
+    if registry_ip is None or registry_ip.is_global:
+        return False
+    same_network = registry_ip.is_loopback == server_ip.is_loopback
+    return same_network and not server_ip.is_link_local
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -207,29 +214,29 @@ def fetch(
 
     Messages do not include the URL's query, because a registry may put anything in it.
     """
-    place = origin(realm)
-    asked = {key: value for key, value in wanted.items() if value}
+    server = origin(realm)
+    parameters = {key: value for key, value in wanted.items() if value}
     try:
-        answer = _ask(lent(realm), realm, asked, login)
+        answer = _ask(lent(realm), realm, parameters, login)
     except NoAnswerError as error:
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
     if answer.status >= 400:
-        raise _refused(place, answer.status, login)
+        raise _refused(server, answer.status, login)
     try:
         data: Any = answer.json()
         # `access_token` is OAuth2's name, and ACR only returns that
         text = data.get("token") or data.get("access_token")
-        life = float(data.get("expires_in") or _SHORTEST)
+        lifetime = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
         text = None
-        life = 0.0
+        lifetime = 0.0
     if not _is_token(text):
         raise RegistryError(
-            f"{place} did not return a token",
+            f"{server} did not return a token",
             hint="check the registry's address and its token server",
         )
-    return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
+    return BearerToken(Secret(text), time.monotonic() + max(lifetime, _SHORTEST) - _LEEWAY)
 
 
 def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryError:
@@ -263,20 +270,23 @@ def _ask(
     wanted: Mapping[str, str],
     login: RegistryLogin | None,
 ) -> Response:
-    refresh = login.identity if login else Secret("")
-    if login and not refresh and login.username in _REFRESHED:
-        refresh = login.password
-    if refresh:
+    """Request a token: with the refresh token if the login has one, else with the password."""
+    refresh_token = login.identity if login else Secret("")
+    if login and not refresh_token and login.username in _REFRESHED:
+        refresh_token = login.password
+    if refresh_token:
         form = {
             "grant_type": "refresh_token",
             "client_id": _CLIENT,
             **wanted,
-            "refresh_token": refresh.reveal(),
+            "refresh_token": refresh_token.reveal(),
         }
         answer = http.ask("POST", realm, data=form, again=True)
         # A token server that does not support the exchange may still accept the refresh token as a
         # password.
-        if answer.status not in (400, 401, 404, 405) or not (login and login.password):
+        exchange_refused = answer.status in (400, 401, 404, 405)
+        try_as_password = exchange_refused and login and login.password
+        if not try_as_password:
             return answer
     return http.ask(
         "GET",

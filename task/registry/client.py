@@ -70,7 +70,7 @@ class Registry:
         # threads.
         hosts = {group[0].image.registry for group in groups.values()}
         most = min(_MOST_THREADS, AT_ONCE * len(hosts))
-        in_threads(lambda group: self._settle(group, answers), list(groups.values()), most)
+        in_threads(lambda group: self._answer_group(group, answers), list(groups.values()), most)
         shutdown.check()  # after a signal, answers are errors
         self._save()
         return {question: answers[question] for question in questions}
@@ -108,33 +108,37 @@ class Registry:
         secret.
         """
         image = question.image
-        who = (question.secret, question.namespace) if question.secret else ()
+        login = (question.secret, question.namespace) if question.secret else ()
         # The spelling matters if registries.conf has an entry for images without a registry
         # (`default`).
         name = image.name if self._entries else image.identity
-        return (name, image.tag, image.digest, who, question.platforms)
+        return (name, image.tag, image.digest, login, question.platforms)
 
-    def _settle(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
-        """Answer queries about an image.
+    def _answer_group(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
+        """Add the answers to queries about one image to `answers`.
 
         An answer is kept for the whole run, so that decisions are consistent.
         """
         subject = self._subject(questions[0])
         facts = frozenset(fact for question in questions for fact in question.facts)
-        had, known = self._answers.get(subject, (frozenset(), Answer()))
-        if known.exists and (missing := facts - had):
-            more = self._asked(questions[0], tuple(sorted(missing)))
-            if more.exists and not more.error:
-                more = replace(
-                    known,
-                    **{fact: getattr(more, fact) for fact in missing if fact != "exists"},
-                )
-            known = more
-            if known.error is None:  # an error may be transient, so the next query retries
-                self._answers[subject] = (had | facts, known)
-        answers.update({question: _part_of_answer(known, question) for question in questions})
+        known_facts, answer = self._answers.get(subject, (frozenset(), Answer()))
+        missing = facts - known_facts
+        if answer.exists and missing:
+            new_answer = self._query(questions[0], tuple(sorted(missing)))
+            if new_answer.exists and not new_answer.error:
+                new_facts = {
+                    fact: getattr(new_answer, fact) for fact in missing if fact != "exists"
+                }
+                answer = replace(answer, **new_facts)
+            else:
+                answer = new_answer
+            if answer.error is None:  # an error may be transient, so the next query retries
+                self._answers[subject] = (known_facts | facts, answer)
+        for question in questions:
+            answers[question] = _part_of_answer(answer, question)
 
-    def _asked(self, question: Question, facts: tuple[str, ...]) -> Answer:
+    def _query(self, question: Question, facts: tuple[str, ...]) -> Answer:
+        """Query the registry for these facts."""
         image = question.image
         if image.digest and set(facts) <= {"digest"}:
             return Answer(digest=image.digest)

@@ -61,10 +61,9 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     if not isinstance(data, dict):
         raise Malformed("is not a JSON object", _HINT)
     # In a `.dockercfg`, the older form, the hosts are the keys.
-    old = "auths" not in data and any(
-        isinstance(entry, dict) and "auth" in entry for entry in data.values()
-    )
-    auths = data if old else data.get("auths")
+    has_entries = any(isinstance(entry, dict) and "auth" in entry for entry in data.values())
+    is_older_form = "auths" not in data and has_entries
+    auths = data if is_older_form else data.get("auths")
     logins = {
         normal(key): _login(key, entry, origin) for key, entry in _mapping(auths, "auths").items()
     }
@@ -87,7 +86,8 @@ def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, Registr
             keys.setdefault(login, []).append(key)
     found: dict[str, RegistryLogin] = {}
     for login, its_keys in keys.items():
-        found |= dict.fromkeys(its_keys, replace(login, hosts=hosts_of(its_keys)))
+        login_with_hosts = replace(login, hosts=hosts_of(its_keys))
+        found |= dict.fromkeys(its_keys, login_with_hosts)
     return found
 
 
@@ -95,7 +95,8 @@ def normal(key: str) -> str:
     """Normalize a key or a registry host: no scheme, no API version, and `docker.io` for Docker
     Hub.
     """
-    url = split(key.strip() if "://" in key else f"//{key.strip()}")
+    key = key.strip()
+    url = split(key if "://" in key else f"//{key}")
     host = HUB if url.authority in _HUBS else url.authority
     path = url.path.strip("/")
     return f"{host}/{path}" if path and path not in ("v1", "v2") else host
@@ -118,17 +119,18 @@ def hosts_of(keys: Iterable[str]) -> frozenset[str]:
 
 
 def _covers(key: str, name: str) -> bool:
-    host, _, path = key.partition("/")
-    names_host, _, names_path = name.partition("/")
-    same = host == names_host
-    if (
-        "*" in host
+    """Return whether a key is for the registry and repository `name`."""
+    key_host, _, key_path = key.partition("/")
+    host, _, path = name.partition("/")
+    same_host = key_host == host
+    if "*" in key_host:
         # as in the kubelet, `*` matches within one label of a hostname, and the port must be equal
-    ):
-        parts = host.split(".")
-        names = names_host.split(".")
-        same = len(parts) == len(names) and all(map(fnmatchcase, names, parts))
-    return same and (not path or f"{names_path}/".startswith(f"{path}/"))
+        patterns = key_host.split(".")
+        labels = host.split(".")
+        same_host = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
+    if not same_host:
+        return False
+    return not key_path or f"{path}/".startswith(f"{key_path}/")
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
@@ -147,8 +149,9 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     password = texts["password"]
     if texts["auth"]:
         auth = texts["auth"].strip()
+        padding = "=" * (-len(auth) % 4)  # base64 comes in groups of four, but some omit the "="
         try:
-            text = b64decode(auth + "=" * (-len(auth) % 4), validate=True).decode()
+            text = b64decode(auth + padding, validate=True).decode()
         except ValueError:
             text = ""
         user, colon, password = text.partition(":")
@@ -165,6 +168,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:
+    """Return a JSON object, or {} for null. Raises `Malformed`, which mentions `what` it is."""
     if not isinstance(data, dict | None):
         raise Malformed(f"{what} is not a JSON object")
     return data or {}
@@ -177,20 +181,22 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     """
     configs: list[DockerConfig] = []
     # GitLab's variable, which contains the file's content
-    if content := environ.get("DOCKER_AUTH_CONFIG", "").strip():
+    content = environ.get("DOCKER_AUTH_CONFIG", "").strip()
+    if content:
         configs.append(_parsed(content, "variable DOCKER_AUTH_CONFIG"))
-    seen: set[str] = set()
-    for path, named in _places(environ):
-        real = os.path.realpath(path)
-        if real in seen or not os.path.isfile(real):
+    read_files: set[str] = set()
+    for path, set_by_user in _places(environ):
+        real_path = os.path.realpath(path)
+        if real_path in read_files or not os.path.isfile(real_path):
             continue
         # A shared home may contain another user's file, which is skipped. But a file set by the
         # user must be readable.
-        if named or os.access(real, os.R_OK):
-            seen.add(real)
-            hint = "make it readable, or set DOCKER_CONFIG"
-            text = text_of(path, "cannot read Docker's config", hint, RegistryAccessError, _LARGEST)
-            configs.append(_parsed(text, path))
+        if not set_by_user and not os.access(real_path, os.R_OK):
+            continue
+        read_files.add(real_path)
+        hint = "make it readable, or set DOCKER_CONFIG"
+        text = text_of(path, "cannot read Docker's config", hint, RegistryAccessError, _LARGEST)
+        configs.append(_parsed(text, path))
     return tuple(configs)
 
 
@@ -210,54 +216,52 @@ def password_of(
             hint="set only one of them",
         )
     password = variable
-    where = "IMAGE_UPDATE_REGISTRY_PASSWORD"
+    origin = "IMAGE_UPDATE_REGISTRY_PASSWORD"
     if password_file:
-        where = "--registry-password-file"
-        password = text_of(password_file, f"{where}: cannot read", most=_LARGEST).strip()
+        origin = "--registry-password-file"
+        password = text_of(password_file, f"{origin}: cannot read", most=_LARGEST).strip()
         if not password:
             hint = "put the password or token in the file"
             raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
-    if bool(username) != bool(password):
-        missing = (
-            "--registry-password-file (or IMAGE_UPDATE_REGISTRY_PASSWORD)"
-            if username
-            else "--registry-username"
-        )
+    if not username and not password:
+        return None
+    if not username or not password:
+        missing = "--registry-username"
+        if username:
+            missing = "--registry-password-file (or IMAGE_UPDATE_REGISTRY_PASSWORD)"
         raise UsageError(
             f"the registry credentials are incomplete: {missing} is missing",
             hint="set both",
         )
-    return RegistryLogin(username, Secret(password), origin=where) if username else None
+    return RegistryLogin(username, Secret(password), origin=origin)
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     """Yield each path to check, and whether the user set it."""
-    given = {
-        name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")
-    }
-    if file := given["REGISTRY_AUTH_FILE"]:
-        yield file, True
-    if folder := given["DOCKER_CONFIG"]:
-        yield folder, True  # Docker expects a folder here, but some people set the file itself
-        # the second is the only key of a mounted secret
-        for name in (
-            "config.json",
-            ".dockerconfigjson",
-        ):
-            yield os.path.join(folder, name), True
-    elif home := environ.get("HOME", "").strip():
+    auth_file = environ.get("REGISTRY_AUTH_FILE", "").strip()
+    docker_config = environ.get("DOCKER_CONFIG", "").strip()
+    home = environ.get("HOME", "").strip()
+    runtime = environ.get("XDG_RUNTIME_DIR", "").strip()
+    if auth_file:
+        yield auth_file, True
+    if docker_config:
+        yield docker_config, True  # Docker expects a folder, but some people set the file itself
+        yield os.path.join(docker_config, "config.json"), True
+        yield os.path.join(docker_config, ".dockerconfigjson"), True  # in a mounted secret
+    elif home:
         yield os.path.join(home, ".docker", "config.json"), False
-    if runtime := environ.get("XDG_RUNTIME_DIR", "").strip():
+    if runtime:
         yield os.path.join(runtime, "containers", "auth.json"), False
     yield os.path.join(_TEKTON, ".docker", "config.json"), False
 
 
-def _parsed(text: str, where: str) -> DockerConfig:
+def _parsed(text: str, origin: str) -> DockerConfig:
+    """Parse a config file. Raises `RegistryAccessError`, which mentions the file's origin."""
     try:
-        return parse_docker_config(text, where)
+        return parse_docker_config(text, origin)
     except Malformed as problem:
         raise RegistryAccessError(
-            f"Docker's config ({where}) {problem.message}",
+            f"Docker's config ({origin}) {problem.message}",
             hint=problem.hint,
         ) from None
 

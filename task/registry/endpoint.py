@@ -71,15 +71,15 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     data = documents[0] if documents and documents[0] is not None else {}
     if not isinstance(data, dict):
         raise Malformed("is not a mapping with a registries key")
-    _only(data, ("registries",), "it")
+    _refuse_unknown_keys(data, ("registries",), "it")
     entries = data.get("registries") or []
     if not isinstance(entries, list):
         raise Malformed("registries is not a list")
     registries = tuple(_registry_entry(entry, number) for number, entry in enumerate(entries, 1))
-    settings = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
-    settings += ["default: true" for registry in registries if registry.default]
-    for setting in settings:
-        if settings.count(setting) > 1:
+    unique_settings = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
+    unique_settings += ["default: true" for registry in registries if registry.default]
+    for setting in unique_settings:
+        if unique_settings.count(setting) > 1:
             raise Malformed(f"two registries have {setting}", "keep only one of them")
     return registries
 
@@ -97,36 +97,39 @@ def find_registry(
     The exact prefix wins, then the longest matching prefix (AIU since v0.17). An image name without
     a registry (not `written`) belongs to the entry with `default: true`, else to Docker Hub.
     """
-    if not written and (chosen := next((entry for entry in entries if entry.default), None)):
-        return chosen
-    hub = registry == "docker.io"
-    exact = [entry for entry in entries if entry.prefix == registry or (hub and not entry.prefix)]
+    if not written:
+        for entry in entries:
+            if entry.default:
+                return entry
+    at_hub = registry == "docker.io"
     name = f"{registry}/{repository}/"
-    fitting = exact or [
-        entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")
+    exact = [
+        entry for entry in entries if entry.prefix == registry or (at_hub and not entry.prefix)
     ]
-    return max(fitting, key=lambda entry: len(entry.prefix), default=None)
+    longer = [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
+    return max(exact or longer, key=lambda entry: len(entry.prefix), default=None)
 
 
 def duration(text: str) -> float:
     """Return the seconds of a Go duration: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
-    rest = text.strip().removeprefix("+")
-    seconds = 0.0
-    if rest == "0":
+    without_sign = text.strip().removeprefix("+")
+    if without_sign == "0":
         return 0.0
-    if not re.fullmatch(f"(?:{_DURATION.pattern})+", rest):
+    if not re.fullmatch(f"(?:{_DURATION.pattern})+", without_sign):
         raise Malformed(f"{text[:50]!r} is not a duration", "use 10h, 30m, or 1h30m")
-    for number, unit in _DURATION.findall(rest):
+    seconds = 0.0
+    for number, unit in _DURATION.findall(without_sign):
         seconds += float(number) * _UNITS[unit]
     return seconds
 
 
 def _registry_entry(data: Any, number: int) -> RegistryConf:
+    """Parse an entry, the `number`th in the file. Raises `Malformed`."""
     if not isinstance(data, dict):
         raise Malformed(f"registry {number} is not a mapping")
     name = data.get("name")
     what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
-    _only(data, (*_READ, "tagsortmode"), what)
+    _refuse_unknown_keys(data, (*_READ, "tagsortmode"), what)
     _refuse_sorting(data.get("tagsortmode"), what)
     values = {}
     for key, value in data.items():
@@ -151,7 +154,9 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
 
 def _refuse_sorting(given: Any, what: str) -> None:
     """Raise `Malformed` for a `tagsortmode` other than none."""
-    mode = (given or "none") if isinstance(given, str | None) else "?"
+    mode = "?"  # for a value that is not a string
+    if isinstance(given, str | None):
+        mode = given or "none"
     if mode.lower() in ("latest-first", "latest-last"):
         raise Malformed(
             f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
@@ -181,9 +186,9 @@ def _prefix(text: str) -> str:
             "use host[:port] or host/path",
         )
     host, slash, path = text.strip("/").partition("/")
-    host = (
-        "docker.io" if host.lower() in ("index.docker.io", "registry-1.docker.io") else host.lower()
-    )
+    host = host.lower()
+    if host in ("index.docker.io", "registry-1.docker.io"):
+        host = "docker.io"
     return f"{host}{slash}{path}"
 
 
@@ -196,7 +201,7 @@ def _flag(text: str) -> bool:
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise Malformed(f"{text[:50]!r} is not a number of requests per second")
-    return int(text[:9])
+    return int(text[:9])  # more digits would be as good as no limit
 
 
 def _certificates(text: str) -> str:
@@ -223,7 +228,8 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
+def _refuse_unknown_keys(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
+    """Raise `Malformed` for a key that is not `known`. `what` is the entry, for the message."""
     for key in data:
         if key not in known:
             raise Malformed(
@@ -279,23 +285,21 @@ def place_of(
     """
     # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true` is
     # for the second form.
-    written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
+    first_part = image.name.partition("/")[0]
+    written = image.registry != HUB or normal(first_part) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:
-        urls: tuple[str, ...] = (
-            _HUB_API if image.registry == HUB else f"https://{image.registry}",
-        )
+        urls = [_HUB_API if image.registry == HUB else f"https://{image.registry}"]
         if is_loopback(split(f"//{image.registry}").host):  # like Docker, on this machine only
-            urls = (f"http://{image.registry}", *urls)
-        return Endpoint(image.registry, urls, ca=ca), image.repository, None
-    texts = [ca, conf.ca_data, authorities(conf)]
-    name = image.registry if written else conf.prefix or HUB
+            urls.insert(0, f"http://{image.registry}")
+        return Endpoint(image.registry, tuple(urls), ca=ca), image.repository, None
+    certificates = [ca, conf.ca_data, authorities(conf)]
     endpoint = Endpoint(
-        name,
-        (conf.api_url,),
-        not conf.insecure,
-        "\n".join(filter(None, texts)),
-        conf.limit,
+        name=image.registry if written else conf.prefix or HUB,
+        urls=(conf.api_url,),
+        verify=not conf.insecure,
+        ca="\n".join(filter(None, certificates)),
+        limit=conf.limit,
     )
     repository = image.repository
     if image.registry == HUB:

@@ -40,9 +40,10 @@ def find(
 
     A missing image is `Answer(exists=False)`. Raises `RegistryError` and its subclasses.
     """
-    if not _IN_MANIFEST & set(facts):
-        return _short(repository, image, facts)
-    digest = _settled_digest(repository, image, sure="exists" in facts)
+    needs_manifest = bool(_IN_MANIFEST & set(facts))
+    if not needs_manifest:
+        return _without_manifest(repository, image, facts)
+    digest = _digest_with_members(repository, image, sure="exists" in facts)
     if digest is None:
         return Answer(exists=False)
     memory = repository.memory
@@ -55,14 +56,14 @@ def find(
         key=lambda config: newness(config.created),
         default=Config(),
     )
-    every = [
+    all_platforms = [
         member.platform or memory.configs.get(member.digest, Config()).platform
         for member in memory.members[digest]
     ]
     return Answer(
         digest=digest,
         created=newest.created,
-        platforms=tuple(dict.fromkeys(filter(None, every))),
+        platforms=tuple(dict.fromkeys(filter(None, all_platforms))),
         labels=newest.labels,
     )
 
@@ -81,7 +82,7 @@ def _configs(
     in_config = bool(_IN_CONFIG & set(facts))
     wanted = [
         member
-        for member in _flat(repository, digest)
+        for member in _images_of(repository, digest)
         # if the platform is not in the index, only the config has it
         if not member.platform or (in_config and fits(platforms, member.platform))
     ]
@@ -98,22 +99,23 @@ def _configs(
     return found
 
 
-def _short(repository: ImageRepository, image: Image, facts: Collection[str]) -> Answer:
+def _without_manifest(repository: ImageRepository, image: Image, facts: Collection[str]) -> Answer:
     """Return the answer about existence and digest."""
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
-    digest = repository.head(image.digest or image.tag)
+    reference = image.digest or image.tag
+    digest = repository.head(reference)
     if digest is None:
         return Answer(exists=False)
     # a HEAD without Docker-Content-Digest: the body has to be hashed
     if not digest and "digest" in facts:
-        return Answer(digest=_read(repository, image.digest or image.tag) or "")
+        return Answer(digest=_read_manifest(repository, reference) or "")
     if digest and not image.digest:
         repository.memory.saw(image.tag, digest)
     return Answer(digest=image.digest or digest)
 
 
-def _settled_digest(repository: ImageRepository, image: Image, *, sure: bool) -> str | None:
+def _digest_with_members(repository: ImageRepository, image: Image, *, sure: bool) -> str | None:
     """Return the image's digest, and make sure that its members are in `memory`.
 
     None if the image does not exist.
@@ -122,21 +124,22 @@ def _settled_digest(repository: ImageRepository, image: Image, *, sure: bool) ->
     deleted.
     """
     memory = repository.memory
+    reference = image.digest or image.tag
     known = image.digest or memory.tags.get(image.tag, "")
     if known in memory.members:
-        digest = known if image.digest and not sure else repository.head(image.digest or image.tag)
-        if digest is None or digest in memory.members:
-            return digest
-    return _read(
-        repository,
-        image.digest or image.tag,
-        "" if image.digest else image.tag,
-    )
+        if image.digest and not sure:
+            return known
+        current = repository.head(reference)
+        if current is None or current in memory.members:
+            return current
+    return _read_manifest(repository, reference, "" if image.digest else image.tag)
 
 
-def _read(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
+def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
     """Read a manifest into the cache, and return its digest, or None if the registry does not have
     it.
+
+    `tag` is the tag to store the digest for, if any.
     """
     memory = repository.memory
     manifest = repository.manifest(reference)
@@ -149,59 +152,54 @@ def _read(repository: ImageRepository, reference: str, tag: str = "") -> str | N
     return manifest.digest
 
 
-def _flat(repository: ImageRepository, digest: str) -> list[Member]:
+def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
     """Return the images of a manifest.
 
     A member without a platform may itself be an index. If so, its images replace it.
     """
     memory = repository.memory
-    todo = list(memory.members[digest])
-    flat = []
-    seen = {digest}
-    while todo:
-        member = todo.pop(0)
-        if (
-            member.platform
-            or member.config
-            or member.digest in memory.configs
-            or member.digest in seen
-        ):
-            flat.append(member)
+    too_large = RegistryError(
+        f"{repository.name}: the index has more than {_MOST} images",
+        hint="push a smaller index",
+    )
+    waiting = list(memory.members[digest])
+    images = []
+    opened = {digest}  # an index may contain itself
+    while waiting:
+        member = waiting.pop(0)
+        is_image = member.platform or member.config or member.digest in memory.configs
+        if is_image or member.digest in opened:
+            images.append(member)
             continue
-        seen.add(member.digest)  # an index may contain itself
-        if len(seen) + len(flat) > _MOST:
-            raise RegistryError(
-                f"{repository.name}: the index has more than {_MOST} images",
-                hint="push a smaller index",
-            )
-        todo = [*_member_images(repository, member), *todo]
-    if len(flat) > _MOST:
-        raise RegistryError(
-            f"{repository.name}: the index has more than {_MOST} images",
-            hint="push a smaller index",
-        )
-    memory.members[digest] = tuple(flat)
-    return flat
+        opened.add(member.digest)
+        if len(opened) + len(images) > _MOST:
+            raise too_large
+        waiting = [*_member_images(repository, member), *waiting]
+    if len(images) > _MOST:
+        raise too_large
+    memory.members[digest] = tuple(images)
+    return images
 
 
 def _member_images(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
     """Return the images under a member's digest, or () if a mirror omitted the member."""
     known = repository.memory.members
-    return (
-        ()
-        if member.digest not in known and _read(repository, member.digest) is None
-        else known[member.digest]
-    )
+    if member.digest not in known:
+        omitted = _read_manifest(repository, member.digest) is None
+        if omitted:
+            return ()
+    return known[member.digest]
 
 
 def _image_config(repository: ImageRepository, member: Member) -> Config | None:
     """Return an image's config, or None if the registry does not have it."""
     memory = repository.memory
     if not member.config and member.digest not in memory.configs:
-        parts = _member_images(repository, member)
-        if not parts:
+        images = _member_images(repository, member)
+        if not images:
             return None
-        member = next((part for part in parts if part.digest == member.digest), member)
+        # the same image, now with the digest of its config
+        member = next((image for image in images if image.digest == member.digest), member)
     if member.digest not in memory.configs:
         config = read_config(repository.json_blob(member.config)) if member.config else Config()
         memory.says(member.digest, replace(config, created=config.created or member.created))

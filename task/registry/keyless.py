@@ -60,16 +60,14 @@ class Sigstore:
         roots: TrustedRoot | None = None
         if trust_root:
             try:
-                said = parsed_json(read_file(trust_root))
-                url = url or said["tlogs"][0]["baseUrl"]
+                data = parsed_json(read_file(trust_root))
+                url = url or data["tlogs"][0]["baseUrl"]
                 roots = TrustedRoot.from_file(trust_root)
-                Verifier(trusted_root=roots)
+                Verifier(trusted_root=roots)  # only to check the file
             except (OSError, ValueError, LookupError, TypeError, Error) as error:
-                why = (
-                    error.strerror
-                    if isinstance(error, OSError)
-                    else one_line(str(error))[:_LONGEST_ERROR]
-                )
+                why: str | None = one_line(str(error))[:_LONGEST_ERROR]
+                if isinstance(error, OSError):
+                    why = error.strerror
                 hint = (
                     "use the output of `cosign trusted-root create` or `gh attestation"
                     " trusted-root`"
@@ -128,21 +126,25 @@ class Keyless:
 
         Raises `Malformed`, and `RegistryDownError`.
         """
+        is_bundle = signature.form == "bundle"
         # A keyless signature always has a certificate and a log entry.
-        if signature.form != "bundle" and (not signature.certificate or signature.log_index < 0):
+        has_identity = bool(signature.certificate) and signature.log_index >= 0
+        if not is_bundle and not has_identity:
             raise Malformed("a signature was made with a key, not by an identity")
         verifier = self._sigstore.verifier()
-        raw: bytes | str = signature.raw
-        if signature.form != "bundle":
-            raw = as_bundle(signature, self._sigstore.entry(signature.log_index))
+        bundle_json: bytes | str = signature.raw
+        if not is_bundle:
+            bundle_json = as_bundle(signature, self._sigstore.entry(signature.log_index))
         accepts = _Accepts(self._identities, exact=self._exact)
         try:
+            bundle = Bundle.from_json(bundle_json)
             if signature.form == "payload":
-                verifier.verify_artifact(signature.content, Bundle.from_json(raw), accepts)
-            elif (
-                encoded(*verifier.verify_dsse(Bundle.from_json(raw), accepts)) != signature.content
-            ):
-                raise Malformed("a bundle has two statements")  # noqa: TRY301 - a reader may use the other one
+                verifier.verify_artifact(signature.content, bundle, accepts)
+            else:
+                payload_type, payload = verifier.verify_dsse(bundle, accepts)
+                if encoded(payload_type, payload) != signature.content:
+                    # another reader may use the other one
+                    raise Malformed("a bundle has two statements")  # noqa: TRY301
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
@@ -173,15 +175,18 @@ class _Accepts:
             if other_name.type_id.dotted_string == f"{_FULCIO}7"
         )
         subjects += [asn1.decode_der(str, user.value) for user in users]
-        claims = {key: value for key in (*_CLAIMS, _ISSUER) if (value := _claim(cert, key))}
+        all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
+        claims = {number: value for number, value in all_claims.items() if value}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
         for identity in self._identities:
+            if issuer != identity.issuer:
+                continue
             for subject in subjects:
-                if issuer == identity.issuer and (
-                    subject == identity.subject
-                    if self._exact
-                    else fits_glob(identity.subject, subject)
-                ):
+                if self._exact:
+                    matches = subject == identity.subject
+                else:
+                    matches = fits_glob(identity.subject, subject)
+                if matches:
                     self.subject = subject
                     self.origin = of_certificate(issuer, claims)
                     return
@@ -193,13 +198,11 @@ class _Accepts:
 def _claim(cert: Certificate, number: str) -> str:
     """Return the value of a Fulcio extension, or ""."""
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
-    found = next(
-        (extension.value.value for extension in cert.extensions if extension.oid == wanted),
-        b"",
-    )
-    if not found:
-        return ""
-    return found.decode() if number == _OLD_ISSUER else asn1.decode_der(str, found)
+    for extension in cert.extensions:
+        if extension.oid == wanted and extension.value.value:
+            raw = extension.value.value
+            return raw.decode() if number == _OLD_ISSUER else asn1.decode_der(str, raw)
+    return ""
 
 
 def _verifier(roots: TrustedRoot | None) -> Verifier:

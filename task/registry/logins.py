@@ -78,7 +78,7 @@ class Logins:
         self._allow_exec = allow_exec
         self._namespace = namespace
         self._lock = Lock()
-        self._known: dict[object, tuple[RegistryLogin | None, float]] = {}
+        self._cache: dict[object, tuple[RegistryLogin | None, float]] = {}
         self._files: tuple[DockerConfig, ...] | None = None
         self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
@@ -98,7 +98,7 @@ class Logins:
             source = parse_credential_source(text)
         except Malformed as problem:
             raise RegistryError(f"pull-secret: {problem.message}", hint=problem.hint) from None
-        self._check(source, namespace)
+        self._check_allowed(source, namespace)
         return self._of_source(source, _ANNOTATION, 0, host, repository)
 
     def of_conf(
@@ -116,12 +116,12 @@ class Logins:
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
         """Return the login for a registry from options or Docker's config files, or None."""
-        return self._once((host, repository), 0, lambda: self._from_options(host, repository))
+        return self._cached((host, repository), 0, lambda: self._from_options(host, repository))
 
     def _of_source(
         self,
         source: CredentialSource,
-        where: str,
+        origin: str,
         expire: float,
         host: str,
         repository: str,
@@ -132,32 +132,39 @@ class Logins:
                 hint="allow it, or use a secret or a variable",
             )
         # Only a pull secret may have several logins, for different registries and repositories.
-        several = source.kind == "pullsecret" or source.registry
-        key = (source, host, repository) if several else (source,)
-        return self._once(key, expire, lambda: self._named(source, where, host, repository))
+        has_several_logins = source.kind == "pullsecret" or source.registry
+        key = (source, host, repository) if has_several_logins else (source,)
+        return self._cached(
+            key, expire, lambda: self._from_source(source, origin, host, repository)
+        )
 
-    def _once(
+    def _cached(
         self,
         key: object,
         expire: float,
         find: Callable[[], RegistryLogin | None],
     ) -> RegistryLogin | None:
+        """Return the result of `find`. Keep it for `expire` seconds, or if that is 0, for the whole
+        run.
+        """
         with self._lock:
-            known = self._known.get(key)
-            if known is None or known[1] < time.monotonic():
+            login, valid_until = self._cache.get(key, (None, float("-inf")))
+            if valid_until < time.monotonic():
                 login = find()
-                until = time.monotonic() + (expire or float("inf"))
-                known = self._known[key] = (login, until)
-            return known[0]
+                valid_until = time.monotonic() + (expire or float("inf"))
+                self._cache[key] = (login, valid_until)
+            return login
 
-    def _check(self, source: CredentialSource, namespace: str) -> None:
+    def _check_allowed(self, source: CredentialSource, namespace: str) -> None:
         """Raise an error for a source that the owner of an Application is not allowed to use."""
         if source.kind in ("secret", "pullsecret"):
             # AIU v1.3 also rejects secrets in other namespaces. AIU v0 uses any secret that its own
             # account can read. A pull secret is only sent to the registry that it is for, but a
             # field's value would be sent to a registry chosen by the Application's author.
-            shared = (self._namespace,) if source.kind == "pullsecret" else ()
-            if source.namespace not in (namespace, *shared):
+            allowed_namespaces = [namespace]
+            if source.kind == "pullsecret":
+                allowed_namespaces.append(self._namespace)
+            if source.namespace not in allowed_namespaces:
                 raise AnnotationError(
                     f"pull-secret refers to a secret in namespace {source.namespace}, but the"
                     f" Application is in {namespace}",
@@ -173,59 +180,72 @@ class Logins:
                 hint="allow it with --allow-env; registries.conf can use any variable",
             )
 
-    def _named(
+    def _from_source(
         self,
         source: CredentialSource,
-        where: str,
+        origin: str,
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        if source.registry and best_key([normal(source.registry)], host, repository) is None:
+        """Return the login from a source. `origin` is where it is configured, for messages.
+
+        If the source is for another registry, return the login from options or Docker's config
+        files, or None.
+        """
+        is_for_other_registry = (
+            source.registry and best_key([normal(source.registry)], host, repository) is None
+        )
+        if is_for_other_registry:
             return self._from_options(host, repository)
         if source.kind == "env":
-            return _pair(self._environ.get(source.env, ""), f"{where}, variable {source.env}")
+            return _login_in(self._environ.get(source.env, ""), f"{origin}, variable {source.env}")
         if source.kind == "ext":
-            return _pair(script(source.script, self._environ), f"{where}, script {source.script}")
-        return self._from_secret(source, where, host, repository)
+            return _login_in(
+                script(source.script, self._environ), f"{origin}, script {source.script}"
+            )
+        return self._from_secret(source, origin, host, repository)
 
     def _from_secret(
         self,
         source: CredentialSource,
-        where: str,
+        origin: str,
         host: str,
         repository: str,
     ) -> RegistryLogin:
+        """Return the login from a secret: from a field with `user:password`, or from a pull secret,
+        which contains a Docker config.
+        """
         name = f"secret {source.namespace}/{source.name}"
-        data = self._secret_data(source, where, name)
+        data = self._secret_data(source, origin, name)
         raw = data.get(source.field)
         if raw is None and source.kind == "pullsecret":
-            raw = data.get(".dockercfg")
+            raw = data.get(".dockercfg")  # the older form
         if raw is None:
             raise RegistryAccessError(
-                f"{where}: {name} has no field {source.field}",
+                f"{origin}: {name} has no field {source.field}",
                 hint="add the field to the secret, or use another secret",
             )
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
-            return _pair(text, f"{where}, {name}")
+            return _login_in(text, f"{origin}, {name}")
         try:
-            config = parse_docker_config(text, f"{where}, {name}")
+            config = parse_docker_config(text, f"{origin}, {name}")
         except Malformed as problem:
             raise RegistryAccessError(
-                f"{where}, {name} {problem.message}",
+                f"{origin}, {name} {problem.message}",
                 hint=problem.hint,
             ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
-            message = f"{where}, {name} has no credentials for {host}"
+            message = f"{origin}, {name} has no credentials for {host}"
             raise RegistryAccessError(message, hint="add them, or use another secret")
         return config.logins[key]
 
-    def _secret_data(self, source: CredentialSource, where: str, name: str) -> Mapping[str, bytes]:
-        """Return the fields of a secret in the cluster. `where` and `name` are for messages."""
+    def _secret_data(self, source: CredentialSource, origin: str, name: str) -> Mapping[str, bytes]:
+        """Return the fields of a secret in the cluster. `origin` and `name` are for messages."""
         if self._secret is None:
             raise RegistryError(
-                f"{where} refers to {name}, but no cluster is available",
+                f"{origin} refers to {name}, but no cluster is available",
                 hint=(
                     "read all Applications from the cluster, or set the credentials in Docker's"
                     " config file or with options"
@@ -235,20 +255,25 @@ class Logins:
             return self._secret(source.namespace, source.name)
         except LookupError:
             raise RegistryAccessError(
-                f"{where}: {name} not found",
+                f"{origin}: {name} not found",
                 hint="create it, or use another secret",
             ) from None
         except Malformed as refused:
-            kind = AnnotationError if where == _ANNOTATION else RegistryError
-            raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
+            kind = AnnotationError if origin == _ANNOTATION else RegistryError
+            raise kind(f"{origin}: {refused.message}", hint=refused.hint) from None
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
-        if key := best_key(self._given, host, repository):
+        """Return the login from options or Docker's config files, or None."""
+        key = best_key(self._given, host, repository)
+        if key:
             return self._given[key]
         if self._files is None:
             self._files = config_files(self._environ)
-        logins = (self._from_file(config, host, repository) for config in self._files)
-        return next((login for login in logins if login is not None), None)
+        for config in self._files:
+            login = self._from_file(config, host, repository)
+            if login is not None:
+                return login
+        return None
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
         """Return the login from a config file.
@@ -261,7 +286,9 @@ class Logins:
             return self._from_helper(config.helpers[helper_key], helper_key, needed=True)
         if key:
             return config.logins[key]
-        return self._from_helper(config.store, normal(host), needed=False) if config.store else None
+        if config.store:
+            return self._from_helper(config.store, normal(host), needed=False)
+        return None
 
     def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
         """Return a helper's login for a registry.
@@ -274,16 +301,18 @@ class Logins:
         return self._from_helpers[name, server]
 
 
-def _pair(text: str, where: str) -> RegistryLogin:
+def _login_in(text: str, origin: str) -> RegistryLogin:
     """Split `user:password` at the first colon, and return the login. JSON and PEM also contain
     colons. A value that was never meant as credentials must not be sent to a registry.
     """
     user, colon, password = text.strip().partition(":")
-    if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):
+    is_complete = user and colon and password
+    looks_like_a_user = user.isprintable() and not _NO_USER & set(user)
+    if not is_complete or not looks_like_a_user:
         raise RegistryAccessError(
-            f"{where}: does not contain user:password", hint="use the form user:password"
+            f"{origin}: does not contain user:password", hint="use the form user:password"
         )
-    return RegistryLogin(user, Secret(password), origin=where)
+    return RegistryLogin(user, Secret(password), origin=origin)
 
 
 def helper(
@@ -369,19 +398,17 @@ def _run(
 
     Errors do not quote the program's output.
     """
-    folders = [
-        folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
-    ]
+    path_folders = environ.get("PATH", "").split(os.pathsep)
+    folders = [folder for folder in path_folders if os.path.isabs(folder)]
     try:
         program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
-    theirs = child_environment(environ, (name,))
     try:
         ended = run_login_program(
             program,
             args,
-            theirs,
+            child_environment(environ, (name,)),
             _PATIENCE[kind],
             stdin,
             codes=tuple(range(256)),

@@ -90,13 +90,14 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
     """Return the part of a schema 1 manifest that its digest covers: everything except its
     signatures.
     """
-    # The protected header has the position where Docker inserted the signatures.
+    # The protected header has the position where Docker inserted the signatures, and what follows
+    # them. Both are base64 without the "=" at the end.
     try:
         protected = data["signatures"][0]["protected"]
-        ends = parsed_json(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
-        tail = ends["formatTail"]
-        start = body[: int(ends["formatLength"])]
-        return start + urlsafe_b64decode(tail + "=" * (-len(tail) % 4))
+        header = parsed_json(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
+        tail = header["formatTail"]
+        before_signatures = body[: int(header["formatLength"])]
+        return before_signatures + urlsafe_b64decode(tail + "=" * (-len(tail) % 4))
     except (LookupError, TypeError, ValueError):
         return body
 
@@ -130,13 +131,12 @@ def history_config(data: Mapping[str, Any]) -> Config:
 
 def read_config(data: Any) -> Config:
     """Parse an image config. Missing or malformed parts are empty."""
-    data = mapping(data)
-    default = "linux" if data.get("architecture") else ""
-    os = {**data, "os": data.get("os") or default}
+    config = mapping(data)
+    default_os = "linux" if config.get("architecture") else ""
     return Config(
-        instant(text(data, "created")),
-        _platform(os),
-        texts(data, "config", "Labels"),
+        instant(text(config, "created")),
+        _platform({**config, "os": config.get("os") or default_os}),
+        texts(config, "config", "Labels"),
     )
 
 
@@ -148,14 +148,15 @@ def instant(text: str) -> str:
     if not match or text.startswith(_NEVER):
         return ""
     day, clock, fraction, zone = match.groups()
+    offset = zone.upper().replace("Z", "+00:00")
     try:
-        when = datetime.fromisoformat(
-            f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}"
-        ).astimezone(UTC)
+        in_utc = datetime.fromisoformat(f"{day}T{clock}{offset}").astimezone(UTC)
     except (ValueError, OverflowError):
         return ""
-    rest = f".{fraction}" if fraction and fraction.strip("0") else ""
-    return f"{when.replace(tzinfo=None).isoformat()}{rest}Z"
+    # `datetime` would only keep six digits of the fraction
+    has_fraction = fraction and fraction.strip("0")
+    decimals = f".{fraction}" if has_fraction else ""
+    return f"{in_utc.replace(tzinfo=None).isoformat()}{decimals}Z"
 
 
 def newness(created: str) -> tuple[str, str]:
@@ -172,15 +173,26 @@ def fits(wanted: Sequence[str], platform: str) -> bool:
     """
     if not wanted:
         return True
-    have = (*platform.split("/", 2), "", "")[:3]
+    os, arch, variant = _parts_of_platform(platform)
     for item in wanted:
-        os, arch, variant = (*item.strip().split("/", 2), "", "")[:3]
-        if os and arch and (os, arch) == have[:2] and variant in ("", have[2]):
+        wanted_os, wanted_arch, wanted_variant = _parts_of_platform(item.strip())
+        if not wanted_os or not wanted_arch:
+            continue
+        same_system = (wanted_os, wanted_arch) == (os, arch)
+        if same_system and wanted_variant in ("", variant):
             return True
     return False
 
 
+def _parts_of_platform(platform: str) -> tuple[str, str, str]:
+    """Split `os/arch[/variant]`. Missing parts are ""."""
+    os, _, rest = platform.partition("/")
+    arch, _, variant = rest.partition("/")
+    return os, arch, variant
+
+
 def _is_image(data: Any) -> bool:
+    """Return whether an entry in an index is an image or another index, and not an artifact."""
     entry = mapping(data)
     if not is_digest(text(entry, "digest")):
         return False
@@ -195,6 +207,7 @@ def _is_image(data: Any) -> bool:
 
 
 def _platform(data: Any) -> str:
+    """Return `os/arch[/variant]`, or "" if the OS or the architecture is missing."""
     entry = mapping(data)
     os, arch, variant = (text(entry.get(key)) for key in ("os", "architecture", "variant"))
     if not os or not arch:

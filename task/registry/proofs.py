@@ -74,8 +74,9 @@ class Asked:
         if self.of_build:
             if origin is None:
                 raise Malformed(f"a signature by {signer} does not say where the image was built")
-            if wrong := objection(origin, self.demand):
-                raise Malformed(wrong)
+            mismatch = objection(origin, self.demand)
+            if mismatch:
+                raise Malformed(mismatch)
         if origin is None:
             return Proof("signature", signer)
         repositories = ", ".join(origin.repositories)
@@ -87,13 +88,13 @@ class Asked:
 
         Raises the first check's `Malformed` if none does.
         """
-        why = ""
+        first_message = ""
         for check in self.checks:
             try:
                 return check.signer(signature)
             except Malformed as error:
-                why = why or error.message
-        raise Malformed(why)
+                first_message = first_message or error.message
+        raise Malformed(first_message)
 
     @property
     def of_build(self) -> bool:
@@ -136,22 +137,33 @@ class Evidence:
         yield from self._of_tag("sig")
 
     def _of_tag(self, ending: str) -> Iterator[Layer]:
-        found = self._manifest(signature_tag(self._digest, ending))
-        if found:
-            for layer in layers(found.data):
-                if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
-                    yield layer
+        """Yield the signatures (`sig`) or attestations (`att`) under cosign's tag for the image."""
+        manifest = self._manifest(signature_tag(self._digest, ending))
+        if manifest is None:
+            return
+        for layer in layers(manifest.data):
+            if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
+                yield layer
 
     def _referring(self, predicates: Sequence[str]) -> Iterator[Layer]:
-        ours = [
-            (predicates.index(said) if said else len(predicates), referrer)
-            for referrer in self._referrers()
-            if (not referrer.artifact_type or referrer.artifact_type.startswith(ARTIFACTS))
-            and (said := predicate_of(referrer.annotations)) in ("", *predicates)
-        ]
-        for _, descriptor in sorted(ours, key=lambda pair: pair[0])[:MOST]:
-            if found := self._manifest(descriptor.digest):
-                yield from layers(found.data)
+        """Yield the layers of the manifests that refer to the image and claim one of these
+        predicates, in the order of `predicates`, and last, those that do not claim any.
+        """
+        candidates = []
+        for referrer in self._referrers():
+            # a manifest without a type may be a signature
+            if referrer.artifact_type and not referrer.artifact_type.startswith(ARTIFACTS):
+                continue
+            predicate = predicate_of(referrer.annotations)
+            if not predicate:
+                candidates.append((len(predicates), referrer.digest))
+            elif predicate in predicates:
+                candidates.append((predicates.index(predicate), referrer.digest))
+        candidates.sort(key=lambda candidate: candidate[0])
+        for _, digest in candidates[:MOST]:
+            manifest = self._manifest(digest)
+            if manifest is not None:
+                yield from layers(manifest.data)
 
 
 class Prover:
@@ -169,42 +181,45 @@ class Prover:
     ) -> None:
         """`asked`: returns the requirements for an image; it may raise `TaskError`."""
         self._registry = registry
-        self._asked = asked
+        self._requirements = asked
         self._timeout = timeout
         self._log = log
         self._lock = Lock()
-        self._turns: dict[Question, Lock] = {}
-        self._known: dict[Question, Answer] = {}
+        self._locks: dict[Question, Lock] = {}
+        self._answers: dict[Question, Answer] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return a proof, a refusal, or, if unknown, an error for each image (with its digest)."""
-        answers = in_threads(self._settled, list(questions), _AT_ONCE)
+        answers = in_threads(self._answer_once, list(questions), _AT_ONCE)
         shutdown.check()  # after a signal, answers are errors
         return dict(zip(questions, answers, strict=True))
 
-    def _settled(self, question: Question) -> Answer:
+    def _answer_once(self, question: Question) -> Answer:
         """Return the answer for an image. Wait for it only once per run."""
         key = replace(question, platforms=())
         with self._lock:
-            turn = self._turns.setdefault(key, Lock())
-        with turn:
-            if key not in self._known:
-                self._known[key] = self._asked_until_final(key)
-            return self._known[key]
+            lock = self._locks.setdefault(key, Lock())
+        with lock:
+            if key not in self._answers:
+                self._answers[key] = self._wait_for_answer(key)
+            return self._answers[key]
 
-    def _asked_until_final(self, question: Question) -> Answer:
+    def _wait_for_answer(self, question: Question) -> Answer:
+        """Return the answer for an image. Until the timeout, repeat the query if a proof may still
+        arrive.
+        """
         end = time.monotonic() + self._timeout
         ask: Callable[[], Answer] = partial(self._answer, question)
         answer = ask()
         if _final(answer) or time.monotonic() >= end:
             return answer
-        why = answer.because if isinstance(answer, Verdict) else answer
-        what = (
-            "provenance"
-            if isinstance(answer, Verdict) and answer.rule == "provenance"
-            else "a signature"
-        )
-        self._log(f"waiting for {what} of {question.image.reference}: {why}")
+        wanted = "a signature"
+        why: object = answer
+        if isinstance(answer, Verdict):
+            why = answer.because
+            if answer.rule == "provenance":
+                wanted = "provenance"
+        self._log(f"waiting for {wanted} of {question.image.reference}: {why}")
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         answer = until(_final, answer, ask, pauses, end)
         if not _final(answer):
@@ -216,7 +231,7 @@ class Prover:
         answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
             evidence = Evidence(self._registry(), question)
-            for asked in self._asked(question):
+            for asked in self._requirements(question):
                 answer = self._proved(question, evidence, asked)
                 if isinstance(answer, Verdict):
                     return answer
@@ -242,12 +257,12 @@ class Prover:
                 unread = error
         if unread:
             raise unread
-        what, several = (
-            ("provenance", "statements") if asked.of_build else ("signature", "signatures")
-        )
-        first = objections[0] if objections else f"the registry has no {what}"
-        more = f" (none of the {len(objections)} {several} is valid)" if len(objections) > 1 else ""
-        return Verdict("refuse", asked.demand.rule, f"{first}{more}{asked.by}")
+        singular = "provenance" if asked.of_build else "signature"
+        plural = "statements" if asked.of_build else "signatures"
+        because = objections[0] if objections else f"the registry has no {singular}"
+        if len(objections) > 1:
+            because += f" (none of the {len(objections)} {plural} is valid)"
+        return Verdict("refuse", asked.demand.rule, f"{because}{asked.by}")
 
     def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:
         """Return a signature for this image. Raises `Malformed`."""
@@ -262,6 +277,6 @@ class Prover:
 
 def _final(answer: Answer) -> bool:
     """Return whether waiting is pointless: there is a proof, or the error is not transient."""
-    return isinstance(answer, Proof) or (
-        isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY
-    )
+    if isinstance(answer, TaskError):
+        return answer.exit != Exit.TEMPORARY
+    return isinstance(answer, Proof)

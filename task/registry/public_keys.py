@@ -69,6 +69,7 @@ class PublicKeys:
 
 
 def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
+    """Return whether the signature of the content was made with the key."""
     if isinstance(key, Ed25519PublicKey):
         with suppress(InvalidSignature):
             key.verify(signature, content)

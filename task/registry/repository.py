@@ -131,34 +131,37 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
+        """Read the file, if it is valid and has the current version."""
         # An invalid file is not an error: other runs share the folder, and a volume may be full or
         # shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             data: Mapping[str, Any] = parsed_json(read_file(self._path, _LARGEST_CACHE))
-            if data["form"] == _FORM:
-                tags = {
-                    str(tag): str(digest)
-                    for tag, digest in data["tags"].items()
-                    if is_digest(str(digest))
-                }
-                members = {
-                    key: tuple(
-                        Member(**{name: str(text) for name, text in fields.items()})
-                        for fields in value
-                    )
-                    for key, value in data["members"].items()
-                }
-                configs = {
-                    key: Config(
-                        str(fields["created"]),
-                        str(fields["platform"]),
-                        dict(fields["labels"]),
-                    )
-                    for key, fields in data["configs"].items()
-                }
-                self.tags = tags
-                self.members = members
-                self.configs = configs
+            if data["form"] != _FORM:
+                return
+            tags = {
+                str(tag): str(digest)
+                for tag, digest in data["tags"].items()
+                if is_digest(str(digest))
+            }
+            members = {
+                digest: tuple(
+                    Member(**{name: str(text) for name, text in fields.items()})
+                    for fields in entries
+                )
+                for digest, entries in data["members"].items()
+            }
+            configs = {
+                digest: Config(
+                    str(fields["created"]),
+                    str(fields["platform"]),
+                    dict(fields["labels"]),
+                )
+                for digest, fields in data["configs"].items()
+            }
+            # only now, because any of the above may fail
+            self.tags = tags
+            self.members = members
+            self.configs = configs
 
 
 class ImageRepository:
@@ -203,16 +206,11 @@ class ImageRepository:
         data = self._json(answer, f"manifest of {reference[:_MOST_SHOWN]}")
         # The digest of a Docker schema 1 manifest does not cover its signatures.
         body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
-        digest = self._checked(
-            body,
-            reference,
-            answer.headers.get("Docker-Content-Digest", "").strip(),
-        )
-        return Manifest(
-            digest,
-            answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
-            data,
-        )
+        header = answer.headers.get("Docker-Content-Digest", "").strip()
+        digest = self._checked(body, reference, header)
+        content_type = answer.headers.get("Content-Type", "")
+        media_type = content_type.partition(";")[0].strip().lower()
+        return Manifest(digest, media_type, data)
 
     def blob(self, digest: str) -> bytes:
         """Return a blob's bytes, verified against its digest."""
@@ -242,11 +240,11 @@ class ImageRepository:
         """
         with self._lock:
             if self._listed is None:
-                large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
+                large, always_allowed = (f"/tags/list?n={size}" for size in _PAGES)
                 tags = self._tags(self._pages(large, missing=(400,)))
-                self._listed = tuple(
-                    self._tags(self._pages(allowed)) or () if tags is None else tags
-                )
+                if tags is None:
+                    tags = self._tags(self._pages(always_allowed))
+                self._listed = tuple(tags or ())
             return self._listed
 
     def referrers(self, digest: str) -> tuple[Referrer, ...]:
@@ -254,15 +252,12 @@ class ImageRepository:
 
         They are from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
-        paged = False
-        referrers = list[Referrer]()
-        for page in self._pages(f"/referrers/{digest}", INDEXES[0], missing=_NO_API):
-            paged = True
-            referrers += _referrers(page)
-        # Clients keep an index under the tag `sha256-<hex>` in registries without the API.
-        if not paged and (fallback := self.manifest(digest.replace(":", "-"))):
-            referrers += _referrers(fallback.data)
-        return tuple(referrers)
+        pages = list(self._pages(f"/referrers/{digest}", INDEXES[0], missing=_NO_API))
+        if not pages:
+            # Clients keep an index under the tag `sha256-<hex>` in registries without the API.
+            fallback = self.manifest(digest.replace(":", "-"))
+            pages = [fallback.data] if fallback else []
+        return tuple(referrer for page in pages for referrer in _referrers(page))
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
         """Return the tags of all pages, without duplicates, or None if there is no page."""
@@ -279,6 +274,7 @@ class ImageRepository:
         return tags
 
     def _manifest(self, method: str, reference: str) -> Response:
+        """Request the manifest of a tag or digest with GET or HEAD."""
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(
                 f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest",
@@ -319,16 +315,16 @@ class ImageRepository:
                     hint="run it again",
                 )
             seen.add(path)
-            first = len(seen) == 1
+            accepted_statuses = missing if len(seen) == 1 else ()  # only for the first page
             answer = self._api.ask(
                 "GET",
                 self.name,
                 path,
                 self._login,
                 accept,
-                missing if first else (),
+                accepted_statuses,
             )
-            if first and answer.status in missing:
+            if answer.status in accepted_statuses:
                 return
             if answer.status == 404:
                 raise RegistryError(
@@ -345,6 +341,7 @@ class ImageRepository:
             path = self._next(answer)
 
     def _next(self, answer: Response) -> str:
+        """Return the path of the next page, or "" if there is none."""
         match = _NEXT.search(answer.headers.get("Link", "")[:8192])
         if not match:
             return ""
@@ -353,15 +350,17 @@ class ImageRepository:
             raise self._wrong(f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}")
         # Use our own base URL for the next page: behind a proxy, a registry may return a different
         # path before `/v2/`.
-        _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
-        if not own:
+        _, in_repository, rest = url.partition(f"/v2/{quote(self.name)}/")
+        if not in_repository:
             raise self._wrong("continues its list in another repository")
         return f"/{rest}"
 
     def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
+        """Return the JSON object in a response. `what` describes it in error messages."""
         try:
             data = answer.json()
         except ValueError:
+            # it begins like an object
             if answer.body.lstrip()[:1] == b"{":
                 raise RegistryDownError(
                     f"registry {self._api.endpoint.name}: the {what} of {self.name} is incomplete",
@@ -377,15 +376,16 @@ class ImageRepository:
 
         It must equal `asked`, if that is a digest, and the digest in the response's `header`.
         """
-        known = [digest for digest in (asked, header) if is_digest(digest)]
-        for digest in known:
-            if digest_of(body, digest.partition(":")[0]) != digest:
+        expected = [digest for digest in (asked, header) if is_digest(digest)]
+        for digest in expected:
+            algorithm = digest.partition(":")[0]
+            if digest_of(body, algorithm) != digest:
                 raise TamperedError(
                     f"registry {self._api.endpoint.name} returned bytes that do not match {digest}"
                     f" ({self.name})",
                     hint="check the registry, and any proxy in front of it",
                 )
-        return known[0] if known else digest_of(body)
+        return expected[0] if expected else digest_of(body)
 
     def _wrong(self, what: str) -> RegistryError:
         return RegistryError(
@@ -395,9 +395,10 @@ class ImageRepository:
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
+    """Yield the manifests in an index, except for entries without a valid digest."""
     for entry in mappings(page, "manifests"):
         if not is_digest(str(entry.get("digest", ""))):
             continue
-        kind = str(entry.get("mediaType", ""))
-        artifact = str(entry.get("artifactType") or "")
-        yield Referrer(entry["digest"], kind, artifact, texts(entry, "annotations"))
+        media_type = str(entry.get("mediaType", ""))
+        artifact_type = str(entry.get("artifactType") or "")
+        yield Referrer(entry["digest"], media_type, artifact_type, texts(entry, "annotations"))

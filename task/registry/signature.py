@@ -116,58 +116,64 @@ def signed(layer: Layer, blob: bytes) -> Signed:
         raise Malformed(f"it is larger than {LARGEST // 1024} KiB")
     if layer.form == "payload":
         return _payload(layer, blob)
-    return _statement(
-        layer,
-        blob,
-        mapping(_json(blob), "dsseEnvelope") if layer.form == "bundle" else _json(blob),
-    )
+    data = _json(blob)
+    envelope = mapping(data, "dsseEnvelope") if layer.form == "bundle" else data
+    return _statement(layer, blob, envelope)
 
 
 def _payload(layer: Layer, blob: bytes) -> Signed:
+    """Parse a "simple signing" payload."""
     critical = mapping(_json(blob), "critical")
     if critical.get("type") != _TYPE:
         raise Malformed("it is not an image signature")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
     digest = text(critical, "image", "docker-manifest-digest")
+    certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
         "payload",
         blob,
         (signature,),
         (digest,) if digest else (),
-        b"",
-        *_identified(layer),
+        certificate=certificate,
+        log_index=log_index,
     )
 
 
-def _identified(layer: Layer) -> tuple[str, int]:
-    """Return the certificate in a layer's annotations, and its entry in the transparency log."""
-    index = value_at(_json(layer.annotations.get(_LOGGED, "{}")), "Payload", "logIndex")
-    return layer.annotations.get(_CERTIFICATE, ""), index if isinstance(index, int) else -1
+def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
+    """Return the certificate in a layer's annotations, or "", and the index of its entry in the
+    transparency log, or -1.
+    """
+    certificate = layer.annotations.get(_CERTIFICATE, "")
+    logged = _json(layer.annotations.get(_LOGGED, "{}"))
+    index = value_at(logged, "Payload", "logIndex")
+    return certificate, index if isinstance(index, int) else -1
 
 
 def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
+    """Parse a DSSE envelope with an in-toto statement. `blob` is the envelope or its bundle."""
     kind = envelope.get("payloadType")
-    content = _decoded(envelope.get("payload"))
+    payload = _decoded(envelope.get("payload"))
     if kind != _STATEMENT:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
-    statement = _json(content)
+    statement = _json(payload)
     subjects = (text(subject, "digest", "sha256") for subject in elements(statement, "subject"))
     digests = tuple(f"sha256:{digits}" for digits in subjects if digits)
     signatures = tuple(
         _decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST]
     )
-    attests = layer.form == "envelope" or statement.get("predicateType") != SIGNED
-    if attests and statement.get("_type") not in _STATEMENTS:
+    is_attestation = layer.form == "envelope" or statement.get("predicateType") != SIGNED
+    if is_attestation and statement.get("_type") not in _STATEMENTS:
         raise Malformed("it has a statement of an unknown type")
-    content = encoded(kind, content)
+    certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
         layer.form,
-        content,
+        encoded(kind, payload),
         signatures,
         digests,
-        blob,
-        *_identified(layer),
-        statement=statement if attests else None,
+        raw=blob,
+        certificate=certificate,
+        log_index=log_index,
+        statement=statement if is_attestation else None,
     )
 
 
@@ -196,7 +202,9 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     Nothing here is trusted yet; the bundle's verification covers everything. Raises `Malformed`.
     """
     try:
-        certificate = "".join(signature.certificate.split("-----")[2].split())
+        # -----BEGIN CERTIFICATE-----<base64, on several lines>-----END CERTIFICATE-----
+        _, _begin, base64_lines, *_end = signature.certificate.split("-----")
+        certificate = "".join(base64_lines.split())
         proof = entry["verification"]["inclusionProof"]
         body = _json(_decoded(entry["body"]))
         logged = {
@@ -218,27 +226,22 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
         }
     except (LookupError, TypeError, ValueError):
         raise Malformed("its entry in the transparency log cannot be read") from None
-    digest = b64encode(sha256(signature.content).digest()).decode()
-    of_payload = {
-        "messageSignature": {
+    bundle: dict[str, Any] = {
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        "verificationMaterial": {
+            "certificate": {"rawBytes": certificate},
+            "tlogEntries": [logged],
+        },
+    }
+    if signature.form == "payload":
+        digest = b64encode(sha256(signature.content).digest()).decode()
+        bundle["messageSignature"] = {
             "messageDigest": {"algorithm": "SHA2_256", "digest": digest},
             "signature": b64encode(signature.signatures[0]).decode(),
         }
-    }
-    return json.dumps(
-        {
-            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-            "verificationMaterial": {
-                "certificate": {"rawBytes": certificate},
-                "tlogEntries": [logged],
-            },
-            **(
-                of_payload
-                if signature.form == "payload"
-                else {"dsseEnvelope": _json(signature.raw)}
-            ),
-        }
-    )
+    else:
+        bundle["dsseEnvelope"] = _json(signature.raw)
+    return json.dumps(bundle)
 
 
 def _from_hex(text: str) -> str:
@@ -272,19 +275,21 @@ class BuildOrigin:
 
 def objection(origin: BuildOrigin, demand: Demand) -> str:
     """Return why an origin does not match the demand, or ""."""
-    several: Callable[[Iterable[object]], bool] = all
-    for what, found, wanted, enough in (
-        ("source repository", origin.repositories, demand.source_repository, several),
-        ("ref", (origin.ref,), demand.ref, several),
-        ("workflow", (origin.workflow,), demand.workflow, several),
+    must_match: Callable[[Iterable[object]], bool]
+    for what, values, wanted, must_match in (
+        ("source repository", origin.repositories, demand.source_repository, all),
+        ("ref", (origin.ref,), demand.ref, all),
+        ("workflow", (origin.workflow,), demand.workflow, all),
         ("builder", origin.builders, demand.builder, any),
     ):
-        texts = [item for item in found if item]
-        if wanted and not (texts and enough(fits_glob(wanted, item) for item in texts)):
-            named = (
-                " and ".join(repr(shortened(item)) for item in texts) if texts else "not specified"
-            )
-            return f"its {what} is {named}, but {wanted!r} is required"
+        if not wanted:
+            continue
+        known = [value for value in values if value]
+        if not known:
+            return f"its {what} is not specified, but {wanted!r} is required"
+        if not must_match(fits_glob(wanted, value) for value in known):
+            shown = " and ".join(repr(shortened(value)) for value in known)
+            return f"its {what} is {shown}, but {wanted!r} is required"
     return ""
 
 
@@ -303,6 +308,7 @@ def origin_of(statement: Mapping[str, Any]) -> BuildOrigin:
 
 
 def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
+    """Return the origin in a SLSA v0.2 predicate."""
     source = mapping(predicate, "invocation", "configSource")
     builder = text(predicate, "builder", "id")
     repository, ref = _repository(source.get("uri"))
@@ -312,10 +318,10 @@ def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
         ref = ""
     return BuildOrigin(
         "slsa-v0.2",
-        _each(repositories),
+        _distinct(repositories),
         ref,
         _path(source.get("entryPoint")),
-        _each([builder]),
+        _distinct([builder]),
     )
 
 
@@ -325,32 +331,32 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
     """
     definition = mapping(predicate, "buildDefinition")
     builder = text(predicate, "runDetails", "builder", "id")
-    given = mapping(definition, "externalParameters")
-    workflow = mapping(given, "workflow")
+    parameters = mapping(definition, "externalParameters")
+    workflow = mapping(parameters, "workflow")
     dependencies = mappings(definition, "resolvedDependencies")
     path = _path(workflow.get("path"))
     ref = text(workflow, "ref")
     if workflow:
         repositories: Sequence[str] = (_repository(workflow.get("repository"))[0],)
     elif _TEKTON.match(text(definition, "buildType")):
-        run = mapping(given, "runSpec")
+        run = mapping(parameters, "runSpec")
         path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
         repositories = _git_dependencies(
             dependency for dependency in dependencies if dependency.get("name") == "inputs/result"
         )
-    elif isinstance(given.get("source"), str):  # GitLab
-        repositories = (_repository(given["source"])[0],)
-        path = _path(given.get("entryPoint"))
+    elif isinstance(parameters.get("source"), str):  # GitLab
+        repositories = (_repository(parameters["source"])[0],)
+        path = _path(parameters.get("entryPoint"))
     else:
         repositories = _git_dependencies(dependencies)
         refs = {_repository(dependency.get("uri"))[1] for dependency in dependencies} - {""}
         ref = refs.pop() if len(refs) == 1 else ""
     return BuildOrigin(
         "slsa-v1",
-        _each(repositories),
+        _distinct(repositories),
         ref,
         path,
-        _each([builder]),
+        _distinct([builder]),
     )
 
 
@@ -373,36 +379,38 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
     # The ref's claim shows where the name ends: a file may be called `release.yml@x.yml`.
     if config.startswith(f"{repository}/") and config.endswith(f"@{ref}"):
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
-    github = issuer.startswith("https://token.actions.githubusercontent.com")
-    runners = [f"https://github.com/actions/runner/{runner}"] if runner and github else []
+    by_github = issuer.startswith("https://token.actions.githubusercontent.com")
+    runners = [f"https://github.com/actions/runner/{runner}"] if runner and by_github else []
     return BuildOrigin(
         "certificate",
-        _each([repository]),
+        _distinct([repository]),
         ref,
         workflow,
-        _each([signer, *runners]),
+        _distinct([signer, *runners]),
     )
 
 
 def _repository(uri: object) -> tuple[str, str]:
     """Return the repository and the ref in a URI; both are "" for other URIs."""
-    found = _REPOSITORY.fullmatch(text(uri))
-    if found is None or ".." in found[2].split("/"):
+    match = _REPOSITORY.fullmatch(text(uri))
+    if match is None:
         return "", ""
-    return f"{found[1]}://{found[2]}", found[3] or ""
+    scheme, host_and_path, ref = match.groups()
+    if ".." in host_and_path.split("/"):
+        return "", ""
+    return f"{scheme}://{host_and_path}", ref or ""
 
 
 def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the Git repositories among dependencies."""
     uris = (text(dependency, "uri") for dependency in dependencies)
-    return [
-        _repository(uri)[0] or uri for uri in uris if uri.startswith("git+") or uri.endswith(".git")
-    ]
+    git_uris = (uri for uri in uris if uri.startswith("git+") or uri.endswith(".git"))
+    return [_repository(uri)[0] or uri for uri in git_uris]
 
 
 def _path(value: object) -> str:
     return text(value).removeprefix("./")
 
 
-def _each(texts: Iterable[str]) -> tuple[str, ...]:
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for item in texts if item))
