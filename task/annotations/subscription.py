@@ -382,7 +382,7 @@ class EntryReader:
             self._fault(digest, message, "use a separate key")
 
     def _try(self, read: Callable[[], T], otherwise: T) -> T:
-        """Return the result of `read`, or if it raises `Faulty`, add a flaw and return `otherwise`."""
+        """Return the result of `read`. If it raises `Faulty`, add a flaw and return `otherwise`."""
         try:
             return read()
         except Faulty as error:
