@@ -76,10 +76,10 @@ def subscribe_helm_release(
         image = replace(container.image, tag="", digest="")
         entry = Entry(container.name, image, "", f"{container.name}={image.name}")
         policy, filter_flaw = _filter_of(entry, annotations)
-        if filter_flaw and locked:  # the filter does not matter now
-            flaws.append(replace(filter_flaw, trouble=filter_flaw.trouble.as_warning()))
-        elif filter_flaw:
-            flaws.append(filter_flaw)
+        if filter_flaw:
+            # A locked release is not updated, so its filter does not matter now.
+            trouble = filter_flaw.trouble.as_warning() if locked else filter_flaw.trouble
+            flaws.append(replace(filter_flaw, trouble=trouble))
         place_flaw = _without_place(entry, container, repo, path)
         if place_flaw:
             flaws.append(place_flaw)
@@ -146,13 +146,8 @@ def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Fl
         return filter_policy(value if key else "glob:*"), None
     except Malformed as error:
         message = f"{key}: {error.message}"
-        return Policy(), Flaw(
-            entry.text,
-            entry,
-            key,
-            value,
-            Trouble("annotation", message, error.hint),
-        )
+        trouble = Trouble("annotation", message, error.hint)
+        return Policy(), Flaw(entry.text, entry, key, value, trouble)
 
 
 def _without_place(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -349,8 +348,7 @@ def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
     Raises `Malformed` for anything else.
     """
-    fits = partial(_is_list_of, Mapping)
-    return _value_that_fits(raw, key, "a list of mappings", fits) or []
+    return _list_of(Mapping, raw, key, "a list of mappings")
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str]:
@@ -358,8 +356,7 @@ def strings(raw: Mapping[str, Any], key: str) -> list[str]:
 
     Raises `Malformed` for anything else.
     """
-    fits = partial(_is_list_of, str)
-    return _value_that_fits(raw, key, "a list of strings", fits) or []
+    return _list_of(str, raw, key, "a list of strings")
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
@@ -384,8 +381,13 @@ def _value_that_fits(
     return value
 
 
-def _is_list_of(kind: type, value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
+def _list_of(kind: type, raw: Mapping[str, Any], key: str, description: str) -> list[Any]:
+    """Return the list at a key, or []. Raises `Malformed` unless all items are of this kind."""
+
+    def fits(value: object) -> bool:
+        return isinstance(value, list) and all(isinstance(item, kind) for item in value)
+
+    return _value_that_fits(raw, key, description, fits) or []
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:

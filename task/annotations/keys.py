@@ -449,8 +449,7 @@ def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
 
     `at` has the characters that may separate the alias from the rest.
     """
-    backwards = range(len(key) - 1, 0, -1)
-    positions = [position for position in backwards if key[position] in at]
+    positions = [position for position in range(len(key) - 1, 0, -1) if key[position] in at]
     return [(key[:position], key[position + 1 :]) for position in positions]
 
 

@@ -150,13 +150,8 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
         "no write-back-method is set: Image Updater patches the live Application, but Image Update"
         f" commits to Git ({names})"
     )
-    found = _finding(
-        without[0],
-        "write-back-method",
-        "info",
-        message,
-        "set it to git or argocd, so that both tools do the same",
-    )
+    hint = "set it to git or argocd, so that both tools do the same"
+    found = _finding(without[0], "write-back-method", "info", message, hint)
     if len(without) > 1:
         found = replace(found, application="")
     return (found,)
@@ -282,14 +277,10 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     cut = cut_ranges(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
-        if placeholder := PLACEHOLDER.search(piece):
-            yield (
-                piece,
-                (
-                    f"{piece!r} contains the placeholder {placeholder.group()!r}",
-                    "replace it with its value",
-                ),
-            )
+        placeholder = PLACEHOLDER.search(piece)
+        if placeholder:
+            message = f"{piece!r} contains the placeholder {placeholder.group()!r}"
+            yield piece, (message, "replace it with its value")
         elif number in cut:  # reported as a flaw of its entry
             continue
         elif _has_open_bracket(before):
@@ -302,13 +293,8 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             )
             yield piece, (message, hint)
         elif RANGE.fullmatch(piece):
-            yield (
-                piece,
-                (
-                    f"{piece!r} is a version range without an image",
-                    f"use <alias>=<image>:{piece}",
-                ),
-            )
+            message = f"{piece!r} is a version range without an image"
+            yield piece, (message, f"use <alias>=<image>:{piece}")
         elif PATTERN.match(piece):
             hint = (
                 "list each image separately: <alias>=<image>; to choose tags, use"
@@ -374,12 +360,8 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
             f"{key}: {value!r} is a template, but it is never rendered: Application annotations are"
             " plain text"
         )
-        yield (
-            key,
-            "error",
-            message,
-            "use the literal value, or render the annotation with an ApplicationSet",
-        )
+        hint = "use the literal value, or render the annotation with an ApplicationSet"
+        yield key, "error", message, hint
     if value and (key == "pull-secret" or key.endswith(".pull-secret")):
         yield from _pull_secret_mistakes(key, value)
 
@@ -471,12 +453,8 @@ def _unusable_alias(alias: str) -> Remark:
             f"the alias {alias!r} has a '/', which annotation names cannot contain: its keys begin"
             f" with {alias.replace('/', '_')!r}, and AIU 1.0 and later does not find them"
         )
-        return (
-            "image-list",
-            "info",
-            message,
-            f"use {plain}=<image>, and {plain}.<key> for its keys",
-        )
+        hint = f"use {plain}=<image>, and {plain}.<key> for its keys"
+        return "image-list", "info", message, hint
     message = (
         f"the alias {alias!r} cannot be the start of an annotation name, so its per-image keys are"
         " not found"
@@ -644,12 +622,8 @@ def _shared_helm_values(subscriptions: Iterable[Subscription]) -> Iterator[Remar
         other = taken.setdefault((sub.path, key), sub.entry.text)
         if other != sub.entry.text:
             hint = f"set {_alias_of(sub)}.helm.image-tag and .helm.image-name to separate keys"
-            yield (
-                "image-list",
-                "error",
-                f"{other!r} and {sub.entry.text!r} are both written to {key}",
-                hint,
-            )
+            message = f"{other!r} and {sub.entry.text!r} are both written to {key}"
+            yield "image-list", "error", message, hint
 
 
 def _two_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:

@@ -204,16 +204,10 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
     index = keys.index(by_key)
     misspelled = _misspelled_flaws(by_key, index)
     blocked_entries = {flaw.text for flaw in misspelled}
-    flaws = [
-        Flaw(
-            text,
-            None,
-            "image-list",
-            text,
-            Trouble("annotation", f"image-list: {error.message}", error.hint),
-        )
-        for text, error in listed.unreadable
-    ]
+    flaws = []
+    for text, error in listed.unreadable:
+        trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
+        flaws.append(Flaw(text, None, "image-list", text, trouble))
     readings = []
     for entry in listed.entries:
         settings = keys.settings(index, listed.prefixes(entry))
@@ -223,15 +217,8 @@ def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _
         if cut_off:
             message = f"{cut_off[0]!r} follows a comma, but commas separate entries"
             hint = f"separate constraints with a space: {' '.join((entry.text, *cut_off))}"
-            flaws.append(
-                Flaw(
-                    entry.text,
-                    entry,
-                    "image-list",
-                    by_key["image-list"],
-                    Trouble("annotation", message, hint),
-                )
-            )
+            trouble = Trouble("annotation", message, hint)
+            flaws.append(Flaw(entry.text, entry, "image-list", by_key["image-list"], trouble))
     return _Asked(
         readings=tuple(readings),
         usable=tuple(reading for reading in readings if reading.entry.text not in blocked_entries),
@@ -271,16 +258,7 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
             has_own_setting = any(prefix in index.get(doubt.meant, ()) for prefix in names)
             applies_to_all = doubt.name == ""
             if doubt.name in names or (applies_to_all and not has_own_setting):
-                flaws.append(
-                    Flaw(
-                        entry.text,
-                        entry,
-                        key,
-                        value,
-                        doubt.trouble,
-                        misspelled=True,
-                    )
-                )
+                flaws.append(Flaw(entry.text, entry, key, value, doubt.trouble, misspelled=True))
     return flaws
 
 

@@ -356,16 +356,9 @@ def _about_gone(sub: Subscription, message: str) -> Problem:
 
 
 def _flaw_problem(app: str, flaw: Flaw) -> Problem:
-    return Problem(
-        Trouble.warning(
-            flaw.rule,
-            f"{flaw.text or flaw.key} is not checked: {flaw.message}",
-            flaw.hint,
-        ),
-        application=app,
-        key=flaw.key,
-        value=flaw.value,
-    )
+    message = f"{flaw.text or flaw.key} is not checked: {flaw.message}"
+    trouble = Trouble.warning(flaw.rule, message, flaw.hint)
+    return Problem(trouble, application=app, key=flaw.key, value=flaw.value)
 
 
 def _decided(
