@@ -348,7 +348,7 @@ def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
     Raises `Malformed` for anything else.
     """
-    return _list_of(Mapping, raw, key, "a list of mappings")
+    return _list_of_kind(Mapping, raw, key, "a list of mappings")
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str]:
@@ -356,7 +356,7 @@ def strings(raw: Mapping[str, Any], key: str) -> list[str]:
 
     Raises `Malformed` for anything else.
     """
-    return _list_of(str, raw, key, "a list of strings")
+    return _list_of_kind(str, raw, key, "a list of strings")
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
@@ -381,13 +381,14 @@ def _value_that_fits(
     return value
 
 
-def _list_of(kind: type, raw: Mapping[str, Any], key: str, description: str) -> list[Any]:
+def _list_of_kind(kind: type, raw: Mapping[str, Any], key: str, description: str) -> list[Any]:
     """Return the list at a key, or []. Raises `Malformed` unless all items are of this kind."""
-
-    def fits(value: object) -> bool:
-        return isinstance(value, list) and all(isinstance(item, kind) for item in value)
-
-    return _value_that_fits(raw, key, description, fits) or []
+    items = raw.get(key)
+    if items is None:
+        return []
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise Malformed(f"{key} is not {description}")
+    return items
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:

@@ -189,7 +189,7 @@ def index(annotations: Mapping[str, str]) -> Index:
         name, key = split_key(full)
         if not key:
             continue
-        empty_counts = key == "ignore-tags" and name != ""
+        empty_counts = key == "ignore-tags" and name
         if value or empty_counts:
             values.setdefault(key, {})[name] = value
     return values
@@ -557,7 +557,6 @@ def parse_credential_source(spec: str) -> CredentialSource:
 def _parse_secret(secret: str, field: str, spec: str) -> tuple[str, str]:
     """Return a secret's namespace and name. Raises `Malformed` if a part is missing."""
     namespace, _, name = secret.partition("/")
-    is_complete = bool(namespace and name and field)
-    if not is_complete or "/" in name or "#" in field:
+    if not all((namespace, name, field)) or "/" in name or "#" in field:
         raise Malformed(f"{shortened(spec)!r} does not refer to a secret", _LOGIN_HINT)
     return namespace, name

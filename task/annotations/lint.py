@@ -325,7 +325,7 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
     doubtful = doubt(key, image_list)
     if doubtful:
         # An orphan that is not similar to any alias is probably left over from a removed image.
-        has_similar_alias = doubtful.kind == "orphan" and doubtful.meant != ""
+        has_similar_alias = doubtful.kind == "orphan" and doubtful.meant
         is_error = doubtful.kind in ("near", "level") or has_similar_alias
         yield key, "error" if is_error else "warning", doubtful.message, doubtful.hint
         return

@@ -256,7 +256,7 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
             names = listed.prefixes(entry)
             # An entry's own setting overrides the Application-wide form.
             has_own_setting = any(prefix in index.get(doubt.meant, ()) for prefix in names)
-            applies_to_all = doubt.name == ""
+            applies_to_all = not doubt.name
             if doubt.name in names or (applies_to_all and not has_own_setting):
                 flaws.append(Flaw(entry.text, entry, key, value, doubt.trouble, misspelled=True))
     return flaws
@@ -314,13 +314,15 @@ class EntryReader:
         # If no annotation sets the parameters, AIU writes `image.name` and `image.tag` to its
         # override files.
         if names.spec:
-            helm_names: tuple[str, ...] = (names.spec,)
+            helm_names = [names.spec]
         else:
-            helm_names = (names.name or "image.name", names.tag or "image.tag")
+            helm_names = [names.name or "image.name", names.tag or "image.tag"]
         managed = (
             *helm_names,
             names.digest,
-            *(plugin.name, plugin.tag, plugin.spec),
+            plugin.name,
+            plugin.tag,
+            plugin.spec,
             self.entry.image.identity,
             names.kustomize_name,
         )

@@ -97,9 +97,7 @@ def write_backs(
     tried(lambda: choose_source(app, ""), None)
     # AIU supports only one target. Several targets, separated by commas, are our addition.
     annotation = app.annotations.get(TARGET, "")
-    texts = [text.strip() for text in annotation.split(",") if text.strip()]
-    if not texts:
-        texts = [""]
+    texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
     places = [tried(partial(_where_to_write, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []

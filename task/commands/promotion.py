@@ -382,10 +382,8 @@ def _promotion_ask(
     # The build comes from a state file that other people can write, so the build's URL must not be
     # contacted or shown.
     expected = promotion.repository
-    repository = ""
-    if expected and host_and_path(given.build.repository) == host_and_path(expected):
-        repository = expected
-    build = replace(given.build, repository=repository)
+    is_own = bool(expected) and host_and_path(given.build.repository) == host_and_path(expected)
+    build = replace(given.build, repository=expected if is_own else "")
     siblings = siblings_of(sub, target)
     return Ask(sub, (image,), siblings=siblings, build=build, promoted=given.promoted)
 

@@ -139,7 +139,8 @@ def chosen(
         young = newest[choice.key].young
         if young:
             _, date = young
-            old_enough_at |= dict.fromkeys((ask.key for ask in choice.asks), date)
+            for ask in choice.asks:
+                old_enough_at[ask.key] = date
     asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), old_enough_at
 

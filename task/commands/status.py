@@ -103,23 +103,13 @@ def image_status(
         return shown, (*problems, unread(sub, error))
     memory = state.images.get(key_of(sub), Memory())
     if not shown.hold:
-        shown = _with_own_hold(shown, holding(state, memory, terms.now), memory, terms)
+        hold = holding(state, memory, terms.now)
+        if hold:
+            of_image = active(memory.hold, terms.now)
+            shown = replace(shown, hold=hold, scope="image" if of_image else "application")
+        elif sub.freeze:
+            shown = replace(shown, hold=sub.freeze, scope="freeze")
     return replace(shown, deferred=memory.deferred), tuple(problems)
-
-
-def _with_own_hold(
-    shown: ImageStatus,
-    hold: Hold | None,
-    memory: Memory,
-    terms: Terms,
-) -> ImageStatus:
-    """Add the hold in the image's own state file, or else the freeze, if there is one."""
-    if hold and active(memory.hold, terms.now):
-        return replace(shown, hold=hold, scope="image")
-    if hold:
-        return replace(shown, hold=hold, scope="application")
-    freeze = shown.subscription.freeze
-    return replace(shown, hold=freeze, scope="freeze") if freeze else shown
 
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
@@ -167,8 +157,12 @@ def with_history(
             (version, earlier_reading(snapshot.files, target, path, version.text or ""))
             for version in file_versions
         )
-        cut = len(file_versions) == versions_to_read(most)
-        builds = past_builds(values, most, sub.entry.image.name, cut=cut)
+        builds = past_builds(
+            values,
+            most,
+            sub.entry.image.name,
+            cut=len(file_versions) == versions_to_read(most),
+        )
     since = _deferred_since(shown, snapshot, versions.get(state_path(sub), ()))
     return replace(shown, builds=builds, deferred_at=since)
 
