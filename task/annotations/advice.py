@@ -34,22 +34,25 @@ def range_of(text: str) -> str:
     second to mean any tag.
     """
     word, colon, rest = text.partition(":")
-    named = bool(colon) and word.strip().lower() == "semver"
-    wanted = " ".join((rest if named else text).replace(",", " ").split())
-    looks = (
-        named
-        or wanted[:1] in tuple("<>=!^~")
-        or "||" in wanted
-        or " - " in wanted
-        or _WILD_PART.search(wanted)
-    )
-    if not looks or not any(letter.isdigit() for letter in wanted):
+    has_prefix = bool(colon) and word.strip().lower() == "semver"
+    written = rest if has_prefix else text
+    version_range = " ".join(written.replace(",", " ").split())
+    if not has_prefix and not _has_range_syntax(version_range):
+        return ""
+    if not any(letter.isdigit() for letter in version_range):
         return ""
     try:
-        parse_range(wanted)
+        parse_range(version_range)
     except Malformed:
         return ""
-    return wanted
+    return version_range
+
+
+def _has_range_syntax(text: str) -> bool:
+    """Return whether a text has an operator or a wildcard of version ranges: `>=1.2`, `1.x`."""
+    if text.startswith(tuple("<>=!^~")):
+        return True
+    return "||" in text or " - " in text or bool(_WILD_PART.search(text))
 
 
 def listed_as(entry: Entry, constraint: str) -> str:
@@ -60,7 +63,9 @@ def listed_as(entry: Entry, constraint: str) -> str:
     AIU reads everything before the first `=` as the alias: `nginx:>=1.0` is the image `1.0` with
     the alias `nginx:>`.
     """
-    alias = entry.alias or (entry.image.name.rpartition("/")[2] if "=" in constraint else "")
+    alias = entry.alias
+    if not alias and "=" in constraint:
+        alias = entry.image.name.rpartition("/")[2]
     text = f"{entry.image.name}:{constraint}" if constraint else entry.image.name
     return f"{alias}={text}" if alias else text
 
@@ -77,8 +82,9 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
     wanted = range_of(value)
     if not wanted:
         return ""
-    move = f"use {listed_as(entry, wanted)} in image-list and remove {key}"
-    if entry.constraint and entry.constraint != wanted:
+    if entry.constraint in ("", wanted):
+        move = f"use {listed_as(entry, wanted)} in image-list and remove {key}"
+    else:
         move = (
             f"remove {key}: image-list already has the constraint {entry.constraint!r}; to change"
             f" it, use {wanted!r}"
@@ -106,7 +112,8 @@ def on_constraint(entry: Entry) -> str:
     constraint.
     """
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
-    if wanted := range_of(entry.constraint) if colon else "":
+    wanted = range_of(entry.constraint) if colon else ""
+    if wanted:
         return f"use {listed_as(entry, wanted)}"
     if colon and word.lower().startswith("reg"):
         return (
@@ -160,11 +167,11 @@ def blind_glob(glob: str) -> str:
 
     A glob with such a character never matches.
     """
-    outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
-    return next(
-        (letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"),
-        "",
-    )
+    without_sets = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)  # `[a-z]`, and the `\` of an escape
+    for letter in without_sets:
+        if letter not in TAG_LETTERS and letter not in "*?":
+            return letter
+    return ""
 
 
 def on_blind_glob(glob: str) -> str:
@@ -172,9 +179,11 @@ def on_blind_glob(glob: str) -> str:
 
     Most of these are regular expressions (AIU issue 1108).
     """
-    if meant := glob_of_regexp(glob):
+    meant = glob_of_regexp(glob)
+    if meant:
         return f"ignore-tags accepts globs: use {meant}"
-    if (words := glob.strip("{}").split()) and len(words) > 1:
+    words = glob.strip("{}").split()
+    if len(words) > 1:
         return f"separate globs with commas: {', '.join(words)}"
     return (
         "ignore-tags accepts comma-separated globs (* ? [a-z]); for regular expressions, use"
@@ -187,15 +196,19 @@ def glob_of_regexp(text: str) -> str:
     or "" if there is no such glob.
     """
     word, colon, rest = text.partition(":")
-    whole = rest.strip() if colon and word.strip().lower().startswith("reg") else text
-    begins = whole.startswith("^")
-    ends = whole.endswith("$")
-    inner = whole.removeprefix("^").removesuffix("$")
+    has_prefix = bool(colon) and word.strip().lower().startswith("reg")
+    regexp = rest.strip() if has_prefix else text
+    inner = regexp.removeprefix("^").removesuffix("$")
     if not inner or not _SIMPLE.fullmatch(inner):
         return ""
     tokens = _TOKEN.findall(inner)
-    body = "".join(_AS_GLOB.get(token, token.removeprefix("\\")) for token in tokens)
-    return re.sub(r"\*{2,}", "*", f"{'' if begins else '*'}{body}{'' if ends else '*'}")
+    glob = "".join(_AS_GLOB.get(token, token.removeprefix("\\")) for token in tokens)
+    # A regular expression without anchors matches any part of a tag; a glob matches the whole tag.
+    if not regexp.startswith("^"):
+        glob = f"*{glob}"
+    if not regexp.endswith("$"):
+        glob = f"{glob}*"
+    return re.sub(r"\*{2,}", "*", glob)
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
@@ -204,13 +217,18 @@ def is_image(value: str, entry: Entry) -> bool | None:
     Returns True for the entry's own image or an image with a tag, False for a key, and None if the
     value could be either.
     """
-    if not set(value) & set("/:@") or set(value) & set("\\[{"):
+    characters = set(value)
+    if characters.isdisjoint("/:@"):  # a key
+        return False
+    if not characters.isdisjoint("\\[{"):  # a path in the values, or a template
         return False
     image = live_image(value)
     if image is None:
         return False
-    own = image.identity == entry.image.identity or image.repository == entry.image.repository
-    return True if own or image.tag or image.digest else None
+    is_own = image.identity == entry.image.identity or image.repository == entry.image.repository
+    if is_own or image.tag or image.digest:
+        return True
+    return None
 
 
 def is_tag(value: str) -> bool:
@@ -222,8 +240,10 @@ def is_tag(value: str) -> bool:
         return False
     if value == "latest" or parse_version(value) or _SHA.fullmatch(value):
         return True
-    named = _last(value).lower().endswith((*_TAG_WORDS, *_NAME_WORDS, "image"))
-    return not named and any(part.isdigit() for part in value.split(".")[1:])
+    if _last(value).lower().endswith((*_TAG_WORDS, *_NAME_WORDS, "image")):
+        return False  # a key
+    _, *later_parts = value.split(".")
+    return any(part.isdigit() for part in later_parts)
 
 
 def is_tag_key(key: str) -> bool:

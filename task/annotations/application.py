@@ -58,19 +58,19 @@ def parse_application(
     live = tuple(map(intern, _only_texts(_mapping_at(status, "summary").get("images"))))
     # Strip whitespace as AIU v1 does; v0 keeps it in some values. Intern the strings, because
     # thousands of Applications share them.
-    found = {
+    annotations = {
         intern(key.removeprefix(prefix)): intern(value.strip())
         for key, value in _mapping_at(metadata, "annotations").items()
         if key.startswith(prefix) and key != prefix and isinstance(value, str)
     }
     # The running images are more reliable than the values, which may be long. The values can
     # override a values file.
-    if live and "write-back-target" not in found and "image-list" in found:
+    if live and "write-back-target" not in annotations and "image-list" in annotations:
         sources = tuple(replace(source, values="") for source in sources)
     return Application(
         namespace=namespace,
         name=name,
-        annotations=found,
+        annotations=annotations,
         sources=sources,
         multi=multi,
         live=live,
@@ -131,25 +131,27 @@ def _sources_of(
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
 ) -> tuple[tuple[Source, ...], bool]:
+    """Return the sources, and whether they are in `spec.sources`."""
     hydrator = spec.get("sourceHydrator")
     # Argo CD generates the hydrated branch from the dry source; AIU has read the dry source since
     # v1.3
     if isinstance(hydrator, dict):
-        return (_source(_mapping_at(hydrator, "drySource"), status.get("sourceType")),), False
+        dry = _source(_mapping_at(hydrator, "drySource"), status.get("sourceType"))
+        return (dry,), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
         # `status.sourceTypes` has the same order as `spec.sources`. It is shorter or absent until
         # Argo CD has compared the sources.
-        types = elements(status, "sourceTypes")
-        return (
-            tuple(_source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])),
-            True,
-        )
+        types = elements(status, "sourceTypes")[: len(several)]
+        return tuple(_source(raw, kind) for raw, kind in zip_longest(several, types)), True
     single = _mapping_at(spec, "source")
-    return ((_source(single, status.get("sourceType")),) if single else ()), False
+    if not single:
+        return (), False
+    return (_source(single, status.get("sourceType")),), False
 
 
 def _source(raw: object, status_kind: object) -> Source:
+    """Return a source from the spec. Its kind in the status, if known, wins over its section."""
     if not isinstance(raw, dict):
         raise Malformed("an Application source is not a mapping", _WRITE_IT)
     sections = {key: _mapping_at(raw, key) for key in SECTIONS if raw.get(key) is not None}
@@ -194,15 +196,15 @@ def _source(raw: object, status_kind: object) -> Source:
 
 def _values_text(helm: Mapping[str, Any]) -> str:
     """Return the values in the spec. Argo CD ignores `values` if `valuesObject` is set."""
-    given = helm.get("valuesObject")
-    if not isinstance(given, dict):
+    values = helm.get("valuesObject")
+    if not isinstance(values, dict):
         return _text(helm.get("values"))
     written = io.StringIO()
     try:
         # Aliases in a manifest can create an object that contains itself, or one that expands
         # endlessly.
-        for piece in json.JSONEncoder(default=str).iterencode(given):
-            written.write(piece)
+        for part in json.JSONEncoder(default=str).iterencode(values):
+            written.write(part)
             if written.tell() > _LONGEST_VALUES:
                 return ""
     except (ValueError, RecursionError):
@@ -214,6 +216,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 def _mapping_at(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping at a key, or an empty one. Raises `Malformed` for anything else."""
     value = raw.get(key)
     if value is None:
         return NOTHING
@@ -301,9 +304,12 @@ class Requirement:
 
         As in Kubernetes, a missing label satisfies `NotIn`.
         """
-        if self.operator in ("Exists", "DoesNotExist"):
-            return (self.key in labels) == (self.operator == "Exists")
-        return (labels.get(self.key) in self.values) == (self.operator == "In")
+        if self.operator == "Exists":
+            return self.key in labels
+        if self.operator == "DoesNotExist":
+            return self.key not in labels
+        has_value = labels.get(self.key) in self.values
+        return has_value if self.operator == "In" else not has_value
 
 
 # the operator names used in a Kubernetes selector's `matchExpressions`
@@ -316,27 +322,24 @@ OPERATORS = (
 _SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
 _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
+_PARTS = re.compile(r"(?:[^,()]|\([^()]*\))+")  # between the commas that are not in parentheses
 
 
 @lru_cache(maxsize=16)
 def parse_selector(text: str) -> tuple[Requirement, ...]:
     """Parse a selector such as `a=b,c in (d,e),!f`, in kubectl's grammar. Raises `UsageError`."""
-    requirements = []
-    for part in filter(None, map(str.strip, re.findall(r"(?:[^,()]|\([^()]*\))+", text))):
-        if match := _SET.fullmatch(part) or _EQUAL.fullmatch(part):
-            values = tuple(value.strip() for value in match["values"].split(","))
-            requirements.append(
-                Requirement(
-                    match["key"],
-                    "NotIn" if match["not"] in ("!", "notin") else "In",
-                    values,
-                )
-            )
-        elif match := _EXISTS.fullmatch(part):
-            requirements.append(
-                Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists")
-            )
-        else:
-            hint = "use a=b, a!=b, a in (b,c), a, or !a, separated by commas"
-            raise UsageError(f"--selector: cannot parse {part!r}", hint=hint)
-    return tuple(requirements)
+    parts = [part.strip() for part in _PARTS.findall(text)]
+    return tuple(_requirement(part) for part in parts if part)
+
+
+def _requirement(part: str) -> Requirement:
+    with_values = _SET.fullmatch(part) or _EQUAL.fullmatch(part)
+    if with_values:
+        operator = "NotIn" if with_values["not"] in ("!", "notin") else "In"
+        values = tuple(value.strip() for value in with_values["values"].split(","))
+        return Requirement(with_values["key"], operator, values)
+    key_alone = _EXISTS.fullmatch(part)
+    if key_alone:
+        return Requirement(key_alone["key"], "DoesNotExist" if key_alone["not"] else "Exists")
+    hint = "use a=b, a!=b, a in (b,c), a, or !a, separated by commas"
+    raise UsageError(f"--selector: cannot parse {part!r}", hint=hint)

@@ -52,17 +52,20 @@ def subscribe_helm_release(
     source = Source(repo, posixpath.dirname(path), branch, kind="Helm")
     release = _release(item, source, origin)
     flaws = _switch_flaws(annotations)
-    automated = _policy(annotations, "automated")[1] == "true"
-    if not automated or _policy(annotations, "ignore")[1] == "true":
+    _, automated = _policy(annotations, "automated")
+    _, ignored = _policy(annotations, "ignore")
+    if automated != "true" or ignored == "true":
         return Subscribed(release, (), tuple(flaws))
     values = mapping(item, "spec", "values")
-    named = [key.removeprefix(MAPPED[0]) for key in annotations if key.startswith(MAPPED[0])]
-    mapped = {name: _mapped_image(name, values, annotations) for name in named}
+    names = [
+        key.removeprefix(REPOSITORY_KEY) for key in annotations if key.startswith(REPOSITORY_KEY)
+    ]
+    mapped = {name: _mapped_image(name, values, annotations) for name in names}
     images = containers(values, mapped)
     flaws += _unknown_containers(annotations, images)
     for name, container in mapped.items():
         if container is None:
-            key = f"{MAPPED[0]}{name}"
+            key = f"{REPOSITORY_KEY}{name}"
             hint = "use a key path below spec.values"
             message = "spec.values has no image at this path"
             flaws.append(_warned(key, annotations[key], message, hint))
@@ -72,12 +75,15 @@ def subscribe_helm_release(
     for container in images:
         image = replace(container.image, tag="", digest="")
         entry = Entry(container.name, image, "", f"{container.name}={image.name}")
-        policy, wrong = _filter_of(entry, annotations)
-        if wrong:
-            flaws.append(replace(wrong, trouble=wrong.trouble.as_warning()) if locked else wrong)
-        if placeless := _without_place(entry, container, repo, path):
-            flaws.append(placeless)
-        elif not wrong or locked:
+        policy, filter_flaw = _filter_of(entry, annotations)
+        if filter_flaw:
+            # A locked release is not updated, so its filter does not matter now.
+            trouble = filter_flaw.trouble.as_warning() if locked else filter_flaw.trouble
+            flaws.append(replace(filter_flaw, trouble=trouble))
+        place_flaw = _without_place(entry, container, repo, path)
+        if place_flaw:
+            flaws.append(place_flaw)
+        elif locked or not filter_flaw:
             subscriptions.append(
                 Subscription(
                     application=release,
@@ -140,13 +146,8 @@ def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Fl
         return filter_policy(value if key else "glob:*"), None
     except Malformed as error:
         message = f"{key}: {error.message}"
-        return Policy(), Flaw(
-            entry.text,
-            entry,
-            key,
-            value,
-            Trouble("annotation", message, error.hint),
-        )
+        trouble = Trouble("annotation", message, error.hint)
+        return Policy(), Flaw(entry.text, entry, key, value, trouble)
 
 
 def _without_place(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
@@ -170,8 +171,12 @@ def _without_place(entry: Entry, container: Container, repo: str, path: str) -> 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
     """Return a policy's (key, value), or ("", "") if no annotation sets it."""
     keys = [prefix + name for prefix in PREFIXES]
-    keys += [FILTER + name.removeprefix("tag.")] if name.startswith("tag.") else []
-    return next(((key, annotations[key]) for key in keys if key in annotations), ("", ""))
+    if name.startswith("tag."):
+        keys.append(FILTER + name.removeprefix("tag."))
+    for key in keys:
+        if key in annotations:
+            return key, annotations[key]
+    return "", ""
 
 
 def _why_locked(annotations: Mapping[str, str]) -> str:
@@ -179,17 +184,21 @@ def _why_locked(annotations: Mapping[str, str]) -> str:
     key, value = _policy(annotations, "locked")
     if value != "true":
         return ""
-    words = [_policy(annotations, key)[1] for key in ("locked_msg", "locked_user")]
-    return f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
+    _, message = _policy(annotations, "locked_msg")
+    _, user = _policy(annotations, "locked_user")
+    details = " by ".join(filter(None, (message, user)))
+    return f"{key}: true ({details})" if details else f"{key}: true"
 
 
 def _unknown_containers(
     annotations: Mapping[str, str],
     containers: tuple[Container, ...],
 ) -> Iterator[Flaw]:
+    """Yield a warning for each filter of an image that the values do not have."""
     known = {container.name for container in containers}
+    filter_prefixes = [*(f"{prefix}tag." for prefix in PREFIXES), FILTER]
     for key, value in annotations.items():
-        for prefix in (*(f"{prefix}tag." for prefix in PREFIXES), FILTER):
+        for prefix in filter_prefixes:
             name = key.removeprefix(prefix)
             if name != key and name not in known:
                 hint = f"available images: {', '.join(sorted(known)) or 'none'}"
@@ -209,7 +218,8 @@ def filter_policy(text: str) -> Policy:
     kind, colon, pattern = text.partition(":")
     if colon and kind == "semver":
         parse_range(pattern)
-        return Policy("semver", tuple(filter(None, (pattern.strip(),))))
+        version_range = pattern.strip()
+        return Policy("semver", (version_range,) if version_range else ())
     if colon and kind in ("regex", "regexp"):
         return Policy("newest-build", allow=allow_pattern(f"regexp:{pattern}") or None)
     glob = pattern if colon and kind == "glob" else text
@@ -221,9 +231,9 @@ def filter_policy(text: str) -> Policy:
         )
     if not glob.strip("*"):
         return Policy("newest-build")
-    pattern = glob_pattern(glob)
-    compiled(pattern)
-    return Policy("newest-build", allow=pattern)
+    regexp = glob_pattern(glob)
+    compiled(regexp)  # raises `Malformed`
+    return Policy("newest-build", allow=regexp)
 
 
 def glob_pattern(glob: str) -> str:
@@ -231,10 +241,14 @@ def glob_pattern(glob: str) -> str:
 
     Flux v1 used github.com/ryanuber/go-glob, in which only `*` is special.
     """
-    return r"(?s)\A" + ".*".join(map(re.escape, re.split(r"\*+", glob))) + r"\z"
+    literals = [re.escape(literal) for literal in re.split(r"\*+", glob)]
+    return r"(?s)\A" + ".*".join(literals) + r"\z"
 
 
-MAPPED = ("repository.fluxcd.io/", "tag.fluxcd.io/", "registry.fluxcd.io/")
+# With an image's name, the keys of annotations that have its paths in the values.
+REPOSITORY_KEY = "repository.fluxcd.io/"
+TAG_KEY = "tag.fluxcd.io/"
+REGISTRY_KEY = "registry.fluxcd.io/"
 TOP = "chart-image"  # Flux's name for the image at the top level of the values
 
 
@@ -256,16 +270,13 @@ def containers(
     An image mapped by annotations (`mapped`) wins over an image with the same name in the usual
     place.
     """
-    named = ((str(key), mapping(value)) for key, value in values.items())
-    usual = (
-        _container(TOP, values, ""),
-        *(_container(key, value, key.replace(".", "\\.")) for key, value in named),
-    )
-    return tuple(
-        {
-            container.name: container for container in (*usual, *mapped.values()) if container
-        }.values()
-    )
+    found = [_container(TOP, values, "")]
+    for key, value in values.items():
+        name = str(key)
+        found.append(_container(name, mapping(value), name.replace(".", "\\.")))
+    found += mapped.values()
+    by_name = {container.name: container for container in found if container}
+    return tuple(by_name.values())
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
@@ -275,12 +286,15 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
     `registry`.
     """
     raw = holder.get("image")
-    inner = {} if isinstance(raw, str) else mapping(raw)
-    image = _image(raw, holder) if isinstance(raw, str) else _image(inner.get("repository"), inner)
+    if isinstance(raw, str):
+        image = _image(raw, holder)
+        return Container(name, image, path or TOP) if image else None
+    fields = mapping(raw)
+    image = _image(fields.get("repository"), fields)
     if image is None:
         return None
     # Like Flux, rewrite a whole reference in `repository` in place.
-    if inner and not isinstance(inner.get("tag"), str) and image.version:
+    if not isinstance(fields.get("tag"), str) and image.version:
         path = f"{path}.image.repository".lstrip(".")
     return Container(name, image, path or TOP)
 
@@ -293,11 +307,16 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
     if image is None:
         return None
     registry = beside.get("registry")
-    tag = beside.get("tag")
     if isinstance(registry, str) and registry.strip("/ "):
-        whole = live_image(f"{registry.strip('/ ')}/{split_registry(image.name)[1]}")
-        image = whole and replace(whole, tag=image.tag, digest=image.digest)
-    return replace(image, tag=tag) if image and isinstance(tag, str) and tag else image
+        _, path = split_registry(image.name)
+        in_registry = live_image(f"{registry.strip('/ ')}/{path}")
+        if in_registry is None:
+            return None
+        image = replace(in_registry, tag=image.tag, digest=image.digest)
+    tag = beside.get("tag")
+    if isinstance(tag, str) and tag:
+        image = replace(image, tag=tag)
+    return image
 
 
 def _mapped_image(
@@ -308,14 +327,20 @@ def _mapped_image(
     """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`,
     or None.
     """
-    where, tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED)
-    beside = {"tag": _value_at(values, tag), "registry": _value_at(values, registry)}
-    image = _image(_value_at(values, where), beside)
-    if image is None or any(
-        path and not isinstance(_value_at(values, path), str) for path in (tag, registry)
-    ):
+    repository_path = annotations.get(REPOSITORY_KEY + name, "")
+    tag_path = annotations.get(TAG_KEY + name, "")
+    registry_path = annotations.get(REGISTRY_KEY + name, "")
+    tag = _value_at(values, tag_path)
+    registry = _value_at(values, registry_path)
+    if tag_path and not isinstance(tag, str):
         return None
-    return Container(name, image, _common_mapping(values, where, tag))
+    if registry_path and not isinstance(registry, str):
+        return None
+    beside = {"tag": tag, "registry": registry}
+    image = _image(_value_at(values, repository_path), beside)
+    if image is None:
+        return None
+    return Container(name, image, _common_mapping(values, repository_path, tag_path))
 
 
 def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str:
@@ -330,8 +355,9 @@ def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str
     if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
     holder = mapping(values, *folder.split(".")) if folder else values
-    # If there is also an `image`, the editor would use that as the mapping's image.
-    return "" if name_key == "repository" and "image" in holder else folder or TOP
+    if name_key == "repository" and "image" in holder:
+        return ""  # the editor would use `image` as the mapping's image
+    return folder or TOP
 
 
 def _value_at(values: Mapping[str, Any], path: str) -> object:

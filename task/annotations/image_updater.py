@@ -105,15 +105,16 @@ def configure(
     """
     if not updaters:
         return tuple(apps), ()
-    places = origins or [""] * len(updaters)
-    references, problems = _references_of_all(list(zip(updaters, places, strict=True)), namespace)
+    known_origins = origins or [""] * len(updaters)
+    with_origins = list(zip(updaters, known_origins, strict=True))
+    references, problems = _references_of_all(with_origins, namespace)
     settings: dict[Reference, ReferenceSettings] = {}
     configured = []
     used: set[Reference] = set()
     for app in apps:
         matching = _matching(app, references)
         used.update(matching)
-        for at, reference in enumerate(matching):
+        for position, reference in enumerate(matching):
             if reference not in settings:
                 settings[reference] = reference_settings(
                     reference.spec,
@@ -123,14 +124,15 @@ def configure(
                 problems += _reference_warnings(reference, settings[reference])
             if settings[reference].annotations is not None or app.annotations.get("image-list"):
                 configured.append(_configured(app, reference, settings[reference]))
-                problems += _rivals(app, reference, matching[at + 1 :])
+                problems += _rivals(app, reference, matching[position + 1 :])
                 break
-        else:
+        else:  # no reference applies
             configured.append(app)
     if complete:
-        exact_first = sorted(references, key=lambda name: name[1] == "")
-        every = dict.fromkeys(reference for name in exact_first for reference in references[name])
-        problems += [_idle(reference) for reference in every if reference not in used]
+        # Exact names come first. The name is "" if a pattern may match several.
+        keys = sorted(references, key=lambda namespace_and_name: namespace_and_name[1] == "")
+        distinct = dict.fromkeys(reference for key in keys for reference in references[key])
+        problems += [_idle(reference) for reference in distinct if reference not in used]
     return tuple(configured), tuple(problems)
 
 
@@ -177,20 +179,13 @@ def _idle(reference: Reference) -> Problem:
 
 def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
     """Yield the warnings about a reference."""
-    for words in settings.warnings:
-        yield _resource_warning(
-            reference.origin,
-            f"{reference.place}: {words}",
-            field=reference.field,
-        )
-    for words in settings.advice:
-        warning = _resource_warning(
-            reference.origin,
-            f"{reference.place}: {words}",
-            _STRATEGY,
-            reference.field,
-        )
-        yield replace(warning, advice=True)
+    for warning in settings.warnings:
+        message = f"{reference.place}: {warning}"
+        yield _resource_warning(reference.origin, message, field=reference.field)
+    for advice in settings.advice:
+        message = f"{reference.place}: {advice}"
+        problem = _resource_warning(reference.origin, message, _STRATEGY, reference.field)
+        yield replace(problem, advice=True)
 
 
 def _configured(app: Application, reference: Reference, settings: ReferenceSettings) -> Application:
@@ -204,19 +199,20 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
         )
     if settings.annotations is None:
         return app
-    # Misspelled keys of ours are kept too, so that they cause a warning.
-    ours = {
-        key: value
-        for key, value in app.annotations.items()
-        if key.endswith(OURS) or any(nearest(part, OURS) for part in (key, key.partition(".")[2]))
-    }
+    kept = {key: value for key, value in app.annotations.items() if _may_be_ours(key)}
     return replace(
         app,
-        annotations={**ours, **settings.annotations},
+        annotations={**kept, **settings.annotations},
         from_resource=frozenset(settings.annotations),
         resource=reference.updater,
         resource_origin=reference.origin,
     )
+
+
+def _may_be_ours(key: str) -> bool:
+    """Return whether a key is one of `OURS`, or similar to one, which then causes a warning."""
+    without_alias = key.partition(".")[2]
+    return key.endswith(OURS) or bool(nearest(key, OURS) or nearest(without_alias, OURS))
 
 
 def _resource_warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
@@ -236,8 +232,11 @@ def _references_of_all(
     """Return the references in all resources, sorted by resource name, and the problems found."""
     references = References()
     named, problems = _in_order(updaters, namespace)
+    previous = ("", "")
     for index, (name, item, origin) in enumerate(named):
-        if index and name[1] and named[index - 1][0] == name:
+        is_repeated = name == previous and name[1] != ""
+        previous = name
+        if is_repeated:
             continue  # the same object is in two files: use the first one, as for Applications
         called = f"ImageUpdater {'/'.join(name)}"
         for message, hint, path in unknown_fields(item):
@@ -255,10 +254,10 @@ def _references_of_all(
                     _resource_warning(origin, f"{called}: {message}", hint, ("spec", "namespace"))
                 )
             for reference in _of_resource(index, name, spec, origin, problems):
-                several = _WILD.search(reference.pattern) or "\\" in reference.pattern
-                references.setdefault((name[0], "" if several else reference.pattern), []).append(
-                    reference
-                )
+                pattern = reference.pattern
+                is_exact = not _WILD.search(pattern) and "\\" not in pattern
+                key = (name[0], pattern if is_exact else "")
+                references.setdefault(key, []).append(reference)
         except Malformed as error:
             problems.append(
                 _resource_warning(origin, f"{called} is skipped: {error.message}", error.hint)
@@ -275,13 +274,13 @@ def _in_order(
     named: list[_Named] = []
     for item, origin in updaters:
         metadata = plain_data.mapping(item, "metadata")
-        unusual = [
+        unusable = [
             f"metadata.{key}"
             for key in ("name", "namespace")
             if isinstance(metadata.get(key), (dict, list))
         ]
-        if unusual:  # YAML parses `name: {{app}}` in a template as a mapping
-            message = f"an ImageUpdater is skipped: {unusual[0]} is not a string"
+        if unusable:  # YAML parses `name: {{app}}` in a template as a mapping
+            message = f"an ImageUpdater is skipped: {unusable[0]} is not a string"
             hint = "quote it, or render the template first"
             problems.append(_resource_warning(origin, message, hint))
             continue
@@ -313,25 +312,19 @@ def _of_resource(
     rejected = False
     called = f"ImageUpdater {'/'.join(name)}"
     for at, ref in enumerate(refs):
-        where = ("spec", "applicationRefs", at)
+        path = ("spec", "applicationRefs", at)
         try:
             pattern = _name_pattern(ref, at)
         except Malformed as error:
-            problems.append(
-                _resource_warning(
-                    origin,
-                    f"{called} is skipped: {error.message}",
-                    error.hint,
-                    where,
-                )
-            )
+            message = f"{called} is skipped: {error.message}"
+            problems.append(_resource_warning(origin, message, error.hint, path))
             rejected = True
             continue
         try:
             labels = tuple(_label_requirements(ref))
         except Malformed as error:  # in AIU, an invalid selector does not select any Application
             message = f"{called}, applicationRefs[{at}]: {error.message}"
-            problems.append(_resource_warning(origin, message, field=(*where, "labelSelectors")))
+            problems.append(_resource_warning(origin, message, field=(*path, "labelSelectors")))
             continue
         order = (index, -_score_in_aiu(pattern, ref.get("labelSelectors")), at)
         references.append(Reference(order, "/".join(name), pattern, labels, spec, ref, origin))
@@ -342,8 +335,10 @@ def _score_in_aiu(pattern: str, selector: object) -> int:
     """Return a reference's specificity: an exact name, then a label selector and its parts,
     then literal characters.
     """
-    score = 0 if _WILD.search(pattern) else 1_000_000
-    score += len(re.sub(r"[*?]", "", _SET.sub("", pattern)))
+    is_exact = not _WILD.search(pattern)
+    score = 1_000_000 if is_exact else 0
+    literal = re.sub(r"[*?]", "", _SET.sub("", pattern))
+    score += len(literal)
     if isinstance(selector, Mapping):
         score += 10_000 + 100 * sum(
             len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions")
@@ -360,13 +355,15 @@ def _name_pattern(ref: Mapping[str, Any], at: int) -> str:
         pattern = text(ref, "namePattern")
         if pattern:
             check_glob(pattern)
-            return pattern
     except Malformed as error:
         raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
-    raise Malformed(f"applicationRefs[{at}] has no namePattern", "set it to a name or a glob")
+    if not pattern:
+        raise Malformed(f"applicationRefs[{at}] has no namePattern", "set it to a name or a glob")
+    return pattern
 
 
 def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
+    """Yield the requirements in `labelSelectors`. Raises `Malformed` for an invalid one."""
     selector = mapping(ref, "labelSelectors")
     labels = mapping(selector, "matchLabels")
     for key in labels:
@@ -379,7 +376,8 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
         key = text(raw, "key")
         operator = text(raw, "operator")
         values = tuple(strings(raw, "values"))
-        if not key or operator not in OPERATORS or bool(values) != operator.endswith("In"):
+        needs_values = operator in ("In", "NotIn")
+        if not key or operator not in OPERATORS or bool(values) != needs_values:
             raise Malformed(
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector"
                 " requirement"
@@ -418,18 +416,14 @@ def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
 
 
 def _option_of(key: str, text: str) -> ConfigOption:
+    """Return the option for a ConfigMap key with the value `text`."""
     if key == "registries.conf":
-        needs = (
-            " Scripts (ext:) need --allow-exec, and must be in the step's image."
-            if "ext:" in text
-            else ""
-        )
-        needs += " Variables (env:) need --allow-env." if "env:" in text else ""
-        return ConfigOption(
-            key,
-            "--registries-conf registries.conf",
-            f"save the value as registries.conf.{needs}",
-        )
+        note = "save the value as registries.conf."
+        if "ext:" in text:
+            note += " Scripts (ext:) need --allow-exec, and must be in the step's image."
+        if "env:" in text:
+            note += " Variables (env:) need --allow-env."
+        return ConfigOption(key, "--registries-conf registries.conf", note)
     if key == "git.commit-message-template":
         option = "--commit-message-template commit.template"
         return ConfigOption(key, option, "save the value as commit.template")
@@ -437,16 +431,14 @@ def _option_of(key: str, text: str) -> ConfigOption:
         word = _WORDS.get(key, {}).get(text.lower(), shortened(text))
         return ConfigOption(key, f"{_VALUES[key]} {quote(word)}")
     if key in _SWITCHES:
-        on = text.lower() == "true"
-        return ConfigOption(
-            key,
-            _SWITCHES[key] if on else "",
-            "" if on else f"not needed: it is {text or 'empty'}",
-        )
-    note = (
-        NO_SERVER if key.startswith("webhook.") else "Image Updater does not read this key either"
-    )
-    return ConfigOption(key, "", _NOT_NEEDED.get(key, note))
+        if text.lower() == "true":
+            return ConfigOption(key, _SWITCHES[key])
+        return ConfigOption(key, "", f"not needed: it is {text or 'empty'}")
+    if key in _NOT_NEEDED:
+        return ConfigOption(key, "", _NOT_NEEDED[key])
+    if key.startswith("webhook."):
+        return ConfigOption(key, "", NO_SERVER)
+    return ConfigOption(key, "", "Image Updater does not read this key either")
 
 
 _VALUES = {

@@ -98,18 +98,14 @@ def reference_settings(
 
     The annotations are empty if no image can be used. Never raises.
     """
-    images = _Images(
-        {},
-        [],
-        [],
-    )
+    images = _Images(known={}, warnings=[], advice=[])
     try:
         if flag(ref, "useAnnotations"):
             # In this case, AIU ignores the reference's other settings. Its documentation does not
             # say whether this includes signatures. Here, a required signature is always checked.
             key = _verification((ref, spec), namespace)
             return ReferenceSettings(None, keys={"": key} if key else {})
-        places, labels = _write_back(spec, ref, images.warnings)
+        write_back, labels = _write_back(spec, ref, images.warnings)
         listed = mappings(ref, "images")
     except UnknownFieldError:
         return ReferenceSettings({})
@@ -124,20 +120,22 @@ def reference_settings(
             images.warnings.append(f"images[{number}] is skipped: {error.message}")
     if not images.known:
         return ReferenceSettings({}, (*images.warnings, "no image is listed: nothing is updated"))
-    named = {
+    image_list = ", ".join(f"{alias}={image}" for alias, (image, _, _) in images.known.items())
+    per_image = {
         f"{alias}.{key}": value
-        for alias, (_, keys, _) in images.known.items()
-        for key, value in keys.items()
+        for alias, (_, image_settings, _) in images.known.items()
+        for key, value in image_settings.items()
     }
-    listing = ", ".join(f"{alias}={image}" for alias, (image, *_) in images.known.items())
-    signed = {alias: key for alias, (*_, key) in images.known.items() if key}
-    advice = tuple(dict.fromkeys(images.advice))
-    annotations = {
-        "image-list": listing,
-        **places,
-        **named,
+    signing_keys = {
+        alias: signing_key for alias, (_, _, signing_key) in images.known.items() if signing_key
     }
-    return ReferenceSettings(annotations, tuple(images.warnings), signed, labels, advice)
+    return ReferenceSettings(
+        annotations={"image-list": image_list, **write_back, **per_image},
+        warnings=tuple(images.warnings),
+        keys=signing_keys,
+        request_labels=labels,
+        advice=tuple(dict.fromkeys(images.advice)),
+    )
 
 
 def _write_back(
@@ -154,11 +152,11 @@ def _write_back(
     git = _merged_levels([mapping(level, "gitConfig") for level in levels])
     if method == "argocd":  # in this case, AIU does not read gitConfig
         git = {}
-    places = {"write-back-method": method}
-    places |= {name: text(git, key) for key, name in GIT.items()}
-    places["pull-request"] = "true" if git.get("pullRequest") is not None else ""
+    annotations = {"write-back-method": method}
+    annotations |= {name: text(git, key) for key, name in GIT.items()}
+    annotations["pull-request"] = "true" if git.get("pullRequest") is not None else ""
     labels = _request_labels(git, warnings)
-    return {name: value for name, value in places.items() if value}, labels
+    return {name: value for name, value in annotations.items() if value}, labels
 
 
 def _add_image(
@@ -182,15 +180,15 @@ def _add_image(
     signed_by = _verification((raw, *reversed(levels)), namespace)
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
-        short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
-        warning = (
-            f"{alias!r} is not a valid alias: {image} gets the alias {short!r}"
-            if alias
-            else f"{image} has no alias"
-        )
-        images.warnings.append(warning)
-        alias = short
-    if images.known.get(alias) == (image, keys, signed_by):
+        short_name = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
+        if alias:
+            images.warnings.append(
+                f"{alias!r} is not a valid alias: {image} gets the alias {short_name!r}"
+            )
+        else:
+            images.warnings.append(f"{image} has no alias")
+        alias = short_name
+    if images.known.get(alias) == (image, keys, signed_by):  # the same image is listed twice
         return
     # Two images with the same alias would read each other's annotations.
     number = 1
@@ -216,11 +214,8 @@ def _stored_default(
     names = ("spec", "the reference", "the image")
     for name, level, settings in zip(names, levels, common, strict=True):
         strategy = text(settings, "updateStrategy")
-        if (
-            not strategy
-            and outer not in ("", "semver")
-            and level.get("commonUpdateSettings") is not None
-        ):
+        is_present = level.get("commonUpdateSettings") is not None
+        if is_present and not strategy and outer not in ("", "semver"):
             advice.append(
                 f"commonUpdateSettings in {name} has no updateStrategy: Image Update applies the"
                 f" outer {outer}"
@@ -263,21 +258,24 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     _refuse_unknown(targets, TARGETS)
     if not kinds:
         return {}
-    raw = mapping(targets, kinds[0])
-    fields = {key: value for key in TARGETS[kinds[0]] if (value := text(raw, key))}
-    _refuse_unknown(raw, TARGETS[kinds[0]])
-    if "spec" in fields:
+    (kind,) = kinds
+    names = TARGETS[kind]
+    raw = mapping(targets, kind)
+    fields = {key: text(raw, key) for key in names}
+    _refuse_unknown(raw, names)
+    if fields.get("spec"):
         fields = {"spec": fields["spec"]}
-    return {TARGETS[kinds[0]][key]: value for key, value in fields.items()}
+    return {names[key]: value for key, value in fields.items() if value}
 
 
 def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
     """Return the labels set in `gitConfig.pullRequest`."""
-    given = list(
-        dict.fromkeys(label.strip() for label in strings(mapping(git, "pullRequest"), "labels"))
-    )
-    labels = [label for label in given if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
-    if len(labels) != len(given) or len(labels) > MOST_LABELS:
+    written = strings(mapping(git, "pullRequest"), "labels")
+    distinct = dict.fromkeys(label.strip() for label in written)
+    labels = [
+        label for label in distinct if 0 < len(label) <= LONGEST_LABEL and label.isprintable()
+    ]
+    if len(labels) != len(distinct) or len(labels) > MOST_LABELS:
         warnings.append(
             f"gitConfig.pullRequest.labels: at most {MOST_LABELS} labels of 1 to {LONGEST_LABEL}"
             " characters are allowed; the rest are ignored"
@@ -294,24 +292,23 @@ def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySec
     enabled, which is the default in AIU's CRD. Raises `Malformed` for anything that cannot be
     verified here, so that the image is skipped.
     """
-    given = [
-        level for level in reversed(tuple(levels)) if level.get("imagesVerification") is not None
-    ]
-    if not given:
+    outermost_first = reversed(tuple(levels))
+    with_block = [level for level in outermost_first if level.get("imagesVerification") is not None]
+    if not with_block:
         return None
     try:
         blocks = [
             {"enabled": True, **_merged_levels([mapping(level, "imagesVerification")])}
-            for level in given
+            for level in with_block
         ]
-        return _key(_merged_levels(blocks), namespace)
+        return _signing_key(_merged_levels(blocks), namespace)
     except UnknownFieldError:
         raise
     except Malformed as error:
         raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
 
 
-def _key(wanted: Mapping[str, Any], namespace: str) -> KeySecret | None:
+def _signing_key(wanted: Mapping[str, Any], namespace: str) -> KeySecret | None:
     """Return the key in `imagesVerification`, or None if verification is off.
 
     Raises `Malformed` for any other kind of check.
@@ -321,22 +318,20 @@ def _key(wanted: Mapping[str, Any], namespace: str) -> KeySecret | None:
     key = mapping(wanted, "cosignKey")
     _refuse_unknown(wanted, ("enabled", "cosignKey"))
     _refuse_unknown(key, ("secretName", "key"))
-    found = KeySecret(
-        namespace,
-        text(key, "secretName"),
-        text(key, "key"),
-    )
-    if not found.name or not found.key:
+    secret = KeySecret(namespace, text(key, "secretName"), text(key, "key"))
+    if not secret.name or not secret.key:
         raise Malformed("it has no cosignKey with secretName and key")
-    return found
+    return secret
 
 
 def _refuse_unknown(given: Iterable[str], known: Container[str]) -> None:
-    if unknown := [name for name in given if name not in known]:
-        raise UnknownFieldError(unknown[0])
+    for name in given:
+        if name not in known:
+            raise UnknownFieldError(name)
 
 
 def _merged_levels(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of all levels. A later level wins, but null counts as absent."""
     return {key: value for level in levels for key, value in level.items() if value is not None}
 
 
@@ -353,10 +348,7 @@ def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
     Raises `Malformed` for anything else.
     """
-    return (
-        _value_that_fits(raw, key, "a list of mappings", lambda value: _is_list_of(Mapping, value))
-        or []
-    )
+    return _list_of_kind(Mapping, raw, key, "a list of mappings")
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str]:
@@ -364,9 +356,7 @@ def strings(raw: Mapping[str, Any], key: str) -> list[str]:
 
     Raises `Malformed` for anything else.
     """
-    return (
-        _value_that_fits(raw, key, "a list of strings", lambda value: _is_list_of(str, value)) or []
-    )
+    return _list_of_kind(str, raw, key, "a list of strings")
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
@@ -374,25 +364,31 @@ def text(raw: Mapping[str, Any], key: str) -> str:
 
     Raises `Malformed` for anything else.
     """
-    return str(
-        _value_that_fits(raw, key, "a string", lambda value: isinstance(value, str)) or ""
-    ).strip()
+    value = _value_that_fits(raw, key, "a string", lambda value: isinstance(value, str))
+    return str(value or "").strip()
 
 
 def _value_that_fits(
     raw: Mapping[str, Any],
     key: str,
-    what: str,
+    description: str,
     fits: Callable[[Any], bool],
 ) -> Any:
+    """Return the value at a key, or None. Raises `Malformed` if it does not fit."""
     value = raw.get(key)
     if value is not None and not fits(value):
-        raise Malformed(f"{key} is not {what}")
+        raise Malformed(f"{key} is not {description}")
     return value
 
 
-def _is_list_of(kind: type, value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
+def _list_of_kind(kind: type, raw: Mapping[str, Any], key: str, description: str) -> list[Any]:
+    """Return the list at a key, or []. Raises `Malformed` unless all items are of this kind."""
+    items = raw.get(key)
+    if items is None:
+        return []
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise Malformed(f"{key} is not {description}")
+    return items
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:
@@ -401,9 +397,10 @@ def flag(raw: Mapping[str, Any], key: str) -> bool:
     Raises `Malformed` for anything else.
     """
     value = raw.get(key)
-    if value is None or _lower_word(value) in _FALSE:
+    word = _lower_word(value)
+    if value is None or word in _FALSE:
         return False
-    if _lower_word(value) in _TRUE:
+    if word in _TRUE:
         return True
     raise Malformed(f"{key} is neither true nor false")
 
@@ -468,21 +465,17 @@ def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
 
     Yields at most `MOST` fields. Values of the wrong type are skipped.
     """
-    for (*place, key), hint in islice(
-        _unknown(
-            item.get("spec"),
-            SPEC,
-            ("spec",),
-        ),
-        MOST,
-    ):
+    unknown = _unknown(item.get("spec"), SPEC, ("spec",))
+    for path, hint in islice(unknown, MOST):
+        *place, key = path
         message = f"{shown(place)} has an unknown field {str(key)[:LONGEST]!r}"
         if "manifestTargets" in place or "imagesVerification" in place:
             message += ": the images it applies to are skipped"
-        yield message, hint, (*place, key)
+        yield message, hint, path
 
 
 def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the path and hint of each field below `path` that is not one of `fields`."""
     if isinstance(value, list):
         for number, below in enumerate(value):
             yield from _unknown(below, fields, (*path, number))
@@ -496,15 +489,14 @@ def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, 
 
 def _hint(key: str, fields: Fields) -> str:
     """Return a hint with a similarly named field at this level or a deeper one."""
-    level = dict(fields)
+    level = dict(fields)  # by path, which is only the name at this level
+    typos = 2 if len(key) > 4 else 1  # a short name with two typos is similar to too many others
     while level:
-        names = {path.rpartition(".")[2]: path for path in level}
-        if near := nearest(
-            key[:LONGEST],
-            names,
-            2 if level.keys() == fields.keys() and len(key) > 4 else 1,
-        ):
-            return f"did you mean {names[near]}?"
+        paths = {path.rpartition(".")[2]: path for path in level}
+        similar_name = nearest(key[:LONGEST], paths, typos)
+        if similar_name:
+            return f"did you mean {paths[similar_name]}?"
+        typos = 1
         level = {
             f"{path}.{name}": below
             for path, level_below in level.items()

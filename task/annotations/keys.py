@@ -126,32 +126,35 @@ def read_image_list(text: str) -> ImageList:
     cut = cut_ranges(text)
     entries: list[Entry] = []
     unreadable: list[tuple[str, Malformed]] = []
-    for number, (piece, found) in enumerate(zip(pieces, parse_image_list(text), strict=True)):
+    for number, (piece, parsed) in enumerate(zip(pieces, parse_image_list(text), strict=True)):
         if number in cut:
             continue
-        if isinstance(found, Entry):
-            entries.append(found)
+        if isinstance(parsed, Entry):
+            entries.append(parsed)
         else:
-            unreadable.append((piece, found))
-    halves: dict[str, list[str]] = {}
+            unreadable.append((piece, parsed))
+    cut_parts: dict[str, list[str]] = {}
     for number, owner in cut.items():
-        halves.setdefault(pieces[owner], []).append(pieces[number])
+        cut_parts.setdefault(pieces[owner], []).append(pieces[number])
     aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
-    malformed = [piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece]
+    unreadable_aliases = [
+        piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece
+    ]
     bare = _without_alias(entries, aliases)
     shown = (
         *(prefixes(entry)[0] for entry in entries if entry.alias),
-        *malformed,
-        *(names[-1] for _, names in bare),
+        *unreadable_aliases,
+        *(names[-1] for _, names in bare),  # the shortest
     )
+    # reversed, so that the first of several entries with the same prefix wins
     by_name = {name: entry for entry, names in reversed(bare) for name in names}
     return ImageList(
         entries=tuple(entries),
         unreadable=tuple(unreadable),
-        cut=halves,
+        cut=cut_parts,
         aliases=aliases,
         bare=by_name,
-        names=aliases.union(malformed, by_name),
+        names=aliases.union(unreadable_aliases, by_name),
         shown=tuple(dict.fromkeys(shown)),
     )
 
@@ -184,7 +187,10 @@ def index(annotations: Mapping[str, str]) -> Index:
     values: dict[str, dict[str, str]] = {}
     for full, value in annotations.items():
         name, key = split_key(full)
-        if key and (value or (key == "ignore-tags" and name)):
+        if not key:
+            continue
+        empty_counts = key == "ignore-tags" and name
+        if value or empty_counts:
             values.setdefault(key, {})[name] = value
     return values
 
@@ -247,17 +253,15 @@ def write_back_method(value: str) -> tuple[str, str]:
     method, colon, credentials = value.partition(":")
     method = method.strip()
     credentials = credentials.strip()
-    if (
-        method not in ("", "git", "argocd")
-        or (method != "git" and colon)
-        or (colon and not credentials)
-    ):
+    is_known = method in ("", "git", "argocd")
+    can_have_credentials = method == "git" and credentials != ""
+    if not is_known or (colon and not can_have_credentials):
         hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
         raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
     if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
         return method or "git", ""
-    kind, _, name = credentials.partition(":")
-    parts = name.split("/")
+    kind, _, secret = credentials.partition(":")
+    parts = secret.split("/")
     if kind != "secret" or not all(parts) or len(parts) > 2:  # namespace and name
         message = f"invalid git credentials source {credentials!r}"
         raise Faulty("write-back-method", value, message, "use git:secret:<namespace>/<name>")
@@ -365,7 +369,7 @@ def doubt(key: str, image_list: str) -> Doubt | None:
         return None
     if len(key) > LONGEST:
         return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    return next(_doubts(key, listed, known=bool(known)))
+    return next(_doubts(key, listed, known=bool(known)))  # the most likely one
 
 
 def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
@@ -384,16 +388,20 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
     for _, rest in splits:
         if rest in APPLICATION_KEYS:
             yield _level(key, rest)
-    every = (*APPLICATION_KEYS, *IMAGE_KEYS)
-    if not known and (near := nearest(key, every)):
-        yield _near(key, near)
-    normal = {normal_spelling(name): name for name in sorted(listed.names)}
+    all_keys = (*APPLICATION_KEYS, *IMAGE_KEYS)
+    similar_key = "" if known else nearest(key, all_keys)
+    if similar_key:
+        yield _near(key, similar_key)
+    # the prefix may be a misspelled alias, or be separated from the key by another character
+    by_spelling = {normal_spelling(name): name for name in sorted(listed.names)}
     for prefix, rest in _splits(key, "." if known else "._-"):
-        if (alias := normal.get(normal_spelling(prefix))) and (near := nearest(rest, IMAGE_KEYS)):
-            yield _near(key, near, alias)
+        alias = by_spelling.get(normal_spelling(prefix), "")
+        similar_key = nearest(rest, IMAGE_KEYS) if alias else ""
+        if similar_key:
+            yield _near(key, similar_key, alias)
     for prefix, rest in reversed(splits):  # none of the prefixes belongs to an entry
         yield from _doubts_behind_an_unknown_name(key, prefix, rest, listed)
-    guess = nearest(key, every, len(key) // 3)
+    guess = nearest(key, all_keys, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
     yield _doubt_of(
         "unknown",
@@ -404,6 +412,7 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
 
 
 def _doubts_behind_a_name(key: str, name: str, rest: str) -> Iterator[Doubt]:
+    """Yield possible interpretations of `rest`, which follows the prefix of an entry."""
     if rest in APPLICATION_KEYS:
         yield _level(key, rest)
     if normal_spelling(rest) in FORMER:
@@ -418,6 +427,7 @@ def _doubts_behind_an_unknown_name(
     rest: str,
     listed: ImageList,
 ) -> Iterator[Doubt]:
+    """Yield possible interpretations of `rest`, which follows a prefix that no entry has."""
     if normal_spelling(rest) in FORMER:
         yield _former(key, prefix, rest)
     if near := nearest(rest, IMAGE_KEYS):
@@ -435,13 +445,18 @@ def _doubt_of(
 
 
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
-    """Return every way to split an alias off a key, the longest alias first."""
+    """Return every way to split an alias off a key, the longest alias first.
+
+    `at` has the characters that may separate the alias from the rest.
+    """
     positions = [position for position in range(len(key) - 1, 0, -1) if key[position] in at]
     return [(key[:position], key[position + 1 :]) for position in positions]
 
 
 def _near(key: str, known: str, name: str = "") -> Doubt:
-    known = "allow-tags" if known == "tag-match" else known
+    """Return the doubt about a near miss of a known key, under the prefix `name` or alone."""
+    if known == "tag-match":  # the old name
+        known = "allow-tags"
     meant = f"{name}.{known}" if name else known
     return _doubt_of(
         "near",
@@ -453,11 +468,11 @@ def _near(key: str, known: str, name: str = "") -> Doubt:
 
 
 def _former(key: str, name: str, rest: str) -> Doubt:
-    way = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
+    replacement = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
     return _doubt_of(
         "former",
         f"{key} has no effect: it comes from another version of Image Updater, a fork, or a guide",
-        way,
+        replacement,
     )
 
 
@@ -467,12 +482,12 @@ def _level(key: str, known: str) -> Doubt:
 
 
 def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
-    close = nearest(prefix, listed.shown)
+    similar_alias = nearest(prefix, listed.shown)
     aliases = ", ".join(listed.shown[:SHOWN])
     if len(listed.shown) > SHOWN:
         aliases = f"{aliases}, …"
-    if close:
-        meant = f"{close}.{known}"
+    if similar_alias:
+        meant = f"{similar_alias}.{known}"
         hint = f"did you mean {meant}? The aliases are {aliases}"
     else:
         meant = ""
@@ -530,21 +545,18 @@ def parse_credential_source(spec: str) -> CredentialSource:
             f"{shortened(spec)!r}: unknown credential kind {shortened(word)!r}",
             _LOGIN_HINT,
         )
+    if kind == "secret":
+        secret, _, field = place.partition("#")
+        namespace, name = _parse_secret(secret, field, spec)
+        return CredentialSource("secret", registry, namespace, name, field)
     # As in AIU, a `#` is part of a pull secret's name.
-    secret, _, field = place.partition("#") if kind == "secret" else (place, "", DOCKER_CONFIG)
-    namespace, name = _parse_secret(secret, field, spec)
-    return CredentialSource(
-        "secret" if kind == "secret" else "pullsecret",
-        registry,
-        namespace,
-        name,
-        field,
-    )
+    namespace, name = _parse_secret(place, DOCKER_CONFIG, spec)
+    return CredentialSource("pullsecret", registry, namespace, name, DOCKER_CONFIG)
 
 
 def _parse_secret(secret: str, field: str, spec: str) -> tuple[str, str]:
     """Return a secret's namespace and name. Raises `Malformed` if a part is missing."""
     namespace, _, name = secret.partition("/")
-    if not (namespace and name and field) or "/" in name or "#" in field:
+    if not all((namespace, name, field)) or "/" in name or "#" in field:
         raise Malformed(f"{shortened(spec)!r} does not refer to a secret", _LOGIN_HINT)
     return namespace, name

@@ -86,23 +86,24 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
     misplaced = dict(_impossible_entries(app.annotations.get("image-list", "")))
-    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelled)  # see `_key`
+    # `_key_mistakes` reports misspelled keys.
+    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelled)
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
-    readings, asked = attempted(app, defaults)
+    readings, subscriptions = attempted(app, defaults)
     remarks = chain(
         (("image-list", "error", message, hint) for message, hint in misplaced.values()),
         _without_effect(app),
-        *(_key(app, key) for key in app.annotations),
+        *(_key_mistakes(app, key) for key in app.annotations),
         *(
             _value_mistakes(key, value)
             for key, value in app.annotations.items()
             if _is_read(app, key)
         ),
         _entry_mistakes(app, misplaced),
-        _readings(app, readings),
-        _shared_helm_values(asked),
-        _two_rules(asked),
-        _target_mistakes(asked),
+        _reading_mistakes(app, readings),
+        _shared_helm_values(subscriptions),
+        _two_rules(subscriptions),
+        _target_mistakes(subscriptions),
         _head_template_mistakes(app),
     )
     found += [_finding(app, *remark) for remark in remarks]
@@ -114,13 +115,10 @@ def _without_effect(app: Application) -> Iterator[Remark]:
     """Yield a warning if no image is listed, and for annotations that
     `write-back-method: argocd` ignores.
     """
-    # `_key` reports a misspelled image-list
+    # `_key_mistakes` reports a misspelled image-list
     misspelled = any(doubtful.meant == "image-list" for _, doubtful in doubts(app.annotations))
-    if (
-        app.annotations
-        and not misspelled
-        and not split_image_list(app.annotations.get("image-list", ""))
-    ):
+    images = split_image_list(app.annotations.get("image-list", ""))
+    if app.annotations and not images and not misspelled:
         message = "there are annotations but no image-list, so nothing is ever updated"
         yield "image-list", "warning", message, "add image-list: <alias>=<image>"
     if app.annotations.get("write-back-method") == "argocd":
@@ -137,7 +135,7 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
     """Return one remark about all Applications that do not set a method, because the default
     differs between the two tools.
     """
-    silent = [
+    without = [
         app
         for app in apps
         if app.annotations.get("image-list")
@@ -145,21 +143,18 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
         and not app.annotations.get("write-back-target", "").startswith("manifests")
         and not any(key.endswith(OURS) for key in app.annotations)
     ]
-    if not silent:
+    if not without:
         return ()
-    names = and_more([app.key for app in silent], 3)
+    names = and_more([app.key for app in without], 3)
     message = (
         "no write-back-method is set: Image Updater patches the live Application, but Image Update"
         f" commits to Git ({names})"
     )
-    found = _finding(
-        silent[0],
-        "write-back-method",
-        "info",
-        message,
-        "set it to git or argocd, so that both tools do the same",
-    )
-    return (found if len(silent) == 1 else replace(found, application=""),)
+    hint = "set it to git or argocd, so that both tools do the same"
+    found = _finding(without[0], "write-back-method", "info", message, hint)
+    if len(without) > 1:
+        found = replace(found, application="")
+    return (found,)
 
 
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
@@ -203,10 +198,10 @@ def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
     """Return the part of a finding that is the same in all Applications of an ApplicationSet or
     ImageUpdater.
     """
-    words = finding.message
+    message = finding.message
     if not finding.field:
-        words = _without_name(app, finding, _QUOTED.sub("", words))
-    return _maker(app, finding), finding.origin, finding.key, finding.severity, words
+        message = _without_name(app, finding, _QUOTED.sub("", message))
+    return _maker(app, finding), finding.origin, finding.key, finding.severity, message
 
 
 def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
@@ -216,14 +211,18 @@ def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
     groups: dict[str, list[_Member]] = {}
     for member in members:
         _, app, finding = member
-        words = (finding.message, f"{_without_name(app, finding, finding.message)}\0")
-        group = next((groups[word] for word in words if word in groups), [])
+        # The NUL keeps a message without names apart from other whole messages.
+        keys = (finding.message, f"{_without_name(app, finding, finding.message)}\0")
+        group = next((groups[key] for key in keys if key in groups), [])
         group.append(member)
-        groups.update({word: group for word in words if word not in groups})
-    return list({id(group): group for group in groups.values()}.values())
+        for key in keys:
+            groups.setdefault(key, group)
+    distinct = {id(group): group for group in groups.values()}
+    return list(distinct.values())
 
 
 def _without_name(app: Application, finding: Finding, text: str) -> str:
+    """Return the text without the annotation's key and the Application's name."""
     if finding.key:
         text = text.replace(finding.key, "")
     return text.replace(app.name, "")
@@ -278,17 +277,13 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     cut = cut_ranges(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
-        if placeholder := PLACEHOLDER.search(piece):
-            yield (
-                piece,
-                (
-                    f"{piece!r} contains the placeholder {placeholder.group()!r}",
-                    "replace it with its value",
-                ),
-            )
+        placeholder = PLACEHOLDER.search(piece)
+        if placeholder:
+            message = f"{piece!r} contains the placeholder {placeholder.group()!r}"
+            yield piece, (message, "replace it with its value")
         elif number in cut:  # reported as a flaw of its entry
             continue
-        elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
+        elif _has_open_bracket(before):
             hint = (
                 "list only the image in image-list, and put the pattern in <alias>.allow-tags:"
                 " regexp:…"
@@ -298,13 +293,8 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             )
             yield piece, (message, hint)
         elif RANGE.fullmatch(piece):
-            yield (
-                piece,
-                (
-                    f"{piece!r} is a version range without an image",
-                    f"use <alias>=<image>:{piece}",
-                ),
-            )
+            message = f"{piece!r} is a version range without an image"
+            yield piece, (message, f"use <alias>=<image>:{piece}")
         elif PATTERN.match(piece):
             hint = (
                 "list each image separately: <alias>=<image>; to choose tags, use"
@@ -313,7 +303,11 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             yield piece, (f"{piece!r} is a pattern, which image-list does not accept", hint)
 
 
-def _key(app: Application, key: str) -> Iterator[Remark]:
+def _has_open_bracket(text: str) -> bool:
+    return any(text.count(opening) > text.count(closing) for opening, closing in ("{}", "[]", "()"))
+
+
+def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
     """Yield the problems of a key that has no effect here, or that AIU does not read."""
     name, known = split_key(key)
     if key in PER_IMAGE_IN_AIU:
@@ -321,17 +315,23 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
         yield key, "info", message, f"use <alias>.{key}"
         return
     image_list = app.annotations.get("image-list", "")
-    if known and (bare := read_image_list(image_list).bare.get(name)):
+    bare = read_image_list(image_list).bare.get(name) if known else None
+    if bare:
         message = (
             f"the entry {bare.text!r} has no alias; AIU reads per-image keys only with an alias"
         )
         yield key, "info", message, f"use {name}={bare.text} in image-list"
         return
-    if doubtful := doubt(key, image_list):
-        # If no other alias is similar, the key is probably left over from a removed image.
-        wrong = doubtful.kind in ("near", "level") or (doubtful.kind == "orphan" and doubtful.meant)
-        yield key, "error" if wrong else "warning", doubtful.message, doubtful.hint
-    elif key not in app.from_resource and not NAME.fullmatch(key):
+    doubtful = doubt(key, image_list)
+    if doubtful:
+        # An orphan that is not similar to any alias is probably left over from a removed image.
+        has_similar_alias = doubtful.kind == "orphan" and doubtful.meant
+        is_error = doubtful.kind in ("near", "level") or has_similar_alias
+        yield key, "error" if is_error else "warning", doubtful.message, doubtful.hint
+        return
+    if key in app.from_resource:  # not an annotation, and AIU reads our keys in its own resource
+        return
+    if not NAME.fullmatch(key):
         fixed = key.replace("/", "_")
         message = (
             f"Kubernetes rejects the annotation {key!r}: after the prefix, a name can have up to 63"
@@ -343,9 +343,7 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
             else "use a shorter alias with only letters and digits"
         )
         yield key, "error", f"{message}'-', '_', and '.'", hint
-    elif (
-        key in OURS or known in OURS
-    ) and key not in app.from_resource:  # AIU does read this key in its own resource
+    elif key in OURS or known in OURS:
         yield key, "info", f"{known or key} works in Image Update, but AIU ignores it", ""
 
 
@@ -362,12 +360,8 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
             f"{key}: {value!r} is a template, but it is never rendered: Application annotations are"
             " plain text"
         )
-        yield (
-            key,
-            "error",
-            message,
-            "use the literal value, or render the annotation with an ApplicationSet",
-        )
+        hint = "use the literal value, or render the annotation with an ApplicationSet"
+        yield key, "error", message, hint
     if value and (key == "pull-secret" or key.endswith(".pull-secret")):
         yield from _pull_secret_mistakes(key, value)
 
@@ -401,28 +395,30 @@ def _entry_mistakes(app: Application, misplaced: Collection[str]) -> Iterator[Re
         if entry.image.repository != entry.image.repository.lower():
             yield _upper_case(entry)
         if entry.alias and not ALIAS.fullmatch(entry.alias):
-            yield _alias(entry.alias)
+            yield _unusable_alias(entry.alias)
         own = settings(annotated, listed.prefixes(entry))
         yield from _helm_keys(entry, own)
-        yield from _kinds(app, entry, own)
+        yield from _several_kinds(app, entry, own)
         yield from _range_in_strategy(entry, own["update-strategy"])
         allow = own["allow-tags"]
         keyword, colon, expression = allow.value.partition(":")
+        is_regexp = bool(colon) and keyword.lower() == "regexp"
         # A space after `regexp:` is part of the pattern (AIU issue 1018).
-        if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
+        fixed = blind_pattern(expression) if is_regexp else ""
+        if fixed:
             message = (
                 f"the pattern {expression!r} cannot match any tag: spaces, quotes, and slashes"
                 " are matched literally"
             )
-            yield allow.key, "error", f"{allow.key}: {message}", f"use {bare}"
-        named = own["kustomize.image-name"]
-        image = live_image(named.value) if named else None
+            yield allow.key, "error", f"{allow.key}: {message}", f"use {fixed}"
+        image_name = own["kustomize.image-name"]
+        image = live_image(image_name.value) if image_name else None
         if image and (image.tag or image.digest):
             message = (
-                f"{named.key}: {named.value!r} includes a version, which is read as part of the"
-                " name"
+                f"{image_name.key}: {image_name.value!r} includes a version, which is read as part"
+                " of the name"
             )
-            yield named.key, "error", message, f"use {image.name}"
+            yield image_name.key, "error", message, f"use {image.name}"
 
 
 def _upper_case(entry: Entry) -> Remark:
@@ -439,17 +435,17 @@ def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
     wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
     if not wanted or wanted == entry.constraint:
         return
-    both = wanted
+    combined = wanted
     if entry.constraint and "||" not in wanted:
-        both = f"{entry.constraint} {wanted}"
+        combined = f"{entry.constraint} {wanted}"
     message = (
         f"{strategy.value!r} works in Image Update, but AIU reads it as semver without a constraint"
     )
-    hint = f"use {listed_as(entry, both)} in image-list, and set {strategy.key}: semver"
+    hint = f"use {listed_as(entry, combined)} in image-list, and set {strategy.key}: semver"
     yield strategy.key, "info", message, hint
 
 
-def _alias(alias: str) -> Remark:
+def _unusable_alias(alias: str) -> Remark:
     """Return the remark about an alias that an annotation name cannot begin with."""
     plain = alias.replace("/", "-")
     if ALIAS.fullmatch(plain):
@@ -457,12 +453,8 @@ def _alias(alias: str) -> Remark:
             f"the alias {alias!r} has a '/', which annotation names cannot contain: its keys begin"
             f" with {alias.replace('/', '_')!r}, and AIU 1.0 and later does not find them"
         )
-        return (
-            "image-list",
-            "info",
-            message,
-            f"use {plain}=<image>, and {plain}.<key> for its keys",
-        )
+        hint = f"use {plain}=<image>, and {plain}.<key> for its keys"
+        return "image-list", "info", message, hint
     message = (
         f"the alias {alias!r} cannot be the start of an annotation name, so its per-image keys are"
         " not found"
@@ -505,43 +497,50 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
 
 
 def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
-    """Yield the mistake in one key. `sample` is an example of a valid value."""
+    """Yield an error or a warning if the key's value is not a parameter's name or a value's path.
+
+    `sample` is an example of a valid value.
+    """
     key = setting.key
     value = setting.value
-    wanted = "use the Helm parameter's name instead"
+    fix = "use the Helm parameter's name instead"
     as_in_chart = f"for example, {sample}, or the name that the chart uses"
-    bare = value.removeprefix("$").lstrip(".")
-    if bare.startswith("Values."):
+    path = value.removeprefix("$").lstrip(".")
+    is_an_image = is_image(value, entry)  # None: it could be either
+    if path.startswith("Values."):
         message = f"{key}: {value!r} is template syntax"
-        yield key, "error", message, f"use {bare.removeprefix('Values.')}"
+        yield key, "error", message, f"use {path.removeprefix('Values.')}"
     elif is_tag(value):
-        yield key, "error", f"{key}: {value!r} is a tag; {wanted}", as_in_chart
-    elif (image := is_image(value, entry)) is not False:
-        message = f"{key}: {value!r} {'is' if image else 'looks like'} an image; {wanted}"
-        yield key, "error" if image else "warning", message, as_in_chart
+        yield key, "error", f"{key}: {value!r} is a tag; {fix}", as_in_chart
+    elif is_an_image:
+        yield key, "error", f"{key}: {value!r} is an image; {fix}", as_in_chart
+    elif is_an_image is None:
+        yield key, "warning", f"{key}: {value!r} looks like an image; {fix}", as_in_chart
     elif "." in value and any(part.isdigit() for part in value.split(".")):
         message = f"{key}: {value!r} uses a number as a key, not as a list index"
         places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
         yield key, "warning", message, f"use {places} for a list index"
 
 
-def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
+def _several_kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
     """Yield a warning if an image has keys of two types.
 
     AIU 0.x uses the keys for the Application's type; 1.x rejects the Application.
     """
-    first = {
+    by_kind = {
         kind: setting
         for kind in ("helm", "kustomize", "plugin")
         for key, setting in own.items()
         if setting and key.startswith(f"{kind}.")
     }
-    target = app.annotations.get("write-back-target", "")
-    if len(first) < 2 or ("kustomization" in target and "helmvalues" in target):  # two types
+    if len(by_kind) < 2:  # not several types
         return
-    kinds = {source.kind.lower() for source in app.sources} & set(first)
-    kept = next(iter(kinds)) if len(kinds) == 1 else ""
-    names = " and ".join(setting.key for setting in first.values())
+    target = app.annotations.get("write-back-target", "")
+    if "kustomization" in target and "helmvalues" in target:  # both types are written
+        return
+    used_kinds = {source.kind.lower() for source in app.sources} & set(by_kind)
+    kept = next(iter(used_kinds)) if len(used_kinds) == 1 else ""
+    names = " and ".join(setting.key for setting in by_kind.values())
     message = (
         f"{entry.text!r} has keys for several types ({names}), but only the keys for the"
         " Application's type are used"
@@ -551,34 +550,26 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
         if kept
         else "keep only the keys for the Application's type (spec.source)"
     )
-    wrong = next(setting.key for kind, setting in first.items() if kind != kept)
-    yield wrong, "warning", message, hint
+    unused_key = next(setting.key for kind, setting in by_kind.items() if kind != kept)
+    yield unused_key, "warning", message, hint
 
 
-def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
+def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
     """Yield mistakes that appear only when an entry's settings
     are combined with the defaults.
     """
-    for entry_reading in readings:
-        yield from _order(app, entry_reading)
-        if (
-            entry_reading.keys.name
-            and entry_reading.keys.name == entry_reading.keys.tag
-            and not entry_reading.keys.spec
-        ):
+    for reading in readings:
+        yield from _tag_order_mistakes(app, reading)
+        name = reading.keys.name
+        if name and name == reading.keys.tag and not reading.keys.spec:
             message = (
-                f"for {entry_reading.entry.text!r}, helm.image-name and helm.image-tag are both "
-                f"{entry_reading.keys.name!r}"
+                f"for {reading.entry.text!r}, helm.image-name and helm.image-tag are both {name!r}"
             )
-            yield (
-                "image-list",
-                "error",
-                message,
-                f"use {_alias_of(entry_reading)}.helm.image-spec: {entry_reading.keys.name}",
-            )
+            hint = f"use {_alias_of(reading)}.helm.image-spec: {name}"
+            yield "image-list", "error", message, hint
 
 
-def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
+def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Remark]:
     """Yield a warning if `tag-order` does not work for a running tag, or for a tag in the
     Application's own source.
 
@@ -590,16 +581,17 @@ def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
         return
     listed = read_image_list(app.annotations.get("image-list", ""))
     key = settings(index(app.annotations), listed.prefixes(reading.entry))["tag-order"].key
-    images = map(
-        live_image,
-        (*app.live, *(text for source in app.sources for text in source.images)),
-    )
-    named = reading.keys.tag or "image.tag"
+    references = [*app.live, *(text for source in app.sources for text in source.images)]
+    identity = reading.entry.image.identity
     tags = [
-        image.tag for image in images if image and image.identity == reading.entry.image.identity
+        image.tag for image in map(live_image, references) if image and image.identity == identity
     ]
+    tag_key = reading.keys.tag or "image.tag"
     tags += [
-        each.value for source in app.sources for each in source.parameters if each.name == named
+        parameter.value
+        for source in app.sources
+        for parameter in source.parameters
+        if parameter.name == tag_key
     ]
     for tag in dict.fromkeys(filter(None, tags)):
         rule, why = rules.objection(tag, reading.policy)
@@ -618,38 +610,35 @@ def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
             yield key, "warning", message, hint
 
 
-def _shared_helm_values(asked: Iterable[Subscription]) -> Iterator[Remark]:
+def _shared_helm_values(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield an error for two images that are written to the same Helm value: each image's events
     would undo the other's changes.
     """
     taken: dict[tuple[str, str], str] = {}
-    for sub in asked:
-        if not (key := _helm_value(sub)):
+    for sub in subscriptions:
+        key = _helm_value(sub)
+        if not key:
             continue
         other = taken.setdefault((sub.path, key), sub.entry.text)
         if other != sub.entry.text:
             hint = f"set {_alias_of(sub)}.helm.image-tag and .helm.image-name to separate keys"
-            yield (
-                "image-list",
-                "error",
-                f"{other!r} and {sub.entry.text!r} are both written to {key}",
-                hint,
-            )
+            message = f"{other!r} and {sub.entry.text!r} are both written to {key}"
+            yield "image-list", "error", message, hint
 
 
-def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
+def _two_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield a warning for two entries that write the same image to the same place by different
     rules.
     """
     taken: dict[tuple[str, str, str], Subscription] = {}
-    for sub in asked:
-        entry = _kustomize_entry(sub) or _containers(sub)
-        if not entry:
+    for sub in subscriptions:
+        place = _kustomize_entry(sub) or _containers(sub)
+        if not place:
             continue
-        other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
+        other = taken.setdefault((sub.path, place, sub.entry.image.identity), sub)
         if _rules(other) != _rules(sub):
             message = (
-                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, but under"
+                f"{other.entry.text!r} and {sub.entry.text!r} both write {place}, but under"
                 " different rules: a tag that either one admits is deployed by both"
             )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
@@ -660,8 +649,8 @@ def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
 
 def _kustomize_entry(sub: Subscription) -> str:
     """Return a description of the kustomization entry that gets the tag, or ""."""
-    own = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
-    if not own and sub.target != "kustomization":
+    in_override = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
+    if not in_override and sub.target != "kustomization":
         return ""
     return f"the entry for {sub.keys.kustomize_name or sub.entry.image.name}"
 
@@ -679,9 +668,8 @@ def _alias_of(entry: EntryReading | Subscription) -> str:
 
 def _helm_value(sub: Subscription) -> str:
     """Return the key of the Helm value that gets the tag, or "" if the tag goes elsewhere."""
-    if sub.target != "helmvalues" and (
-        sub.target not in ("override", "file") or sub.source.kind != "Helm"
-    ):
+    in_override = sub.target in ("override", "file") and sub.source.kind == "Helm"
+    if not in_override and sub.target != "helmvalues":
         return ""
     return sub.keys.spec or sub.keys.tag or "image.tag"
 
@@ -693,9 +681,8 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
     Each Application deploys what the other writes, regardless of its own rules.
     """
     first: dict[tuple[str, ...], Subscription] = {}
-    found: dict[
-        tuple[str, ...], Finding
-    ] = {}  # one problem per place, no matter how many Applications share it
+    # one problem per place, no matter how many Applications share it
+    found: dict[tuple[str, ...], Finding] = {}
     for sub in written:
         key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
         if not key or sub.target == "override":  # an override file belongs to one Application
@@ -704,23 +691,26 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
         other = first.setdefault(place, sub)
         if other.application.key == sub.application.key or place in found:
             continue
-        where = f"{key} in {sub.path or '/'}"
+        location = f"{key} in {sub.path or '/'}"
         neighbour = other.application.key
-        severity: Severity = "error"
-        message = (
-            f"{sub.entry.text!r} and {other.entry.text!r} of {neighbour} are both written to"
-            f" {where}"
-        )
-        hint = "use a separate key or file for each"
-        if other.entry.image.identity == sub.entry.image.identity:
-            if _rules(other) == _rules(sub):
-                continue
+        same_image = other.entry.image.identity == sub.entry.image.identity
+        if same_image and _rules(other) == _rules(sub):
+            continue
+        severity: Severity
+        if same_image:
             severity = "warning"
-            hint = "give both the same rules, or use a separate file for each"
             message = (
-                f"{neighbour} also writes {where}, but under different rules: a tag that either"
+                f"{neighbour} also writes {location}, but under different rules: a tag that either"
                 " one admits is deployed by both"
             )
+            hint = "give both the same rules, or use a separate file for each"
+        else:
+            severity = "error"
+            message = (
+                f"{sub.entry.text!r} and {other.entry.text!r} of {neighbour} are both written to"
+                f" {location}"
+            )
+            hint = "use a separate key or file for each"
         found[place] = _finding(sub.application, "image-list", severity, message, hint)
     return tuple(found.values())
 
@@ -737,28 +727,27 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
     )
 
 
-def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
+def _target_mistakes(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield mistakes that appear only when a target is compared with the entry's keys and
     source.
     """
-    for sub in asked:
+    for sub in subscriptions:
         alias = _alias_of(sub)
-        if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
+        has_tag_key = bool(sub.keys.tag or sub.keys.spec)
+        if sub.target == "helmvalues" and sub.keys.name and not has_tag_key:
             message = (
                 f"helm.image-name is set for {sub.entry.text!r}, but there is no key for the tag"
             )
             yield "write-back-target", "error", message, f"set {alias}.helm.image-tag"
-        if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
+        from_root = _meant_from_the_root(sub) if sub.target == "helmvalues" else ""
+        if from_root:
             message = (
                 f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the"
                 " source's path"
             )
-            yield "write-back-target", "error", message, f"use helmvalues:/{root}"
-        if (
-            sub.source.kind == "Plugin"
-            and sub.target in ("override", "file")
-            and not (sub.keys.tag or sub.keys.spec)
-        ):
+            yield "write-back-target", "error", message, f"use helmvalues:/{from_root}"
+        of_plugin = sub.source.kind == "Plugin" and sub.target in ("override", "file")
+        if of_plugin and not has_tag_key:
             message = (
                 f"no annotation specifies the plugin variable for {sub.entry.text!r}, so the tag"
                 " cannot be written"
@@ -773,15 +762,18 @@ def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
 
 
 def _head_template_mistakes(app: Application) -> Iterator[Remark]:
-    """Yield the mistake in a head branch template."""
-    with suppress(Malformed):
+    """Yield an error if a head branch template is invalid."""
+    try:
         _, head = git_branch(app.annotations.get("git-branch", ""))
-        try:
-            if head:
-                check_branch_template(head)
-        except Malformed as error:
-            hint = "use a Go text/template without sprig functions"
-            yield "git-branch", "error", f"git-branch: {error.message}", hint
+    except Malformed:  # reported as a flaw
+        return
+    if not head:
+        return
+    try:
+        check_branch_template(head)
+    except Malformed as error:
+        hint = "use a Go text/template without sprig functions"
+        yield "git-branch", "error", f"git-branch: {error.message}", hint
 
 
 def _meant_from_the_root(sub: Subscription) -> str:
@@ -789,12 +781,16 @@ def _meant_from_the_root(sub: Subscription) -> str:
 
     People expect paths to start at the root (AIU issue 1518).
     """
-    folder = f"{sub.source.path}/" if sub.source.path else ""
-    if sub.repo != sub.source.repo or not folder or not sub.path.startswith(folder):
+    if not sub.source.path or sub.repo != sub.source.repo:
+        return ""
+    folder = f"{sub.source.path}/"
+    if not sub.path.startswith(folder):
         return ""
     files = set()
     for name in sub.source.value_files:
         with suppress(TaskError):
             files.add(inside(sub.source.path, name))
-    rest = sub.path.removeprefix(folder)
-    return rest if rest in files and sub.path not in files else ""
+    if sub.path in files:
+        return ""
+    path_as_typed = sub.path.removeprefix(folder)
+    return path_as_typed if path_as_typed in files else ""

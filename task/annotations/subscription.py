@@ -72,14 +72,15 @@ def subscribe(
     asked = _asked_by(tuple(app.annotations.items()), defaults)
     wheres, errors = write_backs(app, defaults.argocd_namespace)
     pull_request = defaults.pull_request
-    if given := app.annotations.get("pull-request", ""):
+    annotation = app.annotations.get("pull-request", "")
+    if annotation:
         try:
-            pull_request = keys.boolean(Setting("pull-request", given))
+            pull_request = keys.boolean(Setting("pull-request", annotation))
         except Faulty as error:
             errors.insert(0, error)
     flaws = [
         *asked.flaws,
-        *(flaw for error in errors for flaw in _of_every_entry(app, asked.readings, error)),
+        *(flaw for error in errors for flaw in _flaws_of_entries(app, asked.readings, error)),
     ]
     subscriptions: tuple[Subscription, ...] = ()
     if not errors:
@@ -148,12 +149,12 @@ def _subscriptions_for(
     )
 
 
-def _of_every_entry(
+def _flaws_of_entries(
     app: Application,
     readings: Sequence[EntryReading],
     error: Faulty | TaskError,
 ) -> list[Flaw]:
-    """Return one flaw for each entry.
+    """Return an error in the Application's annotations or source as one flaw for each entry.
 
     If no entry can be parsed, return a single flaw without an entry for a broken annotation.
     """
@@ -197,42 +198,30 @@ class _Asked:
 
 @lru_cache(maxsize=4096)  # Applications from the same generator have the same annotations
 def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
+    """Read the annotations, given as (key, value), except where to write."""
     by_key = dict(annotations)
     listed = read_image_list(by_key.get("image-list", ""))
     index = keys.index(by_key)
     misspelled = _misspelled_flaws(by_key, index)
-    stopped = {flaw.text for flaw in misspelled}
-    flaws = [
-        Flaw(
-            text,
-            None,
-            "image-list",
-            text,
-            Trouble("annotation", f"image-list: {error.message}", error.hint),
-        )
-        for text, error in listed.unreadable
-    ]
+    blocked_entries = {flaw.text for flaw in misspelled}
+    flaws = []
+    for text, error in listed.unreadable:
+        trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
+        flaws.append(Flaw(text, None, "image-list", text, trouble))
     readings = []
     for entry in listed.entries:
         settings = keys.settings(index, listed.prefixes(entry))
-        rest = listed.cut.get(entry.text)
         reading = EntryReader(entry, settings, defaults).read()
-        readings.append(replace(reading, broken=reading.broken or bool(rest)))
-        if rest:
-            message = f"{rest[0]!r} follows a comma, but commas separate entries"
-            hint = f"separate constraints with a space: {' '.join((entry.text, *rest))}"
-            flaws.append(
-                Flaw(
-                    entry.text,
-                    entry,
-                    "image-list",
-                    by_key["image-list"],
-                    Trouble("annotation", message, hint),
-                )
-            )
+        cut_off = listed.cut.get(entry.text)
+        readings.append(replace(reading, broken=True) if cut_off else reading)
+        if cut_off:
+            message = f"{cut_off[0]!r} follows a comma, but commas separate entries"
+            hint = f"separate constraints with a space: {' '.join((entry.text, *cut_off))}"
+            trouble = Trouble("annotation", message, hint)
+            flaws.append(Flaw(entry.text, entry, "image-list", by_key["image-list"], trouble))
     return _Asked(
         readings=tuple(readings),
-        usable=tuple(reading for reading in readings if reading.entry.text not in stopped),
+        usable=tuple(reading for reading in readings if reading.entry.text not in blocked_entries),
         managed=tuple(dict.fromkeys(name for reading in readings for name in reading.managed)),
         # claims matter only if several entries could own a place
         claims=tuple(map(_claim_of, readings)) if len(readings) > 1 else (),
@@ -265,19 +254,11 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
             continue
         for entry in listed.entries:
             names = listed.prefixes(entry)
-            # overrides the Application-wide form
-            own = any(prefix in index.get(doubt.meant, ()) for prefix in names)
-            if doubt.name in names or (not doubt.name and not own):
-                flaws.append(
-                    Flaw(
-                        entry.text,
-                        entry,
-                        key,
-                        value,
-                        doubt.trouble,
-                        misspelled=True,
-                    )
-                )
+            # An entry's own setting overrides the Application-wide form.
+            has_own_setting = any(prefix in index.get(doubt.meant, ()) for prefix in names)
+            applies_to_all = not doubt.name
+            if doubt.name in names or (applies_to_all and not has_own_setting):
+                flaws.append(Flaw(entry.text, entry, key, value, doubt.trouble, misspelled=True))
     return flaws
 
 
@@ -292,14 +273,14 @@ class EntryReader:
 
     def read(self) -> EntryReading:
         """Return the entry's settings."""
-        nothing: tuple[Strategy, str] = ("semver", "")
-        strategy, extra = self._try(self._strategy, nothing)
-        known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
+        default: tuple[Strategy, str] = ("semver", "")
+        strategy, strategy_range = self._try(self._strategy, default)
+        known = None if self._has_errors() else strategy
         pin = self.settings["pin-digest"]
         values = {key: setting.value for key, setting in self.settings.items()}
         policy = Policy(
             strategy=strategy,
-            constraints=self._try(lambda: self._constraints(strategy, extra), ()),
+            constraints=self._try(lambda: self._constraints(strategy, strategy_range), ()),
             allow=self._try(self._allow, None),
             ignore=self._ignore(),
             tag_order=self._try(lambda: self._tag_order(strategy), ""),
@@ -332,23 +313,35 @@ class EntryReader:
         self._check_helm_keys(names)
         # If no annotation sets the parameters, AIU writes `image.name` and `image.tag` to its
         # override files.
-        helm = (
-            (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
+        if names.spec:
+            helm_names = [names.spec]
+        else:
+            helm_names = [names.name or "image.name", names.tag or "image.tag"]
+        managed = (
+            *helm_names,
+            names.digest,
+            plugin.name,
+            plugin.tag,
+            plugin.spec,
+            self.entry.image.identity,
+            names.kustomize_name,
         )
-        of_plugin = (plugin.name, plugin.tag, plugin.spec)
-        managed = (*helm, names.digest, *of_plugin, self.entry.image.identity, names.kustomize_name)
         return EntryReading(
             entry=self.entry,
             policy=policy,
             keys=names,
             plugin=plugin,
             flaws=tuple(self.flaws),
-            broken=any(flaw.severity == "error" for flaw in self.flaws),
+            broken=self._has_errors(),
             managed=tuple(filter(None, managed)),
             strategy=known,
         )
 
+    def _has_errors(self) -> bool:
+        return any(flaw.severity == "error" for flaw in self.flaws)
+
     def _check_helm_keys(self, names: Keys) -> None:
+        """Add a flaw for a space inside an index, and for a digest key that is used twice."""
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self.settings[key]
             if BLANK_INDEX.search(setting.value):
@@ -369,6 +362,7 @@ class EntryReader:
             self._fault(digest, message, "use a separate key")
 
     def _try(self, read: Callable[[], T], otherwise: T) -> T:
+        """Return the result of `read`. If it raises `Faulty`, add a flaw and return `otherwise`."""
         try:
             return read()
         except Faulty as error:
@@ -393,15 +387,13 @@ class EntryReader:
         if not setting:
             return self.defaults.strategy, ""
         name, _, constraint = setting.value.partition(":")
-        whole = setting.value.lower()
-        named = next(
-            (strategy for strategy in STRATEGIES if strategy == name.strip().lower()),
-            None,
-        )
+        by_name: dict[str, Strategy] = {strategy: strategy for strategy in STRATEGIES}
+        before_colon = by_name.get(name.strip().lower())
         # guides show `semver:1.6.x`; AIU reads plain semver
-        if named and STRATEGIES[named].constraint == "range":
-            return named, constraint.strip()
-        known = DEPRECATED.get(whole) or (named if named == whole else None)
+        if before_colon and STRATEGIES[before_colon].constraint == "range":
+            return before_colon, constraint.strip()
+        whole = setting.value.lower()
+        known = DEPRECATED.get(whole) or by_name.get(whole)
         if known is None:
             advised = advice.on_strategy(self.entry, setting.key, setting.value)
             hint = advised or f"use one of {', '.join(STRATEGIES)}"
@@ -411,30 +403,23 @@ class EntryReader:
             self._warn(setting, message, f"use {known}")
         return known, ""
 
-    def _constraints(self, strategy: Strategy, extra: str) -> tuple[str, ...]:
-        constraints = tuple(dict.fromkeys(filter(None, (self.entry.constraint, extra))))
+    def _constraints(self, strategy: Strategy, strategy_range: str) -> tuple[str, ...]:
+        """Return the constraints in `image-list` and in `semver:<constraint>`. Raises `Faulty`."""
+        listed = self.entry.constraint
         meaning = STRATEGIES[strategy].constraint
-        if meaning == "tag" and not self.entry.constraint:
+        if meaning == "tag" and not listed:
             fix = f"use {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
-            raise Faulty(
-                "image-list",
-                self.entry.text,
-                f"the {strategy} strategy needs a tag to follow",
-                fix,
-            )
-        if meaning == "range":
-            for text in constraints:
-                if text == self.entry.constraint:
-                    _read_setting(
-                        Setting("image-list", text),
-                        parse_range,
-                        lambda: advice.on_constraint(self.entry),
-                    )
-                else:
-                    _read_setting(Setting(self.settings["update-strategy"].key, text), parse_range)
-        if self.entry.constraint and not meaning:
+            message = f"the {strategy} strategy needs a tag to follow"
+            raise Faulty("image-list", self.entry.text, message, fix)
+        if meaning == "range" and listed:
+            setting = Setting("image-list", listed)
+            _read_setting(setting, parse_range, lambda: advice.on_constraint(self.entry))
+        if meaning == "range" and strategy_range not in ("", listed):
+            setting = Setting(self.settings["update-strategy"].key, strategy_range)
+            _read_setting(setting, parse_range)
+        if listed and not meaning:
             self._warn_of_constraint(strategy)
-        return constraints
+        return tuple(dict.fromkeys(filter(None, (listed, strategy_range))))
 
     def _warn_of_constraint(self, strategy: Strategy) -> None:
         """Add a warning that the constraint has no effect (AIU issues 580 and 1100)."""
@@ -469,11 +454,12 @@ class EntryReader:
 
     def _allow(self) -> str | None:
         setting = self.settings["allow-tags"]
-        # `tag-match` was the name before AIU v0.7; v1 does not read it.
-        if not setting and (setting := self.settings["tag-match"]):
-            self._warn(setting, "tag-match is now called allow-tags", "rename the annotation")
         if not setting:
-            return None
+            # `tag-match` was the name before AIU v0.7; v1 does not read it.
+            setting = self.settings["tag-match"]
+            if not setting:
+                return None
+            self._warn(setting, "tag-match is now called allow-tags", "rename the annotation")
         advise = partial(advice.on_allow_tags, self.entry, setting.key, setting.value)
         return _read_setting(setting, tag_filter.allow_pattern, advise)
 
@@ -482,14 +468,16 @@ class EntryReader:
         if not setting:
             return ""
         order = _read_setting(setting, parse_tag_order).text
-        if why := unfit_order(Policy(strategy, tag_order=order)):
-            raise setting.wrong(why, UNFIT_HINT)
+        why_unfit = unfit_order(Policy(strategy, tag_order=order))
+        if why_unfit:
+            raise setting.wrong(why_unfit, UNFIT_HINT)
         if not STRATEGIES[strategy].ordered:
             message = f"it has no effect with the strategy {strategy}, whose tags have no order"
             self._warn(setting, message, "remove it, or use update-strategy: alphabetical")
         return order
 
     def _ignore(self) -> tuple[str, ...]:
+        """Return the globs of tags to ignore, or () and a flaw for each broken glob."""
         setting = self.settings["ignore-tags"]
         globs = tag_filter.split_globs(setting.value) if setting else ()
         broken: list[Faulty] = []
@@ -513,9 +501,10 @@ def _check_glob(glob: str) -> None:
     AIU accepts a glob that never matches, and so accepts tags that were meant to be ignored.
     """
     tag_filter.check_glob(glob)
-    if sign := advice.blind_glob(glob):
+    impossible = advice.blind_glob(glob)
+    if impossible:
         raise Malformed(
-            f"{glob!r} does not match any tag: tags cannot contain {sign!r}",
+            f"{glob!r} does not match any tag: tags cannot contain {impossible!r}",
             advice.on_blind_glob(glob),
         )
 

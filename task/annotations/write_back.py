@@ -82,6 +82,7 @@ def write_backs(
     errors: dict[str, Faulty | TaskError] = {}
 
     def tried(read: Callable[[], T], otherwise: T) -> T:
+        """Return the result of `read`, or note its error and return `otherwise`."""
         try:
             return read()
         except (Faulty, SourceError, TargetError) as error:
@@ -95,8 +96,8 @@ def write_backs(
     # `_where_to_write` does not check this if the target is broken
     tried(lambda: choose_source(app, ""), None)
     # AIU supports only one target. Several targets, separated by commas, are our addition.
-    given = app.annotations.get(TARGET, "").split(",")
-    texts = [text.strip() for text in given if text.strip()] or [""]
+    annotation = app.annotations.get(TARGET, "")
+    texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
     places = [tried(partial(_where_to_write, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []
@@ -105,55 +106,64 @@ def write_backs(
         # In Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
         # is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
-        is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(
-            MANIFESTS
-        )
+        may_be_folder = place.target in ("kustomization", "manifests")
+        is_folder = may_be_folder and not place.path.endswith(MANIFESTS)
         folder = place.path if is_folder else posixpath.dirname(place.path)
         home = homes.setdefault((normal_url(place.repo), branch), folder)
-        where = replace(
-            place,
-            base=branch,
-            head_template=head,
-            home=home,
+        wheres.append(
+            replace(
+                place,
+                base=branch,
+                head_template=head,
+                home=home,
+                method=method,
+                credentials=credentials,
+            )
         )
-        wheres.append(replace(where, method=method, credentials=credentials))
     return tuple(_with_others(where, wheres) for where in wheres), list(errors.values())
 
 
 def _with_others(where: Where, wheres: Sequence[Where]) -> Where:
+    """Add the paths of the other targets on the same branch."""
     if len(wheres) == 1:
         return where
-    home = normal_url(where.repo), where.base
-    others = (other for other in wheres if (normal_url(other.repo), other.base) == home)
-    return replace(where, beside=tuple(other.path for other in others if other is not where))
+    branch = (normal_url(where.repo), where.base)
+    on_branch = [other for other in wheres if (normal_url(other.repo), other.base) == branch]
+    return replace(where, beside=tuple(other.path for other in on_branch if other is not where))
 
 
 def _where_to_write(app: Application, text: str, argocd_namespace: str) -> Where:
-    where = _resolved(app, *_target(text), argocd_namespace)
+    target, path = _target(text)
+    where = _resolved(app, target, path, argocd_namespace)
     refuse_unwritable(where.path)
     return where
 
 
 def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -> Where:
+    """Return where a target's file or folder is. Raises `Faulty`, `SourceError`, or
+    `TargetError`.
+    """
     source = choose_source(app, FORCED.get(target, ""))
     if target == "helmvalues" and path.startswith("$"):
         return _at_ref(app, path, source)
-    if source.chart and (target == "override" or not app.annotations.get("git-repository")):
-        # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue
-        # 14672).
-        what = f"the Helm chart {source.chart!r}"
-        raise SourceError(f"the source is {what}, not a Git repository", hint=WAY_OUT_OF_CHARTS)
+    # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue 14672).
+    has_git_repository = target != "override" and app.annotations.get("git-repository")
+    if source.chart and not has_git_repository:
+        description = f"the Helm chart {source.chart!r}"
+        message = f"the source is {description}, not a Git repository"
+        raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
     repo, base = _repository(app, source)
     if repo.startswith("oci://"):
-        what = f"the OCI artifact {without_login(repo)}"
-        raise SourceError(f"the source is {what}, not a Git repository", hint=WAY_OUT_OF_CHARTS)
+        description = f"the OCI artifact {without_login(repo)}"
+        message = f"the source is {description}, not a Git repository"
+        raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
     if target == "override":
         folder = inside(source.path, ".", "source")
-        first, *others = (
+        expected, alternative = (
             f"{folder}/{file_name}" if folder else file_name
             for file_name in override_names(app, argocd_namespace)
         )
-        return Where(target, first, source, repo, base, tuple(others))
+        return Where(target, expected, source, repo, base, fallbacks=(alternative,))
     if target == "file":
         return Where(target, inside("", path.lstrip("/")), source, repo, base)
     default = "values.yaml" if target == "helmvalues" else "."
@@ -165,17 +175,20 @@ def _at_ref(app: Application, path: str, source: Source) -> Where:
 
     As in a chart's `valueFiles`, `$ref` is the repository root of the source with this `ref`.
     """
-    ref, _, rest = path[1:].partition("/")
-    named = next((other for other in app.sources if other.ref == ref), None)
-    if named is None or not rest:
+    ref, _, rest = path.removeprefix("$").partition("/")
+    ref_source = next((other for other in app.sources if other.ref == ref), None)
+    if ref_source is None or not rest:
         known = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
         hint = f"refs of this Application: {known}"
         raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
-    return Where("helmvalues", inside("", rest), source, named.repo, named.revision)
+    return Where("helmvalues", inside("", rest), source, ref_source.repo, ref_source.revision)
 
 
 def _target(text: str) -> tuple[str, str]:
-    """Return the kind and the unresolved path of a `write-back-target`. Raises `Faulty`."""
+    """Return the kind and the unresolved path of a `write-back-target`. Raises `Faulty`.
+
+    A text that is neither a known target nor looks like one is a file; "" is an override file.
+    """
     word, colon, path = text.partition(":")
     word = word.strip()
     path = path.strip()
@@ -197,7 +210,9 @@ def _target(text: str) -> tuple[str, str]:
     if colon or text.lower() in ("helmvalues", "manifests"):
         hint = "use kustomization[:dir], helmvalues[:file], manifests[:path], or a file"
         raise Faulty(TARGET, text, f"unknown target {text!r}", hint)
-    return ("file", text) if text else ("override", "")
+    if not text:
+        return "override", ""
+    return "file", text
 
 
 def _refuse_likeness(text: str, word: str, path: str) -> None:
@@ -215,21 +230,22 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
             raise Faulty(TARGET, text, unknown, f"use {meant}{f':{path}' if path else ''}")
     # AIU compares only the prefix, so it treats `kustomizationX` and `helmvalues.yaml` as these
     # targets.
-    begun = next((known for known in FORCED if text.startswith(known)), "")
-    if begun and posixpath.basename(text) not in KUSTOMIZATIONS:
-        raise Faulty(TARGET, text, unknown, f"use {begun} or {begun}:<path>")
+    prefix = next((target for target in FORCED if text.startswith(target)), "")
+    if prefix and posixpath.basename(text) not in KUSTOMIZATIONS:
+        raise Faulty(TARGET, text, unknown, f"use {prefix} or {prefix}:<path>")
 
 
 class Neighbours:
     """Finds the other Application that a values file belongs to."""
 
     def __init__(self, apps: Iterable[Tracker]) -> None:
-        self._at: dict[tuple[str, str], list[str]] = {}
+        # the Applications' keys by the repository and folder of their sources
+        self._by_folder: dict[tuple[str, str], list[str]] = {}
         for app in apps:
             for source in app.sources:
                 if source.path and not source.chart:
                     place = (normal_url(source.repo), source.path)
-                    self._at.setdefault(place, []).append(app.key)
+                    self._by_folder.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
         """Return the subscription, noting the other Application that owns its file, if there is
@@ -240,7 +256,7 @@ class Neighbours:
         repo = normal_url(sub.repo)
         folder = posixpath.dirname(sub.path)
         while folder:
-            for key in self._at.get((repo, folder), ()):
+            for key in self._by_folder.get((repo, folder), ()):
                 if key != sub.application.key:
                     return replace(sub, neighbour=key)
             folder = posixpath.dirname(folder)
@@ -256,7 +272,8 @@ def choose_source(app: Application, forced: Kind) -> Source:
             "the Application has no source",
             hint="set spec.source or spec.sources",
         )
-    if name := app.annotations.get("write-back-source", ""):
+    name = app.annotations.get("write-back-source", "")
+    if name:
         return _named_source(app, name)
     if not app.multi:
         return app.sources[0]
@@ -268,13 +285,13 @@ def choose_source(app: Application, forced: Kind) -> Source:
 
 def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source]:
     """Return the sources of the forced kind, or of the first explicit kind."""
-    stated = [source.kind for source in sources if source.kind in ("Helm", "Kustomize", "Plugin")]
-    kind = forced or (stated[0] if stated else "")
+    kinds = [source.kind for source in sources if source.kind in ("Helm", "Kustomize", "Plugin")]
+    kind = forced or (kinds[0] if kinds else "")
     if not kind:
         return ()
-    explicit = [source for source in sources if source.section == kind]  # AIU v0
-    aligned = [source for source in sources if source.kind == kind]  # AIU v1.1
-    return explicit or aligned
+    with_section = [source for source in sources if source.section == kind]  # AIU v0
+    of_kind = [source for source in sources if source.kind == kind]  # AIU v1.1
+    return with_section or of_kind
 
 
 def _named_source(app: Application, name: str) -> Source:
@@ -298,24 +315,21 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     With `git-repository`, the revision comes from the source with the same URL. Since v0.16, AIU
     compares the two URLs literally.
     """
-    other = app.annotations.get("git-repository", "")
-    if not other:
+    repository = app.annotations.get("git-repository", "")
+    if not repository:
         if not source.repo:
             raise SourceError(
                 "the source has no repoURL",
                 hint="set repoURL, or add the git-repository annotation",
             )
         return source.repo, source.revision
-    same = [
-        each for each in app.sources if app.multi and normal_url(each.repo) == normal_url(other)
-    ]
-    if same:
-        return other, same[0].revision
-    # a chart's revision is a version, not a branch
-    return (
-        other,
-        "" if source.chart else source.revision,
-    )
+    if app.multi:
+        for other in app.sources:
+            if normal_url(other.repo) == normal_url(repository):
+                return repository, other.revision
+    if source.chart:  # a chart's revision is a version, not a branch
+        return repository, ""
+    return repository, source.revision
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
@@ -327,7 +341,9 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     """
     plain = f".argocd-source-{app.name}.yaml"
     prefixed = f".argocd-source-{app.namespace}_{app.name}.yaml"
-    return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)
+    if app.namespace in ("", argocd_namespace):
+        return plain, prefixed
+    return prefixed, plain
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
@@ -405,17 +421,20 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
 
 def _refuse_guarded(sub: Subscription, path: str) -> None:
     """Raise `NotPermittedError` for a guarded file that no repository rule lists."""
-    owned = {part: what for part, what in _guarded_names(path).items() if what not in _NEVER_AT_ALL}
-    named = (
-        glob
-        for writes in sub.writes
-        for glob in writes.paths or ()
-        if owned.keys() <= set(glob.split("/"))
-    )
-    if owned and not any(fits_glob(glob, path) for glob in named):
-        raise _not_written(
-            next(iter(owned.values())), path, f", or add the protected file to `writes` in {PATH}"
-        )
+    guarded = {
+        name: description
+        for name, description in _guarded_names(path).items()
+        if description not in _NEVER_AT_ALL
+    }
+    if not guarded:
+        return
+    # A rule permits a guarded file only if it names it: `*` is not enough.
+    globs = [glob for writes in sub.writes for glob in writes.paths or ()]
+    naming = [glob for glob in globs if guarded.keys() <= set(glob.split("/"))]
+    if not any(fits_glob(glob, path) for glob in naming):
+        description = next(iter(guarded.values()))
+        also = f", or add the protected file to `writes` in {PATH}"
+        raise _not_written(description, path, also)
 
 
 def _refuse_by_rule(sub: Subscription, writes: Writes, paths: Collection[str], branch: str) -> None:
@@ -424,10 +443,13 @@ def _refuse_by_rule(sub: Subscription, writes: Writes, paths: Collection[str], b
     """
     rule = f"{PATH}, line {writes.line}, does not allow {sub.application.key}"
     hint = f"ask the repository's owner to add it to `writes` in {PATH}"
-    for path in paths:
-        if writes.paths is not None and not any(fits_glob(glob, path) for glob in writes.paths):
-            raise NotPermittedError(f"{rule} to write {shortened(path)!r}", hint=hint)
-    if writes.branches is not None and not any(fits_glob(glob, branch) for glob in writes.branches):
+    if writes.paths is not None:
+        for path in paths:
+            if not any(fits_glob(glob, path) for glob in writes.paths):
+                raise NotPermittedError(f"{rule} to write {shortened(path)!r}", hint=hint)
+    if writes.branches is None:
+        return
+    if not any(fits_glob(glob, branch) for glob in writes.branches):
         raise NotPermittedError(f"{rule} to write to the branch {shortened(branch)!r}", hint=hint)
 
 
@@ -438,10 +460,11 @@ def refuse_unwritable(path: str) -> None:
     `path` is normalized and relative to the repository's root. The repository's config may still
     permit its CI and reviewer definitions.
     """
-    parts = path.split("/")
-    if what := next((what for what in _guarded_names(path).values() if what in _NEVER_AT_ALL), ""):
-        raise _not_written(what, path)
-    if (longest := max(parts, key=size)) and size(longest) > LONGEST_NAME:
+    for description in _guarded_names(path).values():
+        if description in _NEVER_AT_ALL:
+            raise _not_written(description, path)
+    longest = max(path.split("/"), key=size)
+    if size(longest) > LONGEST_NAME:
         message = (
             f"{shortened(longest)!r} has {size(longest)} bytes, but file systems limit names to"
             f" {LONGEST_NAME}"
@@ -462,17 +485,21 @@ def _guarded_names(path: str) -> Mapping[str, str]:
     for part in path.split("/"):
         # Windows treats `.git.` and `.git ` as `.git`.
         name = part.casefold().rstrip(". ")
-        if what := _NEVER.get(name) or _NEVER.get(_YAML.sub("", name)):
-            found[part] = what
+        description = _NEVER.get(name) or _NEVER.get(_YAML.sub("", name))
+        if description:
+            found[part] = description
     return found
 
 
-def _not_written(what: str, path: str, also: str = "") -> NotPermittedError:
+def _not_written(description: str, path: str, also: str = "") -> NotPermittedError:
+    """Return the error about a guarded file. `also` is appended to its hint."""
     hint = (
         "keep the updated values in another file or folder, and set write-back-target to that"
         f" path{also}"
     )
-    return NotPermittedError(f"annotations cannot write {what}: {shortened(path)!r}", hint=hint)
+    return NotPermittedError(
+        f"annotations cannot write {description}: {shortened(path)!r}", hint=hint
+    )
 
 
 def size(text: str) -> int:

@@ -49,7 +49,6 @@ from task.model import (
     Compared,
     Decision,
     Flaw,
-    Found,
     Place,
     Problem,
     Question,
@@ -93,7 +92,7 @@ class TrackedEntries:
 
 
 @dataclass(frozen=True)
-class Looked:
+class Affected:
     """The tracked entries that the change affects."""
 
     sides: Sides
@@ -107,28 +106,22 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     change = world.change(compared)
     paths = [path for path in change.paths if may_matter(path)]
     if not paths:
-        _tell_nothing(change, world)
-        return check_report(
-            job,
-            0,
-            (),
-            (),
-            change.commits,
-            _timings(job, began, began, world),
-        )
+        _log_no_change(change, world)
+        timings = _timings(job, began, began, world)
+        return check_report(job, 0, (), (), change.commits, timings)
     before = _side_seen(change, "base", job, world)
     after = _side_seen(change, "merged", job, world)
-    problems = (*after.problems, *_about_names(after.seen, job))
+    problems = (*after.problems, *_name_problems(after.seen, job))
     read_at = world.now()
     entries = _tracked_entries(change, before, after)
-    looked = _look_at_both_sides(change, entries, job)
+    affected = _affected_entries(change, entries, job)
     problems += _without_entries(entries.subscriptions, after.seen, change)
-    problems += _of_states(looked.sides, entries.subscriptions)
-    problems += _of_config(looked.sides)
-    problems += tuple(_no_longer_judged(looked, entries.pairs, after.seen))
-    decisions, warnings = _decided(change, looked, before.seen, job, world)
-    if not (decisions or problems):
-        _tell_nothing(change, world)
+    problems += _state_problems(affected.sides, entries.subscriptions)
+    problems += _config_problems(affected.sides)
+    problems += tuple(_no_longer_judged(affected, entries.pairs, after.seen))
+    decisions, warnings = _decided(change, affected, before.seen, job, world)
+    if not decisions and not problems:
+        _log_no_change(change, world)
     return check_report(
         job,
         after.seen.considered,
@@ -143,9 +136,9 @@ def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
     return Timings(job.terms.now, read_at - began, world.now() - read_at, 0.0)
 
 
-def _tell_nothing(change: ChangeToJudge, world: World) -> None:
-    number = len(change.paths)
-    world.log("debug", f"no tracked version has changed ({counted(number, 'changed file')})")
+def _log_no_change(change: ChangeToJudge, world: World) -> None:
+    files = counted(len(change.paths), "changed file")
+    world.log("debug", f"no tracked version has changed ({files})")
 
 
 @dataclass(frozen=True)
@@ -158,29 +151,28 @@ class SideSeen:
 
 def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
     """Return the Applications on one side. The base may lack a folder that the change adds."""
-    manifests: Iterable[Found] = ()
     try:
         manifests = list(change.applications(side))
     except SourceError:
         if side == "merged":
             raise
+        manifests = []
     discovery = discovered(manifests, job.scope, world.locate)
     subscribed = subscriptions_of(discovery, job.scope, ())
     seen = Seen(subscribed, discovery.applications, (), discovery.outside)
     return SideSeen(seen, discovery.problems)
 
 
-def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
+def _name_problems(seen: Seen, job: Job) -> tuple[Problem, ...]:
     narrow = job.scope.narrow
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
-    narrowing = "--namespace, --project, or --selector"
     return unknown_names(
         narrow.names,
         seen.everyone,
         seen.outside,
         strict=False,
-        narrowing=narrowing,
+        narrowing="--namespace, --project, or --selector",
     )
 
 
@@ -223,17 +215,18 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
     entries = []
     for sub in _all_of(seen):
         base = (sub.base or change.default).removeprefix("refs/heads/")
-        base = change.default if base == "HEAD" else base
+        if base == "HEAD":
+            base = change.default
         if sub.method == "git" and base == change.branch and change.concerns(sub.repo):
             entries.append(replace(sub, application=replace(sub.application, live=())))
     return entries
 
 
-def _look_at_both_sides(
+def _affected_entries(
     change: ChangeToJudge,
     entries: TrackedEntries,
     job: Job,
-) -> Looked:
+) -> Affected:
     """Read both sides, and return the entries that the change touches."""
     subs = entries.subscriptions
     states = [Place(path) for path in change.paths if is_state_path(path)]
@@ -245,12 +238,12 @@ def _look_at_both_sides(
         merged=_read(change, "merged", wanted, urls, subs, job),
         paths=frozenset(change.paths),
     )
-    found = [touched_entry(pair, sides, job.terms) for pair in entries.pairs]
-    found += [left_behind(pair, sides, job.terms) for pair in entries.pairs]
-    return Looked(
+    results = [touched_entry(pair, sides, job.terms) for pair in entries.pairs]
+    results += [left_behind(pair, sides, job.terms) for pair in entries.pairs]
+    return Affected(
         sides,
-        tuple(entry for entry in found if isinstance(entry, Touched)),
-        tuple(entry for entry in found if isinstance(entry, NotJudged)),
+        touched=tuple(result for result in results if isinstance(result, Touched)),
+        not_judged=tuple(result for result in results if isinstance(result, NotJudged)),
     )
 
 
@@ -266,12 +259,13 @@ def _read(
     return with_missing(snapshot, subs, job.terms, change)
 
 
-def _of_states(sides: Sides, subs: Iterable[Subscription]) -> tuple[Problem, ...]:
-    called = {state_path(sub): sub.application.key for sub in subs}
-    return state_changes(sides.base.files, sides.merged.files, sides.paths, called)
+def _state_problems(sides: Sides, subs: Iterable[Subscription]) -> tuple[Problem, ...]:
+    """Return the problems with changes to state files."""
+    applications = {state_path(sub): sub.application.key for sub in subs}
+    return state_changes(sides.base.files, sides.merged.files, sides.paths, applications)
 
 
-def _of_config(sides: Sides) -> tuple[Problem, ...]:
+def _config_problems(sides: Sides) -> tuple[Problem, ...]:
     """Return a warning about a changed config, or an error if the config cannot be read."""
     if not _changes_config(sides):
         return ()
@@ -294,21 +288,30 @@ def _changes_config(sides: Sides) -> bool:
     return any(place.path in sides.paths for place in CONFIG)
 
 
-def _no_longer_judged(looked: Looked, pairs: Sequence[Pair], after: Seen) -> Iterator[Problem]:
+def _no_longer_judged(affected: Affected, pairs: Sequence[Pair], after: Seen) -> Iterator[Problem]:
     """Yield a warning for each entry that is no longer judged, with the reason."""
-    for unjudged in looked.not_judged:
+    for unjudged in affected.not_judged:
         if not unjudged.broken:
             yield _not_judged(unjudged.pair.effective, str(unjudged.error))
     flaws = _errors_in_annotations(after)
-    judged_once_more = [touched.pair.before for touched in looked.touched if not touched.pair.after]
+    judged_once_more = [
+        touched.pair.before for touched in affected.touched if not touched.pair.after
+    ]
     for pair in pairs:
         if pair.after is None and pair.before is not None:
-            warning = _judged_once_more if pair.before in judged_once_more else _not_judged
-            yield warning(pair.before, _why_gone(pair.before, after, flaws))
-    apps = {pair.effective.application.key for pair in pairs}
-    new_apps = {pair.effective.application.key for pair in pairs if pair.before is None}
+            why = _why_gone(pair.before, after, flaws)
+            if pair.before in judged_once_more:
+                yield _judged_once_more(pair.before, why)
+            else:
+                yield _not_judged(pair.before, why)
+    # Applications whose entries are all in the base are skipped.
+    all_apps = {pair.effective.application.key for pair in pairs}
+    apps_with_new_entries = {
+        pair.effective.application.key for pair in pairs if pair.before is None
+    }
+    only_in_base = all_apps - apps_with_new_entries
     for app, text in sorted(flaws):
-        if app not in apps - new_apps:
+        if app not in only_in_base:
             yield _flaw_problem(app, flaws[app, text])
 
 
@@ -325,8 +328,9 @@ def _errors_in_annotations(seen: Seen) -> _Flaws:
 
 
 def _why_gone(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
+    """Return why an entry of the base is not in the change."""
     app = sub.application.key
-    if all(subscribed.application.key != app for subscribed in after.subscribed):
+    if app not in {subscribed.application.key for subscribed in after.subscribed}:
         return "the change removes the Application or its image-list"
     of_app = (flaw for (key, _), flaw in flaws.items() if key == app)
     flaw = flaws.get((app, sub.entry.text)) or next(of_app, None)
@@ -352,36 +356,29 @@ def _about_gone(sub: Subscription, message: str) -> Problem:
 
 
 def _flaw_problem(app: str, flaw: Flaw) -> Problem:
-    return Problem(
-        Trouble.warning(
-            flaw.rule,
-            f"{flaw.text or flaw.key} is not checked: {flaw.message}",
-            flaw.hint,
-        ),
-        application=app,
-        key=flaw.key,
-        value=flaw.value,
-    )
+    message = f"{flaw.text or flaw.key} is not checked: {flaw.message}"
+    trouble = Trouble.warning(flaw.rule, message, flaw.hint)
+    return Problem(trouble, application=app, key=flaw.key, value=flaw.value)
 
 
 def _decided(
     change: ChangeToJudge,
-    looked: Looked,
+    affected: Affected,
     before: Seen,
     job: Job,
     world: World,
 ) -> tuple[list[Decision], list[Problem]]:
     """Return a decision for each version that the change writes, and the warnings."""
-    branch = looked.sides.base.branch
+    branch = affected.sides.base.branch
     broken = [
-        _broken_decision(unjudged, branch) for unjudged in looked.not_judged if unjudged.broken
+        _broken_decision(unjudged, branch) for unjudged in affected.not_judged if unjudged.broken
     ]
-    if not looked.touched:
+    if not affected.touched:
         return broken, []
     try:
-        touched, sides, config = _under_both_configs(change, looked, job)
+        touched, sides, config = _under_both_configs(change, affected, job)
     except TaskError as error:
-        failed = [_failed_decision(entry, error, branch) for entry in looked.touched]
+        failed = [_failed_decision(entry, error, branch) for entry in affected.touched]
         return [*broken, *failed], []
     written, unreadable = _versions(touched, sides, job)
     names = sources_named(change.messages)
@@ -392,12 +389,12 @@ def _decided(
     moves = verified([judgement.move for judgement in judgements], last_checks)
     decisions = [move.decision for move in moves]
     pairs = [judgement.touched.pair for judgement in judgements]
-    of_both_sides = [
+    on_both_sides = [
         decision
         for decision, pair in zip(decisions, pairs, strict=True)
         if pair.before is not None and pair.after is not None
     ]
-    decisions = overridden(sides.merged, decisions, of_both_sides, job.terms)
+    decisions = overridden(sides.merged, decisions, on_both_sides, job.terms)
     placed = [
         _with_its_place(decision, sides, judgement.touched, job)
         for decision, judgement in zip(decisions, judgements, strict=True)
@@ -430,28 +427,32 @@ def _with_its_place(decision: Decision, sides: Sides, touched: Touched, job: Job
 
 def _under_both_configs(
     change: ChangeToJudge,
-    looked: Looked,
+    affected: Affected,
     job: Job,
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
     """Apply the base's config to the entries on both sides.
 
     If the base's config cannot be read, use the config in the change, which repairs it.
     """
-    sides = looked.sides
+    sides = affected.sides
     base = sides.base
     try:
         config_in(base.files)
     except TargetError:
         if not _changes_config(sides):
             raise
-        repaired = {place.path: sides.merged.files.get(place.path) for place in CONFIG}
-        files = {path: file for path, file in base.files.items() if path not in repaired}
-        base = replace(base, files=files | {at: file for at, file in repaired.items() if file})
-    asks = [asks_of(touched) for touched in looked.touched]
+        config_paths = [place.path for place in CONFIG]
+        files = {path: file for path, file in base.files.items() if path not in config_paths}
+        for path in config_paths:
+            repaired = sides.merged.files.get(path)
+            if repaired:
+                files[path] = repaired
+        base = replace(base, files=files)
+    asks = [asks_of(touched) for touched in affected.touched]
     governed, snapshot, worded = govern_asks(tuple(chain.from_iterable(asks)), base, job, change)
     remaining = iter(governed)
     entries = []
-    for touched, own_asks in zip(looked.touched, asks, strict=True):
+    for touched, own_asks in zip(affected.touched, asks, strict=True):
         pair = governed_pair(touched.pair, list(islice(remaining, len(own_asks))))
         entries.append(replace(touched, pair=pair))
     return entries, replace(sides, base=snapshot), worded.wording.config
@@ -488,19 +489,17 @@ def _judged(
 
     @cache
     def exists(question: Question) -> Answer | None:
-        return None if check == "never" else world.registry((question,)).get(question)
+        if check == "never":
+            return None
+        return world.registry((question,)).get(question)
 
     def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
         texts = change.earlier(branch, path, most, marked)
         return ((commit, text) for commit, text in texts if text is not None)
 
     facts = Facts(earlier=earlier, exists=exists)
-    judging = replace(
-        judging,
-        facts=facts,
-        refused=frozenset(judging.config.refused),
-    )
+    judging = replace(judging, facts=facts, refused=frozenset(judging.config.refused))
     needed = [fact for version in written for fact in facts_needed_by_version(version, judging)]
-    answered = replace(facts, answers=answers_to(as_questions(needed), world))
-    judging = replace(judging, facts=answered)
+    answers = answers_to(as_questions(needed), world)
+    judging = replace(judging, facts=replace(facts, answers=answers))
     return [judged(version, judging) for version in written]

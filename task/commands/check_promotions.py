@@ -26,10 +26,12 @@ def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
     """Return the Applications that commit messages name as promotion sources."""
     names: dict[str, None] = {}
     for message in messages:
-        last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
-        for line in last.split("\n"):
+        text = message.replace("\r\n", "\n").rstrip("\n")
+        last_paragraph = text.rpartition("\n\n")[2]  # Git reads trailers only there
+        for line in last_paragraph.split("\n"):
             if line.lower().startswith(TRAILER):
-                names[line.partition(":")[2].strip()] = None
+                _, _, name = line.partition(":")
+                names[name.strip()] = None
     return tuple(names)[:MOST]
 
 
@@ -46,20 +48,22 @@ def with_sources(
     """
     if not (names and versions):
         return list(versions), ()
-    wanted = {version.image.identity for version in versions}
+    images = {version.image.identity for version in versions}
     subs = [
         sub
         for item in subscribed
         if item.application.key in names
         for sub in item.subscriptions
-        if sub.entry.image.identity in wanted
+        if sub.entry.image.identity in images
     ]
     in_sources = source_versions(subs, job, world)
-    unread = sorted(set(names) - {item.application.key for item in subscribed})
-    return [_with_source(version, in_sources, versions) for version in versions], _unread(unread)
+    missing = sorted(set(names) - {item.application.key for item in subscribed})
+    with_source = [_with_source(version, in_sources, versions) for version in versions]
+    return with_source, _missing_sources(missing)
 
 
-def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
+def _missing_sources(names: Sequence[str]) -> tuple[Problem, ...]:
+    """Return a warning about the named sources that are not among the Applications."""
     if not names:
         return ()
     listed = and_more([shortened(name, 100) for name in names])
@@ -76,6 +80,7 @@ def _with_source(
     in_sources: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
+    """Return the version with its source, or denied if a named source has a different version."""
     app = version.touched.pair.effective.application.key
     givers = [
         giver
@@ -85,7 +90,7 @@ def _with_source(
     for giver in givers:
         if giver.error is None and alike(giver.image, version.image):
             return replace(version, promoted=giver.promoted)
-    unmatched = [giver for giver in givers if not _given(giver, versions)]
+    unmatched = [giver for giver in givers if not _is_promoted(giver, versions)]
     if not unmatched:  # this version was not promoted, but waited next to the promoted one
         return version
     giver = unmatched[0]
@@ -98,7 +103,7 @@ def _with_source(
     return replace(version, denied=Verdict("refuse", "source", because))
 
 
-def _given(giver: SourceVersion, versions: Sequence[Version]) -> bool:
+def _is_promoted(giver: SourceVersion, versions: Sequence[Version]) -> bool:
     """Return whether the change writes the version that the source has."""
     return giver.error is None and any(
         version.image.identity == giver.image.identity and alike(giver.image, version.image)

@@ -30,7 +30,7 @@ def check_report(
     refused or held, unless there is a worse problem.
     """
     shown = tuple(sorted(decisions, key=_place))
-    blocking = (problem for item in shown if (problem := stopped(item)))
+    blocking = filter(None, map(stopped, shown))
     all_problems = (*blocking, *problems)
     versions = dict.fromkeys(item.candidate for item in shown if item.candidate.version)
     errors = (item.judged.trouble for item in shown if item.verdict == "error")
@@ -53,12 +53,13 @@ def check_report(
 
 def stopped(judged: Judged) -> Problem | None:
     """Return the error about a version that must not be merged, or None if it may be."""
-    if judged.verdict != "error" and judged.verdict not in STOPPED:
+    is_stopped = judged.verdict in STOPPED
+    if not is_stopped and judged.verdict != "error":
         return None
     if judged.overridden_by:  # a run writes this version anyway, and reports it
         return None
     trouble = judged.judged.trouble
-    if judged.verdict != "error":
+    if is_stopped:
         hint = trouble.hint or STOPPED[judged.verdict]
         trouble = replace(trouble, hint=hint, exit=Exit.NOTHING_UPDATED)
     return Problem(

@@ -38,6 +38,7 @@ from task.policy.strategies import needs
 REVISION = "org.opencontainers.image.revision"
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _FIRST_DATE = "1981"  # reproducible builds use 1970 or 1980 for "no date"
+_SHOWN = 19  # characters of a digest in a message: "sha256:" and 12 digits
 _UNKNOWN = Verdict("refuse", "not-in-registry", "the registry has no such image")
 
 
@@ -62,22 +63,22 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     events: dict[str, list[Event]] = {}
     for event in job.events:
         events.setdefault(event.image.identity, []).append(event)
-    open_ones = {
+    events_to_check = {
         ask.key: events[ask.offered.identity]
         for ask in _of_this_run(matched, job)
         if not settled_without_git(ask, job.terms)
     }
-    answers = _answers(matched, open_ones, job, world)
+    answers = _answers(matched, events_to_check, job, world)
 
     asks: list[Ask] = []
     decisions: list[Decision] = []
     problems: list[Problem] = []
     for ask in matched.asks:
-        if ask.key not in open_ones:
+        if ask.key not in events_to_check:
             asks.append(ask)
             continue
         checked = [
-            _checked(ask.subscription, open_one, answers, job) for open_one in open_ones[ask.key]
+            _checked(ask.subscription, event, answers, job) for event in events_to_check[ask.key]
         ]
         good = [item for item in checked if item.good]
         if good:
@@ -88,23 +89,24 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
         else:
             decisions.append(_refused(ask, checked))
     _warn_of_times(asks, job, world)
-    found = replace(
+    return job, replace(
         matched,
         asks=tuple(asks),
         decisions=tuple(decisions),
+        problems=tuple(dict.fromkeys((*matched.problems, *problems))),
     )
-    return job, replace(found, problems=tuple(dict.fromkeys((*matched.problems, *problems))))
 
 
 def _of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
     """Return this run's asks. With `--only-repository`, separate runs handle the rest."""
+    in_git = [ask for asks in by_repository(matched, job) for ask in asks]
     live = () if job.only else matched.live
-    return (*(ask for asks in by_repository(matched, job) for ask in asks), *live)
+    return (*in_git, *live)
 
 
 def _answers(
     matched: Matched,
-    open_ones: Mapping[Identity, Sequence[Event]],
+    events_to_check: Mapping[Identity, Sequence[Event]],
     job: Job,
     world: World,
 ) -> Mapping[Question, Answer]:
@@ -114,8 +116,9 @@ def _answers(
     """
     facts: dict[Question, dict[Fact, None]] = {}
     for ask in matched.asks:
-        for event in open_ones.get(ask.key, ()):
-            if question := _question(ask.subscription, event, job):
+        for event in events_to_check.get(ask.key, ()):
+            question = _question(ask.subscription, event, job)
+            if question:
                 about = replace(question, facts=())
                 facts.setdefault(about, {}).update(dict.fromkeys(question.facts))
     questions = tuple(replace(about, facts=tuple(needed)) for about, needed in facts.items())
@@ -124,11 +127,13 @@ def _answers(
 
 
 def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
-    """Return the question about an event, or None if the rules refuse its tag anyway."""
+    """Return the question about an event, or None if nothing needs to be asked."""
+    if job.terms.check == "never":
+        return None
     refusal = objection(event.image.tag, sub.policy)
-    # The repository's config is read later, and its `tagOrder` may extract a version from the tag.
-    may_change = refusal and refusal.rule in OF_VERSIONS
-    if job.terms.check == "never" or (refusal and not may_change):
+    # A refusal by these rules may still change: the repository's config is read later, and its
+    # `tagOrder` may extract a version from the tag.
+    if refusal and refusal.rule not in OF_VERSIONS:
         return None
     facts: list[Fact] = []
     if event.claimed or not event.image.digest:
@@ -139,7 +144,9 @@ def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
     # The registry returns the tag's current digest. Our own `--image` may refer to an earlier
     # digest.
     image = replace(event.image, digest="") if event.claimed else event.image
-    return replace(question_about(sub, image), facts=tuple(facts)) if facts else None
+    if not facts:
+        return None
+    return replace(question_about(sub, image), facts=tuple(facts))
 
 
 def _checked(
@@ -149,8 +156,8 @@ def _checked(
     job: Job,
 ) -> Checked:
     """Compare an event with the registry's response."""
-    asked = _question(sub, event, job)
-    answer = answers.get(replace(asked, facts=())) if asked else None
+    question = _question(sub, event, job)
+    answer = answers.get(replace(question, facts=())) if question else None
     if answer and answer.error:
         if event.claimed:
             return Checked(event, error=answer.error)
@@ -160,14 +167,14 @@ def _checked(
         return Checked(event, build)
     if not answer.exists:
         return Checked(event, refusal=_UNKNOWN)
-    said = event.image.digest
-    has = answer.digest
-    if event.claimed and said and said != has:
+    event_digest = event.image.digest
+    if event.claimed and event_digest and event_digest != answer.digest:
         because = (
-            f"{event.image.tag} is {has[:19]}… in the registry, but the event says {said[:19]}…"
+            f"{event.image.tag} is {answer.digest[:_SHOWN]}… in the registry, but the event says"
+            f" {event_digest[:_SHOWN]}…"
         )
         return Checked(event, refusal=replace(_UNKNOWN, because=because))
-    image = replace(event.image, digest=said or has)
+    image = replace(event.image, digest=event_digest or answer.digest)
     return Checked(replace(event, image=image), build)
 
 
@@ -176,16 +183,14 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
     the event's time.
     """
     if event.build != Build():
+        if not event.build.commit:
+            return event.build
         repository = event.build.repository or job.source_repository
-        return replace(event.build, repository=repository) if event.build.commit else event.build
+        return replace(event.build, repository=repository)
     created = answer.created if answer and answer.created >= _FIRST_DATE else ""
     revision = answer.labels.get(REVISION, "").lower() if answer else ""
     if job.source_repository and _COMMIT.fullmatch(revision):
-        return Build(
-            commit=revision,
-            repository=job.source_repository,
-            created=created,
-        )
+        return Build(commit=revision, repository=job.source_repository, created=created)
     return Build(created=created or event.at)
 
 
@@ -220,12 +225,13 @@ def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
 def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
     """Warn once if builds are ordered only by their events' times."""
     times = {event.at for event in job.events if event.at and event.build == Build()}
-    ordered = any(
+    ordered_by_time = [ask for ask in asks if needs(ask.subscription.policy, "created")]
+    # `_build_of_event` uses the event's time only if it finds no other date.
+    has_only_event_time = any(
         event.build == Build(created=event.at) and event.at in times
-        for ask in asks
-        if needs(ask.subscription.policy, "created")
+        for ask in ordered_by_time
         for event in ask.events
     )
-    if ordered:
+    if has_only_event_time:
         why = "the images have no creation date, or the registry was not queried"
         world.log("warning", f"builds are ordered by the times of their events: {why}")

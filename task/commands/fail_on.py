@@ -24,19 +24,19 @@ class Reason:
 
 
 def _is_held(image_status: ImageStatus) -> bool:
-    return (
-        image_status.hold is not None and image_status.scope != "freeze"
-    )  # a freeze ends on its own
+    # a freeze ends on its own
+    return image_status.hold is not None and image_status.scope != "freeze"
 
 
 def _present_since(image_status: ImageStatus) -> str:
     """Return when the current value was written, or "" if the build that wrote it is unknown."""
-    newest = image_status.builds[0] if image_status.builds else None
-    is_present = newest and (newest.tag, newest.digest) == (
-        image_status.in_git.tag,
-        image_status.in_git.digest,
-    )
-    return newest.at if newest and is_present else ""
+    if not image_status.builds:
+        return ""
+    newest = image_status.builds[0]
+    in_git = image_status.in_git
+    if (newest.tag, newest.digest) != (in_git.tag, in_git.digest):
+        return ""
+    return newest.at
 
 
 def _versions_that_run(image_status: ImageStatus) -> str:
@@ -81,10 +81,10 @@ def late_images(found: Status, wanted: Collection[str], older_than: int) -> tupl
 
     If the time is unknown, the image is included.
     """
-    return tuple(_each_that_is_late(found, wanted, older_than))
+    return tuple(_late_images(found, wanted, older_than))
 
 
-def _each_that_is_late(
+def _late_images(
     found: Status,
     wanted: Collection[str],
     older_than: int,
@@ -97,8 +97,8 @@ def _each_that_is_late(
             since = reason.since(row)
             if since and now - epoch_seconds(since) < older_than:
                 continue
-            when = f", since {readable(since)}" if since else ""
-            message = printable(f"{name(row)} {reason.words(row)}{when}")
+            suffix = f", since {readable(since)}" if since else ""
+            message = printable(f"{name(row)} {reason.words(row)}{suffix}")
             yield Problem(
                 Trouble(word, message, reason.hint, exit=Exit.NOTHING_UPDATED),
                 application=row.subscription.application.key,

@@ -81,11 +81,9 @@ class MigratedApplication:
     @property
     def changes(self) -> bool:
         """Whether Image Update would write to a different place, or might pick a different tag."""
-        same = (self.now.how, self.now.files) == (self.here.how, self.here.files)
-        return not same or any(
-            tracked_image.strategy not in ("", tracked_image.strategy_now)
-            for tracked_image in self.images
-        )
+        if (self.now.how, self.now.files) != (self.here.how, self.here.files):
+            return True
+        return any(image.strategy not in ("", image.strategy_now) for image in self.images)
 
 
 def row_of(
@@ -106,36 +104,37 @@ def row_of(
     """
     listed = parse_image_list(app.annotations.get("image-list", ""))
     entries = [entry for entry in listed if isinstance(entry, Entry)]
-    read = {row.subscription.entry.text: row for row in status}
-    before = _now(app, meant, skipped=updaters and not app.reference)
-    here = _our_side(subscribed)
-    broken = _first_that_breaks(problems)
-    if broken:
-        here = Side("nothing", because=_problem_in_words(broken))
+    status_by_entry = {row.subscription.entry.text: row for row in status}
+    before = _aiu_side(app, meant, skipped=updaters and not app.reference)
+    after = _our_side(subscribed)
+    blocker = _first_that_breaks(problems)
+    if blocker:
+        after = Side("nothing", because=_problem_in_words(blocker))
         # If the Application has no status, only Git shows the source's type. Neither tool updates a
         # plain directory.
-        typed = any(sub.source.kind for sub in meant)
-        if before.how == "git" and broken.rule == "target" and not typed:
-            before = here
+        has_type = any(sub.source.kind for sub in meant)
+        if before.how == "git" and blocker.rule == "target" and not has_type:
+            before = after
+    images = [
+        _image(
+            app,
+            entry,
+            subscribed.subscriptions,
+            status_by_entry.get(entry.text),
+            hidden=bool(blocker),
+        )
+        for entry in entries
+    ]
+    logins = _logins(subscribed.subscriptions, in_cluster=in_cluster)
+    notes = [_problem_in_words(problem) for problem in problems]
     return MigratedApplication(
         app.key,
         _selected_by(app, updaters=updaters),
-        before,
-        here,
-        tuple(
-            _image(
-                app,
-                entry,
-                subscribed.subscriptions,
-                read.get(entry.text),
-                hidden=bool(broken),
-            )
-            for entry in entries
-        ),
-        tuple(dict.fromkeys(_logins(subscribed.subscriptions, in_cluster=in_cluster))),
-        tuple(
-            dict.fromkeys(told for told in map(_problem_in_words, problems) if told != here.because)
-        ),
+        now=before,
+        here=after,
+        images=tuple(images),
+        logins=tuple(dict.fromkeys(logins)),
+        notes=tuple(dict.fromkeys(note for note in notes if note != after.because)),
     )
 
 
@@ -161,22 +160,20 @@ def _problem_in_words(problem: Problem) -> str:
 
 
 def _our_side(subscribed: Subscribed) -> Side:
+    """Return how Image Update handles an Application."""
     if not subscribed.subscriptions:
-        flaw = next(
-            (flaw.message for flaw in subscribed.flaws if flaw.severity == "error"),
-            "it has no image to update",
-        )
-        return Side("nothing", because=flaw)
+        errors = [flaw.message for flaw in subscribed.flaws if flaw.severity == "error"]
+        return Side("nothing", because=errors[0] if errors else "it has no image to update")
     first = subscribed.subscriptions[0]
     if first.method != "git":
         return Side("live")
-    return _where_it_commits(
-        subscribed.subscriptions,
-        first.head_template or ("its own branch" if first.pull_request else ""),
-    )
+    head = first.head_template
+    if not head and first.pull_request:
+        head = "its own branch"
+    return _where_it_commits(subscribed.subscriptions, head)
 
 
-def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
+def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
     """Return how AIU handles an Application. Unless the method is git, AIU patches the live
     Application.
     """
@@ -239,8 +236,9 @@ def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
         return row.in_git.version, row.in_git.file or "the live Application"
     if row.live:
         return row.live[0].version, "status"
-    if row.kind and (version := own_reading({}, row.subscription, row.kind).version):
-        return version, "spec"
+    in_spec = own_reading({}, row.subscription, row.kind).version if row.kind else ""
+    if in_spec:
+        return in_spec, "spec"
     if row.in_sources.version:
         return row.in_sources.version, "sources"
     return "", ""
@@ -251,45 +249,38 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
     back to semver.
     """
     own = annotations.get(f"{entry.alias}.update-strategy", "") if entry.alias else ""
-    given = own or annotations.get("update-strategy", "")
-    word = given.strip().lower().partition(":")[0]
-    strategy = DEPRECATED.get(word, word)
+    value = own or annotations.get("update-strategy", "")
+    name = value.strip().lower().partition(":")[0]
+    strategy = DEPRECATED.get(name, name)
     return strategy if strategy in STRATEGIES else "semver"
 
 
 def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
     """Yield the credentials that the step needs or reads itself."""
-    read = (
-        "which is read from the cluster"
-        if in_cluster
-        else "which needs credential options or --applications cluster"
-    )
+    if in_cluster:
+        how_read = "which is read from the cluster"
+    else:
+        how_read = "which needs credential options or --applications cluster"
     for sub in subs:
-        if sub.method == "git":
-            yield (
-                f"Git: {sub.credentials}, {read}"
-                if sub.credentials
-                else f"Git: {without_login(sub.repo)}"
-            )
+        if sub.method == "git" and sub.credentials:
+            yield f"Git: {sub.credentials}, {how_read}"
+        elif sub.method == "git":
+            yield f"Git: {without_login(sub.repo)}"
         if not sub.policy.pull_secret:
             continue
         try:
             login = parse_credential_source(sub.policy.pull_secret)
         except Malformed:
             continue  # `lint` reports this error
-        asked = (
-            ""
-            if may_ask(sub, "auto")
-            else " (only for scan: this image's rules do not need the registry)"
-        )
+        note = ""
+        if not may_ask(sub, "auto"):
+            note = " (only for scan: this image's rules do not need the registry)"
         if login.kind == "ext":
-            yield (
-                f"registry: the script {login.script} in the step's image, and --allow-exec{asked}"
-            )
+            yield f"registry: the script {login.script} in the step's image, and --allow-exec{note}"
         elif login.kind == "env":
-            yield f"registry: the variable {login.env}, and --allow-env {login.env}{asked}"
+            yield f"registry: the variable {login.env}, and --allow-env {login.env}{note}"
         else:
-            yield f"registry: {login.kind} {login.namespace}/{login.name}, {read}{asked}"
+            yield f"registry: {login.kind} {login.namespace}/{login.name}, {how_read}{note}"
 
 
 HOWS = {
@@ -312,37 +303,30 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     """Return a row for each Application, with the current versions in Git. `job` must be a dry
     run.
     """
-    subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
-    read, problems = rows_of(
-        asks_for_all([subscribed_app for _, subscribed_app in subscribed]),
-        job,
-        world,
-        StatusDetails(builds=0),
-    )
-    status: dict[str, list[ImageStatus]] = {}
-    for row in read:
-        status.setdefault(row.subscription.application.key, []).append(row)
-    unread: dict[str, list[Problem]] = {}
+    defaults = job.scope.defaults
+    subscribed = [subscribe(app, defaults) for app in found.applications]
+    details = StatusDetails(builds=0)
+    statuses, problems = rows_of(asks_for_all(subscribed), job, world, details)
+    statuses_by_app: dict[str, list[ImageStatus]] = {}
+    for image_status in statuses:
+        key = image_status.subscription.application.key
+        statuses_by_app.setdefault(key, []).append(image_status)
+    problems_by_app: dict[str, list[Problem]] = {}
     for problem in problems:
-        unread.setdefault(problem.application, []).append(problem)
+        problems_by_app.setdefault(problem.application, []).append(problem)
     rows = []
-    for app, subscribed_app in subscribed:
+    for app, subscribed_app in zip(found.applications, subscribed, strict=True):
         # AIU does not recognize these keys and ignores them
-        doubtful = {key for key, _ in doubts(app.annotations)}
-        understood = replace(
-            app,
-            annotations={key: text for key, text in app.annotations.items() if key not in doubtful},
-        )
-        meant = attempted(understood, job.scope.defaults)[1]
-        said = status.get(app.key, ())
-        wrong = unread.get(app.key, ())
+        ignored = {key for key, _ in doubts(app.annotations)}
+        recognized = {key: text for key, text in app.annotations.items() if key not in ignored}
+        _, meant = attempted(replace(app, annotations=recognized), defaults)
         rows.append(
             row_of(
                 app,
                 subscribed_app,
                 meant,
-                said,
-                wrong,
+                statuses_by_app.get(app.key, ()),
+                problems_by_app.get(app.key, ()),
                 updaters=found.updaters > 0,
                 in_cluster=in_cluster,
             )
@@ -357,11 +341,11 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
 
 def lines(migration: Migration) -> Iterator[str]:
     """Yield the rows and the ConfigMap as text."""
-    # a server that is down affects many Applications
-    shared = Counter(note for row in migration.rows for note in row.notes)
+    # A note of several Applications is shown once: a server that is down affects many.
+    frequency = Counter(note for row in migration.rows for note in row.notes)
     for row in migration.rows:
-        yield from _row_lines(row, [note for note in row.notes if shared[note] == 1])
-    for note, number in shared.items():
+        yield from _row_lines(row, [note for note in row.notes if frequency[note] == 1])
+    for note, number in frequency.items():
         if number > 1:
             yield f"{counted(number, 'Application')}: {note}"
     if migration.rows:
@@ -375,7 +359,8 @@ def lines(migration: Migration) -> Iterator[str]:
         return
     yield f"Image Updater's ConfigMap ({migration.config_origin}) as options:"
     for option in migration.config:
-        yield f"    {option.key:28} {'; '.join(filter(None, (option.option, option.note)))}"
+        description = "; ".join(filter(None, (option.option, option.note)))
+        yield f"    {option.key:28} {description}"
 
 
 def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
@@ -400,19 +385,15 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     logins = Counter(login for row in rows for login in row.logins)
     for login, number in sorted(logins.items()):
         yield f"    {login} ({counted(number, 'Application')})"
-    changed = [row for row in rows if row.now.how != row.here.how]
-    kinds = Counter((row.now.how, row.here.how) for row in changed)
-    words = {
-        "git": "Git",
-        "live": "live",
-        "nothing": "nothing",
-    }
+    moves = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
+    words = {"git": "Git", "live": "live", "nothing": "nothing"}
     moved = [
         f"{number} from {words[before]} to {words[after]}"
-        for (before, after), number in sorted(kinds.items())
+        for (before, after), number in sorted(moves.items())
     ]
-    same = sum(not row.changes for row in rows)
-    yield f"{counted(len(rows), 'Application')}: {', '.join((f'{same} as before', *moved))}"
+    unchanged = sum(not row.changes for row in rows)
+    parts = [f"{unchanged} as before", *moved]
+    yield f"{counted(len(rows), 'Application')}: {', '.join(parts)}"
 
 
 def _side(side: Side) -> str:
@@ -429,38 +410,26 @@ def _side(side: Side) -> str:
 def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
     name = f"{tracked.alias}={tracked.name}" if tracked.alias else tracked.name
     rule = " ".join(filter(None, (tracked.strategy or "broken", tracked.constraint)))
-    before = (
-        f" (Image Updater: {tracked.strategy_now})"
-        if tracked.strategy != tracked.strategy_now
-        else ""
-    )
-    source = (
-        f"the Application's {tracked.version_from}"
-        if tracked.version_from in ("status", "spec", "sources")
-        else tracked.version_from
-    )
+    line = f"{name}  {rule}"
+    if tracked.strategy != tracked.strategy_now:
+        line += f" (Image Updater: {tracked.strategy_now})"
     if tracked.version:
-        return f"{name}  {rule}{before}; {tracked.version}, from {source}"
+        source = tracked.version_from
+        if source in ("status", "spec", "sources"):
+            source = f"the Application's {source}"
+        return f"{line}; {tracked.version}, from {source}"
     if row.here.how == "nothing":
-        return f"{name}  {rule}{before}"
-    unknown = (
-        "no current version found: the first build will set the tag"
-        if tracked.read
-        else "its version is unknown"
-    )
-    return f"{name}  {rule}{before}; {unknown}"
+        return line
+    if not tracked.read:
+        return f"{line}; its version is unknown"
+    return f"{line}; no current version found: the first build will set the tag"
 
 
 def as_json(moved: Migration) -> dict[str, object]:
     """Return the rows and the ConfigMap as plain data."""
-    return {
-        "applications": [
-            _without_unknown(asdict(row) | {"changes": row.changes}) for row in moved.rows
-        ],
-        "config": [_without_unknown(asdict(option)) for option in moved.config]
-        if moved.config_origin
-        else None,
-    }
+    rows = [_without_unknown(asdict(row) | {"changes": row.changes}) for row in moved.rows]
+    options = [_without_unknown(asdict(option)) for option in moved.config]
+    return {"applications": rows, "config": options if moved.config_origin else None}
 
 
 def _without_unknown(data: object) -> object:
@@ -469,4 +438,6 @@ def _without_unknown(data: object) -> object:
         return {key: _without_unknown(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
         return [_without_unknown(value) for value in data]
-    return (without_logins(data) or None) if isinstance(data, str) else data
+    if isinstance(data, str):
+        return without_logins(data) or None
+    return data

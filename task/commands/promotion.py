@@ -84,6 +84,11 @@ class Recipient:
     givers: tuple[tuple[Subscription, ...], ...]  # for each of the target's subscriptions
     of_broken: tuple[Subscription, ...] = ()  # source entries for the target's broken entries
 
+    @property
+    def all_givers(self) -> tuple[Subscription, ...]:
+        """All source entries, which may contain duplicates."""
+        return (*chain.from_iterable(self.givers), *self.of_broken)
+
 
 def check_promotion(promotion: Promotion) -> None:
     """Raise `UsageError` for an invalid pattern or selector, before contacting any server."""
@@ -139,31 +144,34 @@ def pairs_of(
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
-    giving = _giving(source_apps, apps, promotion)
-    fed = _fed(giving)
-    given = [sub for source in sources for sub in source.subscriptions]
-    givers = _Givers(given, giving, promotion)
-    pairs = [givers.pair(item) for item in subscribed if item.application.key in fed]
-    plain = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
-    problems += unknown_names(plain, apps, strict=not pairs)
-    if not (pairs or problems):
-        problems.append(_no_target(promotion, apps, giving))
-    problems += _images_without_source(promotion.images, given)
+    targets_by_source = _targets_by_source(source_apps, apps, promotion)
+    recipients = _recipients(targets_by_source)
+    entries = [sub for source in sources for sub in source.subscriptions]
+    givers = _Givers(entries, targets_by_source, promotion)
+    pairs = [givers.pair(item) for item in subscribed if item.application.key in recipients]
+    without_placeholder = [
+        pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)
+    ]
+    problems += unknown_names(without_placeholder, apps, strict=not pairs)
+    if not pairs and not problems:
+        problems.append(_no_target(promotion, apps, targets_by_source))
+    problems += _images_without_source(promotion.images, entries)
     return pairs, problems
 
 
 def _images_without_source(
     names: Iterable[str],
-    given: Sequence[Subscription],
+    entries: Sequence[Subscription],
 ) -> Iterator[Problem]:
+    """Yield an error for each `--alias` that no source entry has."""
     hint = "use an alias or image name from the image-list annotation"
     for name in names:
-        if not any(_named(sub, (name,)) for sub in given):
+        if not any(_named(sub, (name,)) for sub in entries):
             message = f"--alias {name}: not found in any source"
             yield Problem(Trouble("annotation", message, hint))
 
 
-def _giving(
+def _targets_by_source(
     sources: Sequence[Tracker],
     apps: Sequence[Tracker],
     promotion: Promotion,
@@ -172,9 +180,9 @@ def _giving(
 
     Raises `UsageError` if a name matches targets in several namespaces.
     """
-    called: dict[str, list[Tracker]] = {}
+    by_name: dict[str, list[Tracker]] = {}
     for app in apps:
-        called.setdefault(app.name, []).append(app)
+        by_name.setdefault(app.name, []).append(app)
     selected = frozenset(
         app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector))
     )
@@ -183,46 +191,52 @@ def _giving(
     for source in sources:
         filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
         for name in filled:
-            others = [app for app in called.get(name, ()) if app.key != source.key]
+            others = [app for app in by_name.get(name, ()) if app.key != source.key]
             refuse_ambiguous((name,), [app for app in others if app.key in selected])
+        if not filled:  # without --to, only --to-selector chooses the targets
+            by_source[source.key] = selected
+            continue
         if filled not in shared:
-            fitting = [_fitting(pattern, source, apps, called) for pattern in promotion.targets]
-            shared[filled] = selected.intersection(set().union(*fitting)) if fitting else selected
+            fitting = [_fitting(pattern, source, apps, by_name) for pattern in promotion.targets]
+            shared[filled] = selected.intersection(set().union(*fitting))
         by_source[source.key] = shared[filled]
     return by_source
 
 
-def _filled(pattern: str, source: Tracker, spelled: Callable[[str], str] = str) -> str:
-    """Fill a `--to` pattern with the values of one source."""
-    return _PLACEHOLDER.sub(lambda match: spelled(_facts(source)[match[1]]), pattern)
+def _filled(pattern: str, source: Tracker, quoted: Callable[[str], str] = str) -> str:
+    """Fill a `--to` pattern with the values of one source, each passed through `quoted`."""
+    return _PLACEHOLDER.sub(lambda match: quoted(_facts(source)[match[1]]), pattern)
 
 
 def _fitting(
     pattern: str,
     source: Tracker,
     apps: Sequence[Tracker],
-    called: Mapping[str, Sequence[Tracker]],
+    by_name: Mapping[str, Sequence[Tracker]],
 ) -> set[str]:
     """Return the Applications that match a `--to` pattern.
 
-    A source's name is never treated as a glob. Names without globs are looked up in `called`,
+    A source's name is never treated as a glob. Names without globs are looked up in `by_name`,
     because there may be thousands of sources with their own patterns.
     """
     name = pattern.rpartition("/")[2]
-    among = apps if is_glob(name) else called.get(_filled(name, source), ())
-    fits = re.compile(translate(_filled(pattern, source, escape))).match
-    return {app.key for app in among if fits(app.key if "/" in pattern else app.name)}
+    candidates = apps if is_glob(name) else by_name.get(_filled(name, source), ())
+    matches = re.compile(translate(_filled(pattern, source, escape))).match
+    return {app.key for app in candidates if matches(app.key if "/" in pattern else app.name)}
 
 
-def _fed(giving: Mapping[str, frozenset[str]]) -> set[str]:
+def _recipients(targets_by_source: Mapping[str, frozenset[str]]) -> set[str]:
     """Return the Applications that get a version from a different Application."""
-    givers: dict[frozenset[str], list[str]] = {}
-    for source, targets in giving.items():
-        givers.setdefault(targets, []).append(source)
-    fed: set[str] = set()
-    for targets, members in givers.items():
-        fed |= targets if len(members) > 1 else targets - {members[0]}
-    return fed
+    sources_by_targets: dict[frozenset[str], list[str]] = {}
+    for source, targets in targets_by_source.items():
+        sources_by_targets.setdefault(targets, []).append(source)
+    recipients: set[str] = set()
+    for targets, sources in sources_by_targets.items():
+        if len(sources) > 1:  # each target has at least one source other than itself
+            recipients |= targets
+        else:
+            recipients |= targets - {sources[0]}
+    return recipients
 
 
 class _Givers:
@@ -231,10 +245,10 @@ class _Givers:
     def __init__(
         self,
         entries: Iterable[Subscription],
-        giving: Mapping[str, frozenset[str]],
+        targets_by_source: Mapping[str, frozenset[str]],
         promotion: Promotion,
     ) -> None:
-        self._giving = giving
+        self._targets_by_source = targets_by_source
         self._by_image: dict[str, list[Subscription]] = {}
         self._by_alias: dict[str, list[Subscription]] = {}
         for sub in entries:
@@ -246,14 +260,14 @@ class _Givers:
 
     def pair(self, target: Subscribed) -> Recipient:
         """Return a target with its source entries."""
-        broken = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
+        broken_images = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
         return Recipient(
             target,
-            tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
-            tuple(
-                given
-                for image in broken
-                for given in self._to(target, self._by_image.get(image, ()))
+            givers=tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
+            of_broken=tuple(
+                giver
+                for image in broken_images
+                for giver in self._to(target, self._by_image.get(image, ()))
             ),
         )
 
@@ -265,22 +279,23 @@ class _Givers:
         same_image = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
         if not same_image:
             return self._to(target, self._by_alias.get(sub.entry.alias, ()))
-        both = [given for given in same_image if given.entry.alias == sub.entry.alias]
+        both = [giver for giver in same_image if giver.entry.alias == sub.entry.alias]
         return both or same_image
 
     def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
+        """Return the entries that are promoted to the target, except its own."""
         key = target.application.key
         return [
-            subscription
-            for subscription in entries
-            if (source := subscription.application.key) != key and key in self._giving[source]
+            sub
+            for sub in entries
+            if sub.application.key != key and key in self._targets_by_source[sub.application.key]
         ]
 
 
 def _no_target(
     promotion: Promotion,
     apps: Iterable[Tracker],
-    giving: Mapping[str, frozenset[str]],
+    targets_by_source: Mapping[str, frozenset[str]],
 ) -> Problem:
     """Return the error that no Application gets a version, which names the option that does not
     match.
@@ -290,7 +305,7 @@ def _no_target(
     if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
         return _nobody("--to-selector", selector)
     flag, text = ("--to", patterns) if patterns else ("--to-selector", selector)
-    if any(giving.values()):
+    if any(targets_by_source.values()):
         hint = "specify other Applications, for example production/{name}"
         message = (
             f"{flag}: {text!r} matches only the source itself, and an Application cannot be"
@@ -308,19 +323,21 @@ def _nobody(flag: str, text: str) -> Problem:
 
 
 def _named(sub: Subscription, names: Sequence[str]) -> bool:
-    return not names or bool(
-        {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity} & set(names)
-    )
+    """Return whether one of the names is the entry's alias or image, or there are none."""
+    if not names:
+        return True
+    image = sub.entry.image
+    return any(name in (sub.entry.alias, image.name, image.identity) for name in names)
 
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
     """Return the source entries whose version matters to a target, without duplicates."""
-    subs = (sub for pair in pairs for sub in (*chain.from_iterable(pair.givers), *pair.of_broken))
-    return list({sub.identity: sub for sub in subs}.values())
+    by_identity = {sub.identity: sub for pair in pairs for sub in pair.all_givers}
+    return list(by_identity.values())
 
 
 def asks_to_promote(
-    pairs: Iterable[Recipient],
+    pairs: Sequence[Recipient],
     versions: Sequence[SourceVersion],
     promotion: Promotion,
 ) -> Matched:
@@ -332,32 +349,27 @@ def asks_to_promote(
     by_entry = {source_version.subscription.identity: source_version for source_version in versions}
     asks: list[Ask] = []
     decisions: list[Decision] = []
-    problems: list[Problem] = []
-    unusable: list[Unusable] = []
     for pair in pairs:
-        target = pair.target
-        for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
-            if not giving:
+        for sub, giver_entries in zip(pair.target.subscriptions, pair.givers, strict=True):
+            if not giver_entries:
                 continue
-            givers = [by_entry[subscription.identity] for subscription in giving]
-            ask = _promotion_ask(sub, _common_version(sub, givers), target, promotion)
-            if refusal := _refusal(ask, givers, promotion):
+            givers = [by_entry[giver.identity] for giver in giver_entries]
+            version = _common_version(sub, givers)
+            ask = _promotion_ask(sub, version, pair.target, promotion)
+            refusal = _refusal(ask, givers, promotion)
+            if refusal:
                 decisions.append(refusal)
             else:
                 asks.append(ask)
-        images = [
-            by_entry[subscription.identity].image
-            for subscription in (*chain.from_iterable(pair.givers), *pair.of_broken)
-        ]
-        flawed = asks_for_images([replace(target, subscriptions=())], images)
-        unusable += flawed.unusable
-        problems += flawed.problems
-    return Matched(
-        tuple(asks),
-        tuple(decisions),
-        tuple(problems),
-        tuple(unusable),
-    )
+    # the targets' broken entries, which have no subscriptions
+    problems: list[Problem] = []
+    unusable: list[Unusable] = []
+    for pair in pairs:
+        images = [by_entry[giver.identity].image for giver in pair.all_givers]
+        broken = asks_for_images([replace(pair.target, subscriptions=())], images)
+        unusable += broken.unusable
+        problems += broken.problems
+    return Matched(tuple(asks), tuple(decisions), tuple(problems), tuple(unusable))
 
 
 def _promotion_ask(
@@ -369,9 +381,9 @@ def _promotion_ask(
     image = sub.image_at(given.image)
     # The build comes from a state file that other people can write, so the build's URL must not be
     # contacted or shown.
-    ours = promotion.repository
-    same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
-    build = replace(given.build, repository=ours if same else "")
+    expected = promotion.repository
+    is_own = bool(expected) and host_and_path(given.build.repository) == host_and_path(expected)
+    build = replace(given.build, repository=expected if is_own else "")
     siblings = siblings_of(sub, target)
     return Ask(sub, (image,), siblings=siblings, build=build, promoted=given.promoted)
 
@@ -407,15 +419,20 @@ def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) ->
     current = live_reading(ask.subscription)
     source = ask.promoted.source if ask.promoted else ""
     for giver in givers:
-        if error := giver.error:
-            because = f"{giver.source}: {error.message}"
-            verdict = Verdict("error", error.rule, because, error.hint, error.exit)
-        elif promotion.healthy and (why := unhealthy(giver)):
-            verdict = Verdict("refuse", "not-healthy", f"{giver.source} {why}")
-        else:
-            continue
-        return Decision(ask.subscription, ask.offered, verdict, current, source=source)
+        verdict = _verdict_against(giver, promotion)
+        if verdict:
+            return Decision(ask.subscription, ask.offered, verdict, current, source=source)
     return None
+
+
+def _verdict_against(giver: SourceVersion, promotion: Promotion) -> Verdict | None:
+    """Return why a source's version must not be promoted, or None if it may be."""
+    error = giver.error
+    if error:
+        because = f"{giver.source}: {error.message}"
+        return Verdict("error", error.rule, because, error.hint, error.exit)
+    why = unhealthy(giver) if promotion.healthy else ""
+    return Verdict("refuse", "not-healthy", f"{giver.source} {why}") if why else None
 
 
 def unhealthy(version: SourceVersion) -> str:
@@ -435,6 +452,9 @@ def unhealthy(version: SourceVersion) -> str:
 
 
 def _runs(wanted: Image, running: Image) -> bool:
+    """Return whether the running image is the wanted one: by digest if both have one, or else by
+    tag.
+    """
     if wanted.digest and running.digest:
         return wanted.digest == running.digest
     return bool(wanted.tag) and wanted.tag == running.tag
@@ -470,21 +490,23 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
 def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) -> SourceVersion:
     try:
         kind = resolve(sub, snapshot)
-        now = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
+        in_git = reading(snapshot, sub, terms)
+        current = current_reading(snapshot, sub, kind, in_git)
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
         return _unknown(sub, error)
     newest = memory.written or Written()
-    rolled_back = memory.rollback is not None and alike(memory.rollback, now)
+    rolled_back = memory.rollback is not None and alike(memory.rollback, current)
 
     def past(most: int) -> tuple[PastBuild, ...]:
-        return _past(snapshot, sub, kind, now, world, most)
+        return _past(snapshot, sub, kind, current, world, most)
 
+    # The history is read only if a target needs it.
     return replace(
-        _known_version(sub, now, newest),
-        since=cache(lambda: _since(now, past(1))),
-        went_back=cache(lambda: rolled_back or _was_before(now, newest, past(_VERSIONS))),
+        _known_version(sub, current, newest),
+        since=cache(lambda: _since(current, past(1))),
+        went_back=cache(lambda: rolled_back or _was_before(current, newest, past(_VERSIONS))),
     )
 
 
@@ -492,40 +514,43 @@ def _past(
     snapshot: Snapshot,
     sub: Subscription,
     kind: TargetKind,
-    now: Reading,
+    current: Reading,
     world: World,
     most: int,
 ) -> tuple[PastBuild, ...]:
     """Return the latest versions of the source's file with their commits, newest first."""
-    if not now.file:
+    if not current.file:
         return ()
     repository = world.repository(sub.repo, sub)
     try:
-        (versions,) = repository.written(snapshot.branch, [(now.file,)], _VERSIONS)
+        (by_path,) = repository.written(snapshot.branch, [(current.file,)], _VERSIONS)
     finally:
         repository.close()
-    of_file = versions.get(now.file, ())
+    file_versions = by_path.get(current.file, ())
     target = target_of(sub, kind)
-    said = (
-        (file_version, earlier_reading(snapshot.files, target, now.file, file_version.text or ""))
-        for file_version in of_file
+    values = (
+        (
+            file_version,
+            earlier_reading(snapshot.files, target, current.file, file_version.text or ""),
+        )
+        for file_version in file_versions
     )
-    return past_builds(said, most, cut=len(of_file) == _VERSIONS)
+    return past_builds(values, most, cut=len(file_versions) == _VERSIONS)
 
 
-def _since(now: Reading, past: Sequence[PastBuild]) -> str:
+def _since(current: Reading, past: Sequence[PastBuild]) -> str:
     """Return the time of the commit that wrote the current version, or "" if the commit is
     unknown.
     """
     if not past:
         return ""
     newest = past[0]
-    if (newest.tag, newest.digest) != (now.tag, now.digest):
+    if (newest.tag, newest.digest) != (current.tag, current.digest):
         return ""
     return newest.at
 
 
-def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
+def _was_before(current: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
     """Return whether the file had the current version before the newest one.
 
     If the newest version is not in the history, return True.
@@ -533,7 +558,7 @@ def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> boo
     versions = [_version_of(build) for build in past]
     for number, version in enumerate(versions):
         if alike(version, newest):
-            return any(alike(earlier, now) for earlier in versions[number + 1 :])
+            return any(alike(earlier, current) for earlier in versions[number + 1 :])
     return True
 
 
@@ -541,18 +566,20 @@ def _version_of(build: PastBuild) -> Written:
     return Written(build.tag, build.digest)
 
 
-def _known_version(sub: Subscription, now: Reading, newest: Written = Written()) -> SourceVersion:
-    if not (now.tag or now.digest):
+def _known_version(
+    sub: Subscription, current: Reading, newest: Written = Written()
+) -> SourceVersion:
+    if not (current.tag or current.digest):
         error = SourceError(
             f"neither Git nor the cluster has a version of {sub.entry.image.name}",
             hint="wait for the source's first build, or pass another source with --from",
         )
         return _unknown(sub, error)
     # The state remembers the newest build. After a rollback, Git has an older one.
-    remembered = newest if alike(newest, now) else Written()
-    digest = now.digest or remembered.digest or remembered.image_digest
-    image = replace(sub.entry.image, tag=now.tag, digest=digest)
-    return SourceVersion(sub, image, remembered.build, newest, pinned=bool(now.digest))
+    remembered = newest if alike(newest, current) else Written()
+    digest = current.digest or remembered.digest or remembered.image_digest
+    image = replace(sub.entry.image, tag=current.tag, digest=digest)
+    return SourceVersion(sub, image, remembered.build, newest, pinned=bool(current.digest))
 
 
 def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
@@ -569,8 +596,9 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     pairs, problems = pairs_of(seen.subscribed, promotion)
     versions = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, versions, promotion)
-    wrong = any(problem.severity == "error" for problem in problems)
-    if pairs and not (wrong or matched.asks or matched.decisions or matched.unusable):
+    has_errors = any(problem.severity == "error" for problem in problems)
+    shares_an_image = bool(matched.asks or matched.decisions or matched.unusable)
+    if pairs and not shares_an_image and not has_errors:
         hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
         message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))
@@ -582,23 +610,20 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
     """Return the job with the promoted images, and with the images' source commit if they all have
     the same one.
     """
-    settled = (*matched.decisions, *matched.unusable)
-    offered = [*(ask.offered for ask in matched.asks), *(judged.candidate for judged in settled)]
-    images = tuple(dict.fromkeys(image for image in offered if image.version))
-    builds = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
-    commit, repository = builds.pop() if len(builds) == 1 else ("", "")
-    of_build = build_trailers(commit, references=commit_references(commit, repository))
-    wording = replace(job.wording, trailers=(*of_build, *job.wording.trailers))
-    deployed = (
-        replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
-    )
-    if job.deployed and not deployed and matched.asks:
-        repository = job.deployed.repository
-        why = f"the sources' state does not record which commit of {repository} was built"
+    decided = (*matched.decisions, *matched.unusable)
+    promoted = [*(ask.offered for ask in matched.asks), *(judged.candidate for judged in decided)]
+    images = tuple(dict.fromkeys(image for image in promoted if image.version))
+
+    commits = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
+    commit, repository = commits.pop() if len(commits) == 1 else ("", "")
+    trailers = build_trailers(commit, references=commit_references(commit, repository))
+    wording = replace(job.wording, trailers=(*trailers, *job.wording.trailers))
+
+    deployed = None
+    if job.deployed and commit and repository:
+        deployed = replace(job.deployed, commit=commit)
+    elif job.deployed and matched.asks:
+        built_from = job.deployed.repository
+        why = f"the sources' state does not record which commit of {built_from} was built"
         world.log("warning", f"deployments are not shown: {why}")
-    return replace(
-        job,
-        images=images,
-        wording=wording,
-        deployed=deployed,
-    )
+    return replace(job, images=images, wording=wording, deployed=deployed)

@@ -68,10 +68,10 @@ class Choice:
 def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     """Return the asks for `scan`: the newest allowed tags in the registries."""
     matched = asks_for_all(seen.subscribed)
-    within = [ask for members in by_repository(matched, job) for ask in members]
-    live = () if job.only else matched.live
+    in_git = [ask for members in by_repository(matched, job) for ask in members]
+    live = () if job.only else matched.live  # with `--only-repository`, separate runs handle these
     problems = (*warn_if_all_excluded(matched, job), *matched.problems)
-    matched = replace(matched, asks=(*within, *live), problems=problems)
+    matched = replace(matched, asks=(*in_git, *live), problems=problems)
     matched = _as_configs_want(matched, job, world)
     with_tags, _ = chosen(matched, job.terms, world.registry)
     return job, with_tags
@@ -82,10 +82,7 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
 
     An ask whose config cannot be read gets an error.
     """
-    open_ones = replace(
-        matched,
-        asks=tuple(ask for ask in matched.in_git if not _needs_no_tag_list(ask, job.terms)),
-    )
+    asks_to_read = tuple(ask for ask in matched.in_git if not _needs_no_tag_list(ask, job.terms))
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
         snapshot = batch.repository.snapshot(batch.base, CONFIG)
@@ -102,14 +99,14 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     ) -> tuple[Sequence[Ask], Sequence[Decision]]:
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
-    wanted: dict[Identity, Ask] = {}
-    decisions: list[Decision] = []
-    for asks, lost in read_branches(open_ones, job, world, read, failed):
-        wanted |= {ask.key: ask for ask in asks}
-        decisions += lost
-    gone = {decision.subscription.identity for decision in decisions}
-    left = tuple(wanted.get(ask.key, ask) for ask in matched.asks if ask.key not in gone)
-    return replace(matched, asks=left, decisions=(*matched.decisions, *decisions))
+    of_branches = read_branches(replace(matched, asks=asks_to_read), job, world, read, failed)
+    changed_asks = {ask.key: ask for asks, _ in of_branches for ask in asks}
+    errors = [decision for _, decisions in of_branches for decision in decisions]
+    failed_keys = {decision.subscription.identity for decision in errors}
+    remaining = tuple(
+        changed_asks.get(ask.key, ask) for ask in matched.asks if ask.key not in failed_keys
+    )
+    return replace(matched, asks=remaining, decisions=(*matched.decisions, *errors))
 
 
 def chosen(
@@ -122,29 +119,40 @@ def chosen(
     ready: dict[Identity, Ask] = {}
     to_list = []
     for ask in matched.asks:
-        if settled := _without_asking(ask, terms):
-            ready[ask.key] = settled
+        ready_ask = _without_asking(ask, terms)
+        if ready_ask:
+            ready[ask.key] = ready_ask
         else:
             to_list.append(ask)
-    choices = _dated(_list_tags(to_list, registry), registry)
+    choices = _list_tags(to_list, registry)
+    choices = _dated(choices, registry)
     newest = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
-    until: dict[Identity, str] = {}
     for choice in choices:
         result = newest[choice.key]
         if result.tag and not result.error:
             ready |= {ask.key: _with_tag(ask, result.tag) for ask in choice.asks}
         else:
             decisions += _without_a_tag(choice, result, terms)
-        if result.young:
-            until |= dict.fromkeys((ask.key for ask in choice.asks), result.young[1])
+    old_enough_at: dict[Identity, str] = {}
+    for choice in choices:
+        young = newest[choice.key].young
+        if young:
+            _, date = young
+            for ask in choice.asks:
+                old_enough_at[ask.key] = date
     asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
-    return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
+    return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), old_enough_at
 
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
+    """Return whether the decision is known without tags: the image is locked, or must run and does
+    not.
+    """
     sub = ask.subscription
-    return bool(sub.locked or (terms.require_live and not all_live(sub)))
+    if sub.locked:
+        return True
+    return terms.require_live and not all_live(sub)
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
@@ -171,7 +179,7 @@ def _with_tag(ask: Ask, tag: str) -> Ask:
 
 
 def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
-    """List each repository's tags once."""
+    """List each repository's tags once, and group the asks by their tags and rules."""
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
         sub = ask.subscription
@@ -180,7 +188,8 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
         namespace = sub.application.namespace if secret else ""
         listing = Question(image, ("tags",), (), secret, namespace)
         groups.setdefault((listing, sub.policy), []).append(ask)
-    answers = registry(tuple(dict.fromkeys(listing for listing, _ in groups))) if groups else {}
+    listings = tuple(dict.fromkeys(listing for listing, _ in groups))
+    answers = registry(listings) if listings else {}
     return [
         Choice(tuple(members), answers[listing].tags, error=answers[listing].error)
         for (listing, _), members in groups.items()
@@ -247,13 +256,15 @@ def _newest_of_each(
 ) -> dict[Identity, Newest]:
     """Return each choice's tag, or why the choice does not have one."""
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
-    size = 1
-    while unsettled := [search for search in searches if search.left]:
-        parts = [(search, search.part(size)) for search in unsettled]
+    unfinished = [search for search in searches if search.unchecked]
+    size = 1  # the newest tag alone usually matches
+    while unfinished:
+        parts = [(search, search.part(size)) for search in unfinished]
         answers = _ask_once((part for _, part in parts), registry)
         for search, part in parts:
             search.examine({tag: answers[question] for tag, question in part.items()})
         size = _TAGS_AT_ONCE
+        unfinished = [search for search in unfinished if search.unchecked]
     failed = {choice.key: Newest(error=choice.error) for choice in choices if choice.error}
     return failed | {search.choice.key: search.result for search in searches}
 
@@ -263,43 +274,50 @@ class _Search:
 
     def __init__(self, choice: Choice, terms: Terms) -> None:
         self.choice = choice
-        self.left = ranked(choice.tags, choice.policy, choice.dates)  # the tags to check
-        self.result = Newest(next(iter(self.left), ""))
         self._terms = terms
         self._minimum_age = _age(choice.policy, terms)
+        tags = ranked(choice.tags, choice.policy, choice.dates)
+        self.result = Newest(tags[0] if tags else "")
+        # the tags that must still be checked, newest first
         if self._minimum_age:
-            self.left = self.left[:MOST_YOUNG]
-        elif not choice.policy.platforms:
-            self.left = ()
+            self.unchecked = tags[:MOST_YOUNG]
+        elif choice.policy.platforms:
+            self.unchecked = tags
+        else:  # nothing to check, so the newest tag is the result
+            self.unchecked = ()
 
     def part(self, size: int) -> dict[str, Question]:
         """Take the next tags to check, and return a question about each tag."""
-        tags = self.left[:size]
-        self.left = self.left[size:]
+        tags = self.unchecked[:size]
+        self.unchecked = self.unchecked[size:]
         facts: tuple[Fact, ...] = ("platforms",) if self.choice.policy.platforms else ()
         if self._minimum_age:
             facts += ("created",)
         return {tag: replace(self.choice.about(tag), facts=facts) for tag in tags}
 
     def examine(self, answers: Mapping[str, Answer]) -> None:
-        """Find the first matching tag in these responses."""
+        """End the search at the first of these tags that matches or cannot be checked."""
         for tag, answer in answers.items():
             if answer.error or (self._is_suitable(answer) and self._is_old_enough(tag, answer)):
                 self.result = replace(self.result, tag=tag, error=answer.error)
-                self.left = ()
+                self.unchecked = ()
                 return
 
     def _is_suitable(self, answer: Answer) -> bool:
-        wanted = self.choice.policy.platforms
-        return answer.exists and (not wanted or suits(wanted, answer.platforms))
+        if not answer.exists:
+            return False
+        platforms = self.choice.policy.platforms
+        return not platforms or suits(platforms, answer.platforms)
 
     def _is_old_enough(self, tag: str, answer: Answer) -> bool:
         """Return whether a tag is old enough, and remember the newest one that is not."""
         if not self._minimum_age:
             return True
-        until = answer.created and young_until(answer.created, self._minimum_age, self._terms.now)
-        if answer.created and not until:
-            return True
+        until = ""
+        if answer.created:
+            until = young_until(answer.created, self._minimum_age, self._terms.now)
+            if not until:
+                return True
         young = self.result.young
         # The tags are examined from the newest one down. A tag with a date wins over one without.
         if young is None or (until and not young[1]):

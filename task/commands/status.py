@@ -102,14 +102,13 @@ def image_status(
     except TaskError as error:
         return shown, (*problems, unread(sub, error))
     memory = state.images.get(key_of(sub), Memory())
-    if not shown.hold and (hold := holding(state, memory, terms.now)):
-        shown = replace(
-            shown,
-            hold=hold,
-            scope="image" if active(memory.hold, terms.now) else "application",
-        )
-    if not shown.hold and sub.freeze:
-        shown = replace(shown, hold=sub.freeze, scope="freeze")
+    if not shown.hold:
+        hold = holding(state, memory, terms.now)
+        if hold:
+            of_image = active(memory.hold, terms.now)
+            shown = replace(shown, hold=hold, scope="image" if of_image else "application")
+        elif sub.freeze:
+            shown = replace(shown, hold=sub.freeze, scope="freeze")
     return replace(shown, deferred=memory.deferred), tuple(problems)
 
 
@@ -120,8 +119,12 @@ def unread(sub: Subscription, error: TaskError) -> Problem:
 
 def paths_of(shown: ImageStatus) -> tuple[str, ...]:
     """Return the files whose history is relevant to an image."""
-    state = (state_path(shown.subscription),) if shown.deferred else ()
-    return ((shown.in_git.file,) if shown.in_git.file else ()) + state
+    paths = []
+    if shown.in_git.file:
+        paths.append(shown.in_git.file)
+    if shown.deferred:
+        paths.append(state_path(shown.subscription))
+    return tuple(paths)
 
 
 def versions_to_read(builds: int) -> int:
@@ -149,23 +152,23 @@ def with_history(
     path = shown.in_git.file
     if path and shown.kind:
         target = target_of(sub, shown.kind, carry=terms.carry)
-        of_file = versions.get(path, ())
-        said = (
+        file_versions = versions.get(path, ())
+        values = (
             (version, earlier_reading(snapshot.files, target, path, version.text or ""))
-            for version in of_file
+            for version in file_versions
         )
         builds = past_builds(
-            said,
+            values,
             most,
             sub.entry.image.name,
-            cut=len(of_file) == versions_to_read(most),
+            cut=len(file_versions) == versions_to_read(most),
         )
     since = _deferred_since(shown, snapshot, versions.get(state_path(sub), ()))
     return replace(shown, builds=builds, deferred_at=since)
 
 
 def past_builds(
-    said: Iterable[tuple[FileVersion, Reading | None]],
+    values: Iterable[tuple[FileVersion, Reading | None]],
     most: int,
     image: str = "",
     *,
@@ -173,25 +176,26 @@ def past_builds(
 ) -> tuple[PastBuild, ...]:
     """Return the last builds, newest first: each distinct value, with the commit that wrote it.
 
-    `said` has the values in a file's versions, newest first, with None for a broken version. `cut`
-    means that there are older versions that were not read.
+    `values` has the values in a file's versions, newest first, with None for a broken version.
+    `cut` means that there are older versions that were not read.
     """
-    values: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
-    for version, value in said:
+    distinct: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
+    is_enough = False
+    for version, value in values:
         if value is None:
             continue
-        if values and value.version == values[-1][0].version:
-            values[-1] = (value, version)
-            continue
-        values.append((value, version))
-        if sum(bool(known.version) for known, _ in values) > most:
+        if distinct and value.version == distinct[-1][0].version:
+            distinct[-1] = (value, version)
+        else:
+            distinct.append((value, version))
+        is_enough = sum(bool(known.version) for known, _ in distinct) > most
+        if is_enough:
             break
-    else:
-        if cut:  # the last value may have been written by an older version that was not read
-            values = values[:-1]
+    if cut and not is_enough:
+        distinct = distinct[:-1]  # an older version that was not read may have written the last one
     builds = [
         _past_build(value, version, image)
-        for value, version in values
+        for value, version in distinct
         if value.version and version.commit
     ]
     return tuple(builds[:most])
@@ -212,7 +216,7 @@ def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
 
 
 def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return since when the deferred build is in the state file without interruption, or "" if
+    """Return the time since which the state file has always had the deferred build, or "" if
     unknown.
 
     `versions` are the state file's, newest first.
@@ -243,31 +247,35 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
 
     If several versions of an image are waiting, add the last one.
     """
-    waits: dict[BuildKey, OpenRequest] = {}
-    ends: dict[ListedRelease, OpenRequest] = {}
+    by_build: dict[BuildKey, OpenRequest] = {}
+    by_release: dict[ListedRelease, OpenRequest] = {}
     for waiting_list in lists_in(snapshot.memory_files):
         request = OpenRequest("", "", waiting_list.head, "")
-        if known := waiting_list.request:
-            request = replace(request, url=known.url, number=known.number)
+        known_request = waiting_list.request
+        if known_request:
+            request = replace(request, url=known_request.url, number=known_request.number)
         for build in waiting_list.builds:
-            waits[build.key] = replace(request, tag=build.tag or build.version)
+            by_build[build.key] = replace(request, tag=build.tag or build.version)
         for release in waiting_list.releases:
-            ends[release] = request
+            by_release[release] = request
     return [
         replace(
             row,
-            request=waits.get(key_of_entry(row.subscription)),
-            ends_with=_ending(row, ends),
+            request=by_build.get(key_of_entry(row.subscription)),
+            ends_with=_ending(row, by_release),
         )
         for row in rows
     ]
 
 
-def _ending(row: ImageStatus, ends: Mapping[ListedRelease, OpenRequest]) -> OpenRequest | None:
-    """Return the request that ends an image's hold once it is merged."""
+def _ending(
+    row: ImageStatus,
+    by_release: Mapping[ListedRelease, OpenRequest],
+) -> OpenRequest | None:
+    """Return the request that ends an image's hold once it is merged, or None."""
     sub = row.subscription
     image = key_of(sub) if row.scope == "image" else ""
-    for release, request in ends.items():
+    for release, request in by_release.items():
         place = (release.application, release.folder, release.image)
         if release.hold == row.hold and place == (sub.application.key, sub.home, image):
             return request
@@ -294,7 +302,7 @@ def with_requests(
         )
         return rows, ()
     try:
-        asked = {head: forge.find(batch.base, head) for head in heads[:MOST]}
+        by_head = {head: forge.find(batch.base, head) for head in heads[:MOST]}
     except TaskError as error:
         message = f"cannot read open pull requests in {without_login(repo)}: {error.message}"
         return rows, (Problem(error.saying(message).as_warning()),)
@@ -306,21 +314,24 @@ def with_requests(
     return [
         replace(
             row,
-            request=_as_asked(row.request, asked),
-            ends_with=_as_asked(row.ends_with, asked),
+            request=_with_forge_data(row.request, by_head),
+            ends_with=_with_forge_data(row.ends_with, by_head),
         )
         for row in rows
     ], ()
 
 
-def _as_asked(
+def _with_forge_data(
     request: OpenRequest | None,
-    asked: Mapping[str, Proposed | None],
+    by_head: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
-    """Return a request with the forge's current data, or None if the request is no longer open."""
-    if request is None or request.head not in asked:
+    """Return a request with the forge's current data, or None if the request is no longer open.
+
+    A head branch that was not looked up keeps its data. One without a request has no URL.
+    """
+    if request is None or request.head not in by_head:
         return request
-    proposed = asked[request.head]
+    proposed = by_head[request.head]
     if proposed is None:
         return replace(request, url="", number="")
     if proposed.state != "open":
@@ -356,16 +367,17 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
         if job.images
         else asks_for_all(seen.subscribed)
     )
-    problems += matched.problems + tuple(
+    problems += matched.problems
+    problems += tuple(
         Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
         for unusable in matched.unusable
     )
     problems += warn_if_all_excluded(matched, job)
-    rows, unread_ones = rows_of(matched, job, world, look)
-    problems += unread_ones
+    rows, read_problems = rows_of(matched, job, world, look)
+    problems += read_problems
     if look.newest:
-        rows, more = _with_newest(rows, job, world, dates=look.dates)
-        problems += more
+        rows, registry_problems = _with_newest(rows, job, world, dates=look.dates)
+        problems += registry_problems
     rows = [_with_pages(row, world) for row in rows]
     rows.sort(
         key=lambda row: (
@@ -396,9 +408,9 @@ def rows_of(
     )
     if not job.only:
         parts += [_of_live(ask, job, world) for ask in matched.live]
-    return [row for rows, _ in parts for row in rows], tuple(
-        chain.from_iterable(problems for _, problems in parts)
-    )
+    rows = [row for part_rows, _ in parts for row in part_rows]
+    problems = [problem for _, part_problems in parts for problem in part_problems]
+    return rows, tuple(problems)
 
 
 def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
@@ -424,25 +436,25 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     expected = branches_of_requests(batch) if job.images else []
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
-    broken = None
+    config_error = None
     problems: list[Problem] = []
     try:
         snapshot = with_own_memory_branch(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
-    except TargetError as error:  # in the repository's config; the statuses are still shown
-        broken = error
+    except TargetError as error:  # the statuses are still shown
+        config_error = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
-    rows, wrong = _of_snapshot(batch, snapshot, job.terms)
-    problems += [*memory_branch_warnings(snapshot), *wrong]
+    rows, read_problems = _of_snapshot(batch, snapshot, job.terms)
+    problems += [*memory_branch_warnings(snapshot), *read_problems]
 
     if job.images:
-        decisions = _would_decide(batch, snapshot, broken, job, world)
+        decisions = _would_decide(batch, snapshot, config_error, job, world)
         by_identity = {decision.subscription.identity: decision for decision in decisions}
         rows = [_with_verdict(row, by_identity.get(row.subscription.identity)) for row in rows]
 
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
-        rows, unseen = with_requests(rows, batch, world)
-        problems += unseen
+        rows, request_problems = with_requests(rows, batch, world)
+        problems += request_problems
 
     if look.builds and rows:
         try:
@@ -463,9 +475,9 @@ def _of_snapshot(
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
     for ask in batch.asks:
-        row, wrong = image_status(snapshot, ask.subscription, terms)
+        row, row_problems = image_status(snapshot, ask.subscription, terms)
         rows.append(_with_hold(row, elsewhere.get(ask.subscription.identity)))
-        problems += wrong
+        problems += row_problems
     return with_listed(rows, snapshot), problems
 
 
@@ -473,7 +485,8 @@ def _with_hold(row: ImageStatus, elsewhere: Hold | None) -> ImageStatus:
     """Add the hold in a different state file, unless the row already has a hold other than a
     freeze.
     """
-    if elsewhere is None or (row.hold and row.scope != "freeze"):
+    has_own_hold = row.hold is not None and row.scope != "freeze"
+    if elsewhere is None or has_own_hold:
         return row
     return replace(row, hold=elsewhere, scope="application")
 
@@ -481,13 +494,13 @@ def _with_hold(row: ImageStatus, elsewhere: Hold | None) -> ImageStatus:
 def _would_decide(
     batch: Batch,
     snapshot: Snapshot,
-    broken: TargetError | None,
+    config_error: TargetError | None,
     job: Job,
     world: World,
 ) -> Sequence[Decision]:
     """Return what a run would decide about the images, or the error in the repository's config."""
-    if broken:
-        return failed_asks(batch.asks, broken, job.terms).decisions
+    if config_error:
+        return failed_asks(batch.asks, config_error, job.terms).decisions
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
     of_commits = (decision for prepared in plan.commits for decision in prepared.decisions)
@@ -520,8 +533,10 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
 
 def _of_live(ask: Ask, job: Job, world: World) -> Rows:
     """Return the status of an Application that is patched live and is therefore not in Git."""
-    would = patch([ask], job, world).decisions[0].judged if job.images else None
-    row = replace(without_git(ask.subscription), kind="live", would=would)
+    row = replace(without_git(ask.subscription), kind="live")
+    if job.images:
+        decision = patch([ask], job, world).decisions[0]
+        row = replace(row, would=decision.judged)
     live = world.live()
     if live is None:
         because = "the live Applications were not read, because these Applications are from files"
@@ -529,10 +544,10 @@ def _of_live(ask: Ask, job: Job, world: World) -> Rows:
         key = ask.subscription.application.key
         return [row], [Problem(Trouble.warning("source", because, hint), application=key)]
     try:
-        _manifest, _version, said = said_live(ask.subscription, live)
+        _manifest, _version, current = said_live(ask.subscription, live)
     except TaskError as error:
         return [row], [unread(ask.subscription, error)]
-    return [replace(row, read=True, in_git=said)], []
+    return [replace(row, read=True, in_git=current)], []
 
 
 def _with_newest(
@@ -546,7 +561,7 @@ def _with_newest(
     asks = tuple(
         Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows
     )
-    with_tags, young = chosen(Matched(asks), job.terms, world.registry)
+    with_tags, old_enough_at = chosen(Matched(asks), job.terms, world.registry)
     newest = {
         ask.subscription.identity: ask.candidates[0]
         for ask in with_tags.asks
@@ -557,8 +572,8 @@ def _with_newest(
         identity = row.subscription.identity
         facts = _facts_to_ask(row, dates=dates)
         if facts and identity in newest:
-            about = question_about(row.subscription, newest[identity])
-            questions[identity] = replace(about, facts=facts)
+            question = question_about(row.subscription, newest[identity])
+            questions[identity] = replace(question, facts=facts)
     answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
     problems = [_why_none(decision) for decision in with_tags.decisions]
     unanswered = {
@@ -573,12 +588,13 @@ def _with_newest(
             row,
             newest=newest.get(identity),
             newest_at="",
-            too_young_until=young.get(identity, ""),
+            too_young_until=old_enough_at.get(identity, ""),
             unanswered=identity in unanswered,
         )
-        if question := questions.get(identity):
-            shown, wrong = _with_answer(shown, question, answers[question])
-            problems += wrong
+        if identity in questions:
+            question = questions[identity]
+            shown, answer_problems = _with_answer(shown, question, answers[question])
+            problems += answer_problems
         rows_with_newest.append(shown)
     return rows_with_newest, tuple(problems)
 
