@@ -48,8 +48,8 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
     lines = list(dict.fromkeys(lines))
     if not lines:
         return ""
-    left = len(lines) - MOST_RANGES
-    more = [f"- and {left} more"] if left > 0 else []
+    omitted = len(lines) - MOST_RANGES
+    more = [f"- and {omitted} more"] if omitted > 0 else []
     return "\n".join(["**Changes in the source**", "", *lines[:MOST_RANGES], *more])
 
 
@@ -64,10 +64,11 @@ def leaving(builds: Sequence[str]) -> str:
 
 
 def _listed_texts(heading: str, texts: Sequence[str]) -> str:
+    """Return a list with a heading, or "" for no texts."""
     if not texts:
         return ""
-    left = len(texts) - MOST_RANGES
-    more = [f"- and {left} more"] if left > 0 else []
+    omitted = len(texts) - MOST_RANGES
+    more = [f"- and {omitted} more"] if omitted > 0 else []
     return "\n".join([heading, "", *(f"- {code(text)}" for text in texts[:MOST_RANGES]), *more])
 
 
@@ -87,14 +88,15 @@ def undoing(apps: Sequence[AppChanges]) -> str:
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
             alias = ["--alias", change.alias] if change.alias else []
             words = [name, *alias, "--to", old]
-            if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
+            is_safe = all(_WORD.fullmatch(word.removeprefix("--")) for word in words)
+            if is_safe:
                 commands.append(f"image-update rollback {' '.join(words)}")
     commands = list(dict.fromkeys(commands))
     revert = "revert the merge: that restores the old version until a newer build arrives."
     if not commands:
         return f"**To undo this after the merge**, {revert}"
-    left = len(commands) - MOST_UNDONE
-    more = [f"# and {left} more"] if left > 0 else []
+    omitted = len(commands) - MOST_UNDONE
+    more = [f"# and {omitted} more"] if omitted > 0 else []
     return "\n".join(
         [
             "**To undo this after the merge**, restore the old version and hold it:",
@@ -110,11 +112,14 @@ def undoing(apps: Sequence[AppChanges]) -> str:
 
 
 def _page_of(source_range: SourceRange, page: RangePage) -> str:
+    """Return the page that compares the two builds' commits, or "" if they cannot be compared."""
     old = source_range.old
     new = source_range.new
-    known = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
-    same = old.commit == new.commit
-    if not known or same or not old.repository or not _one_repository(old, new):
+    if not (_COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)):
+        return ""
+    if old.commit == new.commit:
+        return ""
+    if not old.repository or not _one_repository(old, new):
         return ""
     return page(new.repository, old.commit, new.commit)
 
