@@ -470,12 +470,10 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     if remote.ssh and len(parts) == 4 and parts[0] in ("v3", "V3"):
         _version, organization, project, repository = parts
         return _address(root, organization, project, repository)
+    error = names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
     # `_git` is followed by the repository's name only
     if "_git" not in parts or parts.index("_git") != len(parts) - 2:
-        raise names_none(
-            "Azure DevOps",
-            "https://dev.azure.com/organization/project/_git/repository",
-        )
+        raise error
     *before, _git, repository = parts
     host = remote.host
     if host.endswith(".visualstudio.com"):
@@ -484,10 +482,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         before = [organization, *folders]
         root = "https://dev.azure.com"
     if not before:
-        raise names_none(
-            "Azure DevOps",
-            "https://dev.azure.com/organization/project/_git/repository",
-        )
+        raise error
     if len(before) == 1:  # the project is omitted because it has the repository's name
         before = [*before, repository]
     *above, organization, project = before

@@ -106,22 +106,17 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     for forge in FORGES.values():
         if remote.host in forge.hosts or remote.host.endswith(forge.host_ends or "-"):
             return _built(forge.name, remote, f"https://{remote.host}")
-    longest_root_first = sorted(known, key=lambda forge: len(forge.root), reverse=True)
-    for with_root in [forge for forge in longest_root_first if forge.root]:
-        parts = _path_below(remote, with_root.root)
+    # the longest root first, because one may be below another
+    for entry in sorted(known, key=lambda entry: len(entry.root), reverse=True):
+        parts = _path_below(remote, entry.root) if entry.root else None
         if parts is not None:
-            host = split(with_root.root).authority
-            below_root = replace(remote, parts=parts, host=host)
-            return _built(with_root.forge, below_root, with_root.root)
+            host = split(entry.root).authority
+            return _built(entry.forge, replace(remote, parts=parts, host=host), entry.root)
     for entry in known:
         applies_to_any_host = not entry.root or (remote.ssh and entry.chosen)
         if applies_to_any_host:
             host = split(entry.root).authority or remote.host
-            return _built(
-                entry.forge,
-                replace(remote, host=host),
-                entry.root or remote.root,
-            )
+            return _built(entry.forge, replace(remote, host=host), entry.root or remote.root)
     name = _guessed(remote)
     return _built(name, remote, remote.root) if name else None
 

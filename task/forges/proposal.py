@@ -136,9 +136,8 @@ def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
     if len(images) > 1:
         return names, _each_in_short(list(images))
     old_versions = {(change.old_tag, change.old_digest) for change in changes}
-    old_tag, old_digest = ("", "")  # not shown if there are several
-    if len(old_versions) == 1:
-        old_tag, old_digest = old_versions.pop()
+    # the old version is not shown if there are several
+    old_tag, old_digest = old_versions.pop() if len(old_versions) == 1 else ("", "")
     new_tag, new_digest = _version(changes[0])
     only_digest_changes = not new_tag or old_tag == new_tag
     old = _tag_or_digest(old_tag, old_digest, both=only_digest_changes)
@@ -405,8 +404,7 @@ def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) ->
     """
     title = proposal.title
     # Gitea 1.26 counts columns (two for a wide character), and silently truncates longer titles.
-    columns = accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title)
-    column_ends = list(columns)
+    column_ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
     if column_ends and column_ends[-1] > LONGEST_TITLE:
         title = f"{title[: bisect_right(column_ends, LONGEST_TITLE - 1)]}…"
     title_mark = digest(title)

@@ -38,38 +38,32 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
 
     A range needs both commits, in one repository, on a known Git host.
     """
-    lines: list[str] = []
+    items = []
     for changed in ranges:
         url = _page_of(changed, page)
-        if not url:
-            continue
-        commits = f"{changed.old.commit[:12]}…{changed.new.commit[:12]}"
-        lines.append(f"- {code(changed.image)}: {link(url, commits)}")
-    lines = list(dict.fromkeys(lines))
-    if not lines:
-        return ""
-    omitted = len(lines) - MOST_RANGES
-    more = [f"- and {omitted} more"] if omitted > 0 else []
-    return "\n".join(["**Changes in the source**", "", *lines[:MOST_RANGES], *more])
+        if url:
+            commits = f"{changed.old.commit[:12]}…{changed.new.commit[:12]}"
+            items.append(f"{code(changed.image)}: {link(url, commits)}")
+    return _list_with_heading("**Changes in the source**", list(dict.fromkeys(items)))
 
 
 def ending(holds: Sequence[str]) -> str:
     """Return the base's holds that end with the merge, or ""."""
-    return _listed_texts("**Holds that end with the merge**", holds)
+    return _list_with_heading("**Holds that end with the merge**", list(map(code, holds)))
 
 
 def leaving(builds: Sequence[str]) -> str:
     """Return the builds that the last change removed from the request, with reasons, or ""."""
-    return _listed_texts("**No longer in this request**", builds)
+    return _list_with_heading("**No longer in this request**", list(map(code, builds)))
 
 
-def _listed_texts(heading: str, texts: Sequence[str]) -> str:
-    """Return a list with a heading, or "" for no texts."""
-    if not texts:
+def _list_with_heading(heading: str, items: Sequence[str]) -> str:
+    """Return a Markdown list of at most `MOST_RANGES` items, or "" for no items."""
+    if not items:
         return ""
-    omitted = len(texts) - MOST_RANGES
+    omitted = len(items) - MOST_RANGES
     more = [f"- and {omitted} more"] if omitted > 0 else []
-    return "\n".join([heading, "", *(f"- {code(text)}" for text in texts[:MOST_RANGES]), *more])
+    return "\n".join([heading, "", *(f"- {item}" for item in items[:MOST_RANGES]), *more])
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:

@@ -75,7 +75,7 @@ def builds(rows: Sequence[Row], room: int) -> str:
     columns = [name for name in cells[0] if name in ALWAYS or any(row[name] for row in cells)]
     heading = [_table_line(columns), _table_line(["---"] * len(columns))]
     remaining = room - sum(map(len, heading)) - 60  # for the last sentence
-    lines: list[str] = []
+    lines = []
     for row_cells in cells:
         line = _table_line([row_cells[name] for name in columns])
         remaining -= len(line) + 1
@@ -169,20 +169,19 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
         rows = [_decision_row(line, with_files=checks) for line in rest]
         folded_table = folded(title, builds(rows, room - 100), html=html)
     room -= len(folded_table)
-    shown_diffs: list[str] = []
-    for commit in report["commits"][:MOST] if diffs else ():
+    shown_diffs = []
+    for commit in report["commits"][:MOST]:
         diff = commit.get("diff")
-        if diff:
-            shown_diff = _diff(commit, diff, room)
-            room -= len(shown_diff)
-            shown_diffs.insert(0, shown_diff)  # the last commit's diff comes first
+        if diffs and diff:
+            shown_diffs.append(_diff(commit, diff, room))
+            room -= len(shown_diffs[-1])
     parts = (
         heading,
         command,
         table,
         folded_table,
         commits_and_problems,
-        *shown_diffs,
+        *reversed(shown_diffs),
         last_line,
     )
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -183,9 +183,8 @@ def is_behind(image_status: ImageStatus) -> bool:
     newest = image_status.newest
     if newest is None or not image_status.read:
         return False
-    if _is_the_one_in_git(image_status, newest):
-        return False
-    return not _is_older(image_status, newest.tag)
+    is_in_git = _is_the_one_in_git(image_status, newest)
+    return not is_in_git and not _is_older(image_status, newest.tag)
 
 
 def differs(image_status: ImageStatus) -> bool:
@@ -237,16 +236,18 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     if image_status.live:
         running = [_short_version(image.tag, image.digest) for image in image_status.live]
         yield "runs", ", ".join(dict.fromkeys(running))
-    if image_status.newest:
-        yield "newest", _short_version(image_status.newest.tag, image_status.newest.digest)
+    newest = image_status.newest
+    if newest:
+        yield "newest", _short_version(newest.tag, newest.digest)
     elif image_status.unanswered:
         yield "newest", "unknown: the registry did not answer"
     if image_status.too_young_until:
         yield "too young", f"a newer tag, until {image_status.too_young_until}"
     if image_status.hold:
         yield "hold", _held_by(image_status, image_status.hold)
-    if image_status.deferred:
-        version = _short_version(image_status.deferred.tag, image_status.deferred.digest)
+    deferred = image_status.deferred
+    if deferred:
+        version = _short_version(deferred.tag, deferred.digest)
         since = f", since {readable(image_status.deferred_at)}" if image_status.deferred_at else ""
         yield "waits", f"{version}{since}"
     request = image_status.request
@@ -299,7 +300,7 @@ def _verdict(would: Verdict, overridden_by: str) -> str:
 def rules(image_status: ImageStatus) -> str:
     """Return an entry's rules for accepting tags."""
     sub = image_status.subscription
-    policy = image_status.subscription.policy
+    policy = sub.policy
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
     if policy.allow is not None:
         words.append(f"allow-tags {policy.allow}")

@@ -306,8 +306,8 @@ def own_commits(report: JSON) -> Iterator[JSON]:
     """
     for commit in report["commits"]:
         would_create = commit["commit"] is None
-        from_different_run = commit.get("through", "") is None  # older reports do not have it
-        if would_create or not from_different_run:
+        is_own = commit.get("through", "") is not None  # older reports do not have it
+        if would_create or is_own:
             yield commit
 
 
