@@ -174,9 +174,10 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     )
     if states["failure"]:
         return CommitStatus(commit, context, "failure", description, run)
-    if states["success"] == len(shown):
-        return CommitStatus(commit, context, "success", description, run)
-    return CommitStatus(commit, context, "pending", description, run)
+    all_succeeded = states["success"] == len(shown)
+    return CommitStatus(
+        commit, context, "success" if all_succeeded else "pending", description, run
+    )
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:

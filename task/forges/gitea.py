@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from task.errors import ForgeError, RepositoryError, TaskError
@@ -122,11 +122,11 @@ class Gitea(Host):
     def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
         merged = bool(pull.get("merged"))
-        open_or_closed: Literal["open", "closed"] = "open" if pull["state"] == "open" else "closed"
+        is_open = pull["state"] == "open"
         return Proposed(
             url=str(pull["html_url"]),
             number=str(pull["number"]),
-            state="merged" if merged else open_or_closed,
+            state="merged" if merged else ("open" if is_open else "closed"),
             title=str(pull["title"]).removeprefix(_draft_word(pull)),
             body=str(pull.get("body") or "").replace("\r\n", "\n"),
             head_commit=dig(pull, "head", "sha"),

@@ -5,7 +5,7 @@ GraphQL).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
@@ -100,12 +100,12 @@ class GitHub(Host):
     def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
         merged = bool(pull.get("merged_at"))
-        open_or_closed: Literal["open", "closed"] = "open" if pull["state"] == "open" else "closed"
-        conflicts = open_or_closed == "open" and pull.get("mergeable") is False
+        is_open = pull["state"] == "open"
+        conflicts = is_open and pull.get("mergeable") is False
         return Proposed(
             url=str(pull["html_url"]),
             number=str(pull["number"]),
-            state="merged" if merged else open_or_closed,
+            state="merged" if merged else ("open" if is_open else "closed"),
             title=str(pull["title"]),
             body=(pull["body"] or "").replace("\r\n", "\n"),
             head_commit=str(pull["head"]["sha"]),

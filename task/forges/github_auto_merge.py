@@ -100,9 +100,8 @@ class AutoMerge:
         objection = ""
         while methods:
             data, objection = self._mutated(pull, commit, ENABLE, {"mergeMethod": methods[0]})
-            is_about_method = _METHOD.search(objection.lower()) is not None
-            if not is_about_method:
-                break
+            if not _METHOD.search(objection.lower()):
+                break  # it is on, or another method would not help
             methods = methods[1:]
         if not objection:
             standing = _merge_standing(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))

@@ -82,8 +82,7 @@ def undoing(apps: Sequence[AppChanges]) -> str:
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
             alias = ["--alias", change.alias] if change.alias else []
             words = [name, *alias, "--to", old]
-            is_safe = all(_WORD.fullmatch(word.removeprefix("--")) for word in words)
-            if is_safe:
+            if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
                 commands.append(f"image-update rollback {' '.join(words)}")
     commands = list(dict.fromkeys(commands))
     revert = "revert the merge: that restores the old version until a newer build arrives."

@@ -331,7 +331,7 @@ def summary(status: Status) -> str:
     """Return the number of images in each state, and of errors and warnings."""
     apps = {image_status.subscription.application.key for image_status in status.images}
     states = Counter(state(image_status) for image_status in status.images)
-    words = [f"{states[name]} {name}" for name in STATES if states[name]]
+    words = [f"{states[label]} {label}" for label in STATES if states[label]]
     severities = Counter(problem.severity for problem in status.problems)
     if severities["error"]:
         words.append(counted(severities["error"], "error"))
