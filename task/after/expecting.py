@@ -53,7 +53,7 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
         for decision in item.decisions:
             sub = decision.subscription
             image = decision.candidate
-            has_version = bool(image.tag or image.digest)
+            has_version = image.tag or image.digest
             if not has_version or decision.verdict not in ("update", "unchanged"):
                 continue
             key, hint = _where_to_look(decision)

@@ -466,7 +466,7 @@ class GitLabDeployments(Deployments):
         what = f"find the deployment to {deployment.environment}"
         newest = self._client.json("GET", f"{self._path}/deployments", what, params=params)
         for item in mappings(newest):
-            belongs_to_job = bool(item.get("deployable"))
+            belongs_to_job = item.get("deployable")
             may_change = dig(item, "status") in _OPEN
             if dig(item, "sha") == deployment.commit and may_change and not belongs_to_job:
                 return dig(item, "id")

@@ -333,7 +333,7 @@ def with_mark(text: str, name: str, value: str) -> str:
     mark = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
     lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
     if value:
-        has_end = bool(lines) and f"{END}: " in lines[-1]
+        has_end = lines and f"{END}: " in lines[-1]
         before_end = len(lines) - 1 if has_end else len(lines)
         lines.insert(before_end, mark.format(name, value))
     return before + "\n".join(lines) + after

@@ -44,7 +44,7 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
             "--cloudevent-url: the URL contains credentials, which anyone can read",
             hint=hint,
         )
-    has_token = bool(environ.get(TOKEN, "").strip())
+    has_token = environ.get(TOKEN, "").strip() != ""
     if has_token and parts.scheme == "http" and not is_loopback(parts.host):
         raise UsageError(
             f"--cloudevent-url: {TOKEN} would be sent unencrypted",
