@@ -47,22 +47,21 @@ class ShownDeployments:
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
         # whether the forge refused a request or did not respond; if so, no more are sent
-        self._over = False
+        self._stopped = False
 
     def begin(self, landed: Sequence[LandedApplication]) -> None:
         """Show the landed Applications as in progress, or as queued if the run does not wait."""
-        state: DeploymentState = "in_progress" if self._source.waits_for_rollouts else "queued"
-        said = (
-            "Argo CD is deploying it"
-            if self._source.waits_for_rollouts
-            else "written to Git for Argo CD"
-        )
+        state: DeploymentState = "queued"
+        description = "written to Git for Argo CD"
+        if self._source.waits_for_rollouts:
+            state = "in_progress"
+            description = "Argo CD is deploying it"
         arrived = by_application(
             item for item in landed if item.written and item.arrives and not item.request
         )
         for key, items in list(arrived.items())[:MOST]:
-            wanted = self._deployment(items, state, said)
-            if self._begins(wanted):
+            wanted = self._deployment(items, state, description)
+            if self._begin_one(wanted):
                 self._begun[key] = wanted
         if len(arrived) > MOST:
             self._warn(
@@ -77,31 +76,31 @@ class ShownDeployments:
         if not self._source.waits_for_rollouts:
             self.begin(landed)
         elif not shutdown.code():  # a later run may end the deployments
-            self._over = False  # minutes have passed, so the forge may be available again
-            self._end(
-                landed,
-                {rollout_end.application: rollout_end for rollout_end in followed.ends},
-            )
-        if shown := tuple({**self._begun, **self._ended}.values()):
-            said = summary(shown, self._source.commit, self._run).description
-            self._world.log("info", f"deployments are shown in {self._source.repository}: {said}")
+            self._stopped = False  # minutes have passed, so the forge may be available again
+            ends = {rollout_end.application: rollout_end for rollout_end in followed.ends}
+            self._end_all(landed, ends)
+        shown = tuple({**self._begun, **self._ended}.values())
+        if shown:
+            states = summary(shown, self._source.commit, self._run).description
+            self._world.log("info", f"deployments are shown in {self._source.repository}: {states}")
         return tuple(self._problems)
 
-    def _end(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:
+    def _end_all(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:
+        """Mark the deployments as ended whose rollouts have ended; `ends` is by Application."""
         for key, items in list(by_application(landed).items())[: 2 * MOST]:
             end = ends.get(key)
             if end is None:  # the outcome is unknown; a later run may end the deployment
                 continue
             state: DeploymentState = "success" if end.state == "healthy" else "failure"
             wanted = self._deployment(items, state, end.because)
-            if self._ends(key, wanted, written=any(item.written for item in items)):
+            if self._end_one(key, wanted, written=any(item.written for item in items)):
                 self._ended[key] = wanted
         self._sum_up()
 
-    def _begins(self, wanted: Deployment) -> bool:
+    def _begin_one(self, wanted: Deployment) -> bool:
         return self._tried(lambda forge: forge.begin(wanted))
 
-    def _ends(self, key: str, wanted: Deployment, *, written: bool) -> bool:
+    def _end_one(self, key: str, wanted: Deployment, *, written: bool) -> bool:
         """Mark a deployment as ended, and return whether that succeeded.
 
         If it was not `written` by this run, an earlier run must have begun it.
@@ -110,10 +109,10 @@ class ShownDeployments:
             return self._tried(lambda forge: forge.end(wanted, begun=True))
         # the request has been merged since, or the forge was down before
         if written and len(self._begun) < MOST:
-            return self._begins(wanted)
-        answers = list[bool]()
-        self._tried(lambda forge: answers.append(forge.end(wanted, begun=False)))
-        return any(answers)
+            return self._begin_one(wanted)
+        found = list[bool]()  # whether there was such a deployment; empty after an error
+        self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
+        return any(found)
 
     def _deployment(
         self,
@@ -123,18 +122,16 @@ class ShownDeployments:
     ) -> Deployment:
         app = items[0].application
         source = self._source
-        name = app.name if self._names[app.name] < 2 else app.key
-        said = without_logins(description)
-        page = self._world.page(app)
+        is_unique = self._names[app.name] < 2
         return Deployment(
-            name,
-            source.commit,
-            state,
-            said,
-            source.ref,
-            source.is_tag,
-            page,
-            self._run,
+            environment=app.name if is_unique else app.key,
+            commit=source.commit,
+            state=state,
+            description=without_logins(description),
+            ref=source.ref,
+            is_tag=source.is_tag,
+            page=self._world.page(app),
+            run=self._run,
         )
 
     def _sum_up(self) -> None:
@@ -152,13 +149,13 @@ class ShownDeployments:
 
         If the forge refuses one deployment, the others are still shown.
         """
-        if self._over:
+        if self._stopped:
             return False
         try:
             self._forge = self._forge or self._world.deployments(self._source.repository)
             work(self._forge)
         except TaskError as error:
-            self._over = not isinstance(error, ForgeError)
+            self._stopped = not isinstance(error, ForgeError)
             self._warn(error.rule, error.message, error.hint)
             return False
         return True
@@ -172,15 +169,14 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     names = sorted(deployment.environment for deployment in shown)
     context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     states = Counter(deployment.state for deployment in shown)
-    said = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
+    description = ", ".join(
+        f"{states[state]} {word}" for state, word in WORDS.items() if states[state]
+    )
     if states["failure"]:
-        return CommitStatus(commit, context, "failure", said, run)
+        return CommitStatus(commit, context, "failure", description, run)
+    all_succeeded = states["success"] == len(shown)
     return CommitStatus(
-        commit,
-        context,
-        "success" if states["success"] == len(shown) else "pending",
-        said,
-        run,
+        commit, context, "success" if all_succeeded else "pending", description, run
     )
 
 

@@ -53,9 +53,10 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
         for decision in item.decisions:
             sub = decision.subscription
             image = decision.candidate
-            if not (image.tag or image.digest) or decision.verdict not in ("update", "unchanged"):
+            has_version = image.tag or image.digest
+            if not has_version or decision.verdict not in ("update", "unchanged"):
                 continue
-            key, hint = _place(decision)
+            key, hint = _where_to_look(decision)
             replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
             images.append(
                 Expected(
@@ -75,7 +76,7 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
     return images
 
 
-def _place(decision: Decision) -> tuple[str, str]:
+def _where_to_look(decision: Decision) -> tuple[str, str]:
     """Return where to look if the image is not running (the annotation with its key, or the file),
     and what to look for.
     """
@@ -88,9 +89,10 @@ def _place(decision: Decision) -> tuple[str, str]:
             return f"{alias}{name} ({key})", f"does a chart template read {key}?"
         case "kustomize":
             name = sub.keys.kustomize_name or sub.entry.image.name
-            both = decision.candidate.digest and decision.candidate.tag
-            more = " Kustomize before 5 misreads tag@digest" if both else ""
-            return f"{alias}kustomize.image-name ({name})", f"do the manifests use {name}?{more}"
+            hint = f"do the manifests use {name}?"
+            if decision.candidate.digest and decision.candidate.tag:
+                hint = f"{hint} Kustomize before 5 misreads tag@digest"
+            return f"{alias}kustomize.image-name ({name})", hint
         case "plugin":
             key = sub.keys.spec or sub.keys.tag or "its variables"
             name = "plugin.image-spec" if sub.keys.spec else "plugin.image-tag"
@@ -116,6 +118,7 @@ def _tool(decision: Decision) -> str:
 
 
 def _live(decision: Decision, item: Mapping[str, Any]) -> Image | None:
+    """Return the image in the live Application, or None if it cannot be read."""
     reading = _live_reading(decision, item)
     return _image(decision, reading) if reading else None
 
@@ -137,22 +140,24 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
     not a failure, because a later run must have written it.
     """
     for decision in decisions:
-        reading = _live_reading(decision, item) if decision.verdict == "update" else None
-        if reading and (reading.tag, reading.digest) in (
-            ("", ""),
-            (decision.current.tag, decision.current.digest),
-        ):
-            owner = (
-                f"ApplicationSet {set_of(item)}"
-                if set_of(item)
-                else "the owner of the Application, such as a parent"
-            )
-            because = (
-                f"the live Application no longer uses {decision.candidate.reference}: {owner}"
-                " reverted the patch"
-            )
-            compared = text(item, "status", "reconciledAt")
-            return Rollout("failed", because, _KEEP, sure=False, compared=compared)
+        if decision.verdict != "update":
+            continue
+        reading = _live_reading(decision, item)
+        if reading is None:
+            continue
+        before_patch = (decision.current.tag, decision.current.digest)
+        if (reading.tag, reading.digest) not in (("", ""), before_patch):
+            continue
+        application_set = set_of(item)
+        owner = "the owner of the Application, such as a parent"
+        if application_set:
+            owner = f"ApplicationSet {application_set}"
+        because = (
+            f"the live Application no longer uses {decision.candidate.reference}: {owner}"
+            " reverted the patch"
+        )
+        compared = text(item, "status", "reconciledAt")
+        return Rollout("failed", because, _KEEP, sure=False, compared=compared)
     return None
 
 
@@ -166,7 +171,7 @@ def _at_the_tip(
     """
 
     @once
-    def said() -> Image | None:
+    def on_branch() -> Image | None:
         sub = decision.subscription
         try:
             with closing(repository(sub.repo, sub)) as opened:
@@ -176,17 +181,15 @@ def _at_the_tip(
         except TaskError:
             return None
 
-    return lambda _item: said()
+    return lambda _item: on_branch()
 
 
 def _image(decision: Decision, reading: Reading) -> Image | None:
     """Return the image in a reading, or None if the reading is empty."""
+    if not reading.tag and not reading.digest:
+        return None
     image = decision.candidate
-    return (
-        Image(image.name, image.registry, image.repository, reading.tag, reading.digest)
-        if reading.tag or reading.digest
-        else None
-    )
+    return Image(image.name, image.registry, image.repository, reading.tag, reading.digest)
 
 
 def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
@@ -198,25 +201,27 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
     """
     if rollout.state != "synced-and-healthy":
         return rollout
-    texts = elements(item, "status", "summary", "images")
-    live = [image for text in texts if (image := live_image(str(text)))]
+    references = elements(item, "status", "summary", "images")
+    live = [image for image in map(live_image, map(str, references)) if image]
     warnings = []
-    for wish in expected:
-        others = [other for other in live if other.identity in (wish.image.identity, wish.replaced)]
-        wanted = replace(wish.image, digest=wish.image.digest or wish.digest)
-        if any(same(wanted, other) for other in others):
+    for entry in expected:
+        names = (entry.image.identity, entry.replaced)
+        running = [image for image in live if image.identity in names]
+        wanted = replace(entry.image, digest=entry.image.digest or entry.digest)
+        if any(same(wanted, image) for image in running):
             continue
-        if meanwhile := _set_meanwhile(wish, item):
-            warnings.append(meanwhile)
-        elif not others:
+        set_since = _set_meanwhile(entry, item)
+        if set_since:
+            warnings.append(set_since)
+        elif not running:
             why = "it may have no replicas, or no job may be due; if it should be running,"
-            warnings.append(f"{wish.image.reference} is not running: {why} check {wish.key}")
+            warnings.append(f"{entry.image.reference} is not running: {why} check {entry.key}")
         else:
             return replace(
                 rollout,
                 state="failed",
-                because=_runs_as(wish, wanted, others),
-                hint=wish.hint,
+                because=_runs_as(entry, wanted, running),
+                hint=entry.hint,
                 sure=False,
                 slow=True,
                 stale=True,
@@ -230,7 +235,9 @@ def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
         return ""
     image = expected.image
     current = expected.current(item)
-    if current is None or (current.tag, current.digest) == (image.tag, image.digest):
+    if current is None:
+        return ""
+    if (current.tag, current.digest) == (image.tag, image.digest):
         return ""
     return f"{image.name} has since been set to {current.version} instead of {image.version}"
 
@@ -238,7 +245,9 @@ def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
 def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:
     """Return a sentence about the versions of an image that are running, and the expected one."""
     versions = list(dict.fromkeys(other.version or "no tag" for other in others))
-    image = wanted if any(other.tag == wanted.tag for other in others) else expected.image
+    # if the tag is running, only its digest is wrong, so show the expected digest
+    has_tag = any(other.tag == wanted.tag for other in others)
+    image = wanted if has_tag else expected.image
     return (
         f"synced and healthy, but {image.name} is running only as {and_more(versions)}, "
         f"not as {image.version}: check {expected.key}"

@@ -101,41 +101,42 @@ class Follow:
         Failures are not errors here: the exit code is about the update.
         """
         self._problems = []
-        arrived = [item for item in landed if item.arrives and self._follows(item)]
-        left = self._late - time.monotonic()
+        arrived = [item for item in landed if item.arrives and self._can_await(item)]
+        remaining_seconds = self._late - time.monotonic()
         # the wait itself refreshes the Applications it waits for
-        if self._given.refresh and (left < _LEAST or self._given.refresh_parents):
+        if self._given.refresh and (remaining_seconds < _LEAST or self._given.refresh_parents):
             self._guarded(lambda: self._refresh(arrived), "warning")
-        recoveries = self._recoveries(arrived, left) if arrived else ()
+        recoveries = self._recoveries(arrived, remaining_seconds) if arrived else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
 
     def _recoveries(
         self,
         arrived: Sequence[LandedApplication],
-        left: float,
+        remaining_seconds: float,
     ) -> tuple[RolloutEnd, ...]:
         applications = _by_application(arrived)
+        """Return how the Applications recover in the remaining time."""
         # An Application may have sources in several repositories, but the command waits for one
         # commit.
         waits = {
             key: f"image-update wait {key} --revision {items[0].commit}"
             for key, items in applications.items()
         }
-        if left < _LEAST:
+        if remaining_seconds < _LEAST:
             why = "--wait-timeout has run out"
             return tuple(RolloutEnd(key, "unknown", why, hint) for key, hint in waits.items())
         self._argo.log("info", "waiting for the rolled-back Applications to recover")
         try:
-            rows, errors = self._watched(applications, left)
-        except TaskError as error:
-            return tuple(
-                RolloutEnd(key, "unknown", str(error), hint) for key, hint in waits.items()
-            )
+            rows, errors = self._watched(applications, remaining_seconds)
+        except TaskError as failure:
+            because = str(failure)
+            return tuple(RolloutEnd(key, "unknown", because, hint) for key, hint in waits.items())
         rollout_ends = []
         for row in rows:
             key = row.application
-            if failed := errors.get(key):
-                rollout_ends.append(RolloutEnd(key, "unknown", bare(failed, key), waits[key]))
+            error = errors.get(key)
+            if error:
+                rollout_ends.append(RolloutEnd(key, "unknown", bare(error, key), waits[key]))
             elif row.state == "synced-and-healthy":
                 rollout_ends.append(RolloutEnd(key, "healthy", row.warning))
             elif row.state in ("timed-out", "paused"):
@@ -145,6 +146,7 @@ class Follow:
         return tuple(rollout_ends)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
+        """Call the function, and turn its error into a problem with this severity."""
         try:
             work()
         except TaskError as error:
@@ -157,19 +159,20 @@ class Follow:
         self._problems.append(Problem(trouble))
 
     def _events(self, written: Sequence[LandedApplication]) -> None:
+        """Create a Kubernetes Event for each written Application that still exists."""
         kubernetes = self._argo.kubernetes()
         for members in _by_application(written).values():
             app = members[0].application
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
-            if item is not None:
-                updates = [
-                    decision
-                    for landed in members
-                    for decision in landed.decisions
-                    if decision.verdict == "update"
-                ]
-                changes = [change_of(decision) for decision in updates]
-                kubernetes.post(updated_event(item["metadata"], changes, time.time()))
+            if item is None:
+                continue
+            changes = [
+                change_of(decision)
+                for landed in members
+                for decision in landed.decisions
+                if decision.verdict == "update"
+            ]
+            kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
     def _refresh(self, landed: Sequence[LandedApplication]) -> None:
         keys = [(item.application.namespace, item.application.name) for item in landed]
@@ -209,11 +212,11 @@ class Follow:
         merged, unmerged = _once_merged(requested, self._forge, end, self._argo.log)
         for error in unmerged:
             self._tell(error, "error")
-        awaited = [item for item in (*arrived, *merged) if self._follows(item)]
+        awaited = [item for item in (*arrived, *merged) if self._can_await(item)]
         for item in landed:
             if item not in arrived and not item.request:
                 head = next(decision.head for decision in item.decisions if decision.head)
-                self._untold(item, f"nothing will roll out until {head} is merged")
+                self._warn_not_awaited(item, f"nothing will roll out until {head} is merged")
         if awaited:
             self._guarded(lambda: self._follow_rollouts(awaited), "error")
         self._end_unmerged(requested, merged)
@@ -224,23 +227,25 @@ class Follow:
         merged: Iterable[LandedApplication],
     ) -> None:
         """Mark an Application's rollout as failed if only a part of it has landed."""
-        there_now = {(item.application.key, item.repo) for item in merged}
+        landed_now = {(item.application.key, item.repo) for item in merged}
         for item in requested:
             key = item.application.key
-            if key in self._ends and (key, item.repo) not in there_now:
+            if key in self._ends and (key, item.repo) not in landed_now:
                 self._ends[key] = RolloutEnd(key, "failed", "its pull request is not merged")
 
-    def _follows(self, landed: LandedApplication) -> bool:
-        """Return whether the Application has a source in the repository that was written."""
+    def _can_await(self, landed: LandedApplication) -> bool:
+        """Return whether the Application has a source in the repository that was written. If it
+        does not, add a warning.
+        """
         url = normal_url(landed.repo)
-        if not landed.commit or any(
-            normal_url(source.repo) == url for source in landed.application.sources
-        ):
+        if not landed.commit:  # the live Application was patched
             return True
-        self._untold(landed, f"none of its sources is in {without_login(landed.repo)}")
+        if any(normal_url(source.repo) == url for source in landed.application.sources):
+            return True
+        self._warn_not_awaited(landed, f"none of its sources is in {without_login(landed.repo)}")
         return False
 
-    def _untold(self, landed: LandedApplication, why: str) -> None:
+    def _warn_not_awaited(self, landed: LandedApplication, why: str) -> None:
         hint = "wait for the Application that deploys it: image-update wait APP --revision SHA"
         self._problems.append(warning(landed.application.key, f"not waiting for it: {why}", hint))
 
@@ -268,12 +273,14 @@ class Follow:
         )
 
     def _follow_rollouts(self, landed: Sequence[LandedApplication]) -> None:
+        """Wait for the rollouts, and record how they ended, and which can be rolled back."""
         applications = _by_application(landed)
         self._late = time.monotonic() + self._given.wait_timeout
         rows, errors = self._watched(applications, self._given.wait_timeout)
         for row in rows:
             key = row.application
-            if error := errors.get(key):
+            error = errors.get(key)
+            if error:
                 self._problems.append(Problem(error.saying(bare(error, key)), application=key))
             elif row.state in ROLLED_OUT:
                 # the outcome of a paused rollout is unknown, so its deployment stays in progress
@@ -290,17 +297,18 @@ class Follow:
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
                 elif self._settings.on_failure == "rollback":
                     self._problems.append(not_undone(key, _why_not_undone(row)))
-        bad = sum(row.state not in ROLLED_OUT for row in rows)
-        if bad and len(rows) > 1:
-            self._argo.log("error", f"{bad} of {len(rows)} Applications did not roll out")
+        failed = sum(row.state not in ROLLED_OUT for row in rows)
+        if failed and len(rows) > 1:
+            self._argo.log("error", f"{failed} of {len(rows)} Applications did not roll out")
 
     def _way_out(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
         """Return the hint for a failed rollout: its page, and the command to roll back."""
         page = self._argo.page(landed[0].application)
         parts = [row.hint, f"see {page}" if page else ""]
-        failed = row.begun and row.state in ("failed", "timed-out")
+        has_failed = row.begun and row.state in ("failed", "timed-out")
         by_hand = self._settings.on_failure != "rollback"
-        if failed and by_hand and all(item.commit for item in landed):
+        is_in_git = all(item.commit for item in landed)
+        if has_failed and by_hand and is_in_git:
             parts.append(f"to roll back: image-update rollback {row.application} --to previous")
         return "; ".join(filter(None, parts))
 
@@ -368,14 +376,15 @@ def _once_merged(
                 ends[key] = error
         request = ends[key]
         if not isinstance(request, TaskError):
-            merged.append(replace(item, commit=request.merge_commit or item.commit, request=""))
+            commit = request.merge_commit or item.commit
+            merged.append(replace(item, commit=commit, request=""))
     return merged, [task_error for task_error in ends.values() if isinstance(task_error, TaskError)]
 
 
 def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
     """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
     pause = _FIRST_PAUSE
-    told = False
+    logged = False
     while True:
         try:
             request = forge.state(number)
@@ -391,9 +400,9 @@ def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
             if time.monotonic() >= end:
                 hint = "merge it, or pass a longer --wait-timeout"
                 raise RolloutError(f"{request.url} is not merged yet", hint=hint)
-            if not told:
+            if not logged:
                 log("info", f"waiting for {request.url} to be merged")
-                told = True
+                logged = True
         shutdown.check()
         shutdown.sleep(min(pause, max(end - time.monotonic(), 0.1)))
         pause = min(2 * pause, _LONGEST_PAUSE)
@@ -413,18 +422,18 @@ def updated_event(
     name = str(metadata.get("name", ""))
     namespace = str(metadata.get("namespace", ""))
     # in whole seconds, like `metav1.Time`
-    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # made unique by the time, like the names that Kubernetes components generate
     tail = f".{round(now * 1e9):x}"
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):
-        said = {
+        fields = {
             "full-image-name": change.image.name,
             "image-name": change.name,
             "old-tag": change.old,
             "new-tag": change.new,
         }
-        annotations |= {f"{_PREFIX}{number}/{key}": value for key, value in said.items()}
+        annotations |= {f"{_PREFIX}{number}/{key}": value for key, value in fields.items()}
     involved = {key: metadata[key] for key in ("resourceVersion", "uid") if metadata.get(key)}
     return {
         "apiVersion": "v1",
@@ -447,7 +456,7 @@ def updated_event(
         "type": "Normal",
         "reason": REASON,
         "message": f"Successfully updated application '{name}'"[:_LONGEST_MESSAGE],
-        "firstTimestamp": time,
-        "lastTimestamp": time,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
         "count": 1,
     }

@@ -47,16 +47,17 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     landed = delivered.outcome.landed
     seen = delivered.seen
     source = delivered.job.deployed
-    shown = (
-        ShownDeployments(source, job, world, (*seen.everyone, *seen.outside)) if source else None
-    )
-    if shown and source and source.waits_for_rollouts:
-        shown.begin(landed)
+    deployments = None
+    if source:
+        everyone = (*seen.everyone, *seen.outside)
+        deployments = ShownDeployments(source, job, world, everyone)
+        if source.waits_for_rollouts:
+            deployments.begin(landed)
     followed = world.follow(landed)
     problems = followed.problems
-    if shown:
-        problems += shown.end(landed, followed)
-    if not (job.undo and followed.failures) or shutdown.code():
+    if deployments:
+        problems += deployments.end(landed, followed)
+    if not job.undo or not followed.failures or shutdown.code():
         return Ended(problems=problems)
     back, notes = undo(followed.failures, delivered, world)
     return Ended(Outcome(commits=back.commits), problems + notes, back.decisions)
@@ -73,29 +74,26 @@ def undo(
     The problems also say whether the Applications are healthy again.
     """
     job = delivered.job
-    now = of_unix(int(epoch_seconds(job.terms.now) + world.now() - delivered.began))
-    again, problems = asks_to_undo(failures, delivered.matched.asks, now)
-    done = Outcome()
-    if again:
-        done = deliver_all(
-            Matched(tuple(again)),
-            job_to_undo(job, again),
-            world,
-        )
-    followed = world.follow_back([landed for landed in done.landed if not landed.request])
-    back = {
+    seconds_since_start = world.now() - delivered.began
+    now = of_unix(int(epoch_seconds(job.terms.now) + seconds_since_start))
+    asks, problems = asks_to_undo(failures, delivered.matched.asks, now)
+    undone = Outcome()
+    if asks:
+        undone = deliver_all(Matched(tuple(asks)), job_to_undo(job, asks), world)
+    followed = world.follow_back([landed for landed in undone.landed if not landed.request])
+    rolled_back = {
         decision.subscription.application.key
-        for decision in done.decisions
+        for decision in undone.decisions
         if decision.verdict == "update"
     }
     # Other commits only record the failure of a version that has since been replaced in Git.
     commits = tuple(
-        replace(commit, rollback=any(app in back for app in commit.applications))
-        for commit in done.commits
+        replace(commit, rollback=any(app in rolled_back for app in commit.applications))
+        for commit in undone.commits
     )
-    return replace(done, commits=commits), (
+    return replace(undone, commits=commits), (
         *problems,
-        *told_of(done, followed.recoveries),
+        *told_of(undone, followed.recoveries),
         *followed.problems,
     )
 
@@ -128,24 +126,18 @@ def asks_to_undo(
             )
         for decision in updates:
             sub = decision.subscription
-            if why := _never(decision):
+            why = _why_impossible(decision)
+            if why:
                 problems.append(not_undone(sub.application.key, f"{sub.entry.image.name}: {why}"))
                 continue
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
             hold = Hold(f"the rollout of {decision.candidate.version} failed: {cause}", BY, now)
             intent = Intent("undo", hold, whole=False, undone=decision)
-            undoing.append(
-                Ask(
-                    sub,
-                    (),
-                    intent,
-                    siblings.get(sub.identity, ()),
-                )
-            )
+            undoing.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
     return undoing, problems
 
 
-def _never(decision: Decision) -> str:
+def _why_impossible(decision: Decision) -> str:
     """Return why an update cannot be undone, regardless of what is in Git now, or "" if it can."""
     sub = decision.subscription
     before = decision.current
@@ -155,20 +147,20 @@ def _never(decision: Decision) -> str:
         return f"it is on the branch {decision.head}, but it was never on {decision.branch}"
     if not before.version:
         return "there is no previous version"
-    was = live_image(before.name) if before.name else None
-    if was and was.identity != sub.entry.image.identity:
+    previous_image = live_image(before.name) if before.name else None
+    if previous_image and previous_image.identity != sub.entry.image.identity:
         return f"the previous image has a different name, {before.name}"
     return ""
 
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     """Return the job for these asks: a rollback without the build's source commit."""
-    kept = [
-        trailer
-        for trailer in job.wording.trailers
-        if trailer[0] != "Source-Commit" and not trailer[0].startswith(REFERENCE)
-    ]
-    wording = replace(job.wording, command="rollback", trailers=tuple(kept))
+    kept = tuple(
+        (name, value)
+        for name, value in job.wording.trailers
+        if name != "Source-Commit" and not name.startswith(REFERENCE)
+    )
+    wording = replace(job.wording, command="rollback", trailers=kept)
     return replace(
         job,
         command="rollback",
@@ -199,7 +191,7 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
             problems.append(Problem(replace(decision.unchecked, message=message), application=app))
         if verdict.verdict == "update":
             problems.append(
-                _told_of_rollback(
+                _rollback_line(
                     decision,
                     proposed.get(app),
                     ends.get(app),
@@ -214,7 +206,7 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
     return problems
 
 
-def _told_of_rollback(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
+def _rollback_line(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
     """Return the line for an image that was rolled back, or that a request will roll back."""
     app = decision.subscription.application.key
     name = decision.subscription.entry.image.name
@@ -222,14 +214,15 @@ def _told_of_rollback(decision: Decision, request: str | None, end: RolloutEnd |
     hint = f"once the cause is fixed: image-update release {app}"
     if request:
         return warning(app, f"{request} rolls {name} back to {version}", hint)
-    because = f"rolled back: {name} is held at {version}"
+    rolled_back = f"rolled back: {name} is held at {version}"
     if not end:
-        return warning(app, because, hint)
-    because = f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
-    told = warning(app, because, f"{end.hint}; {hint}" if end.hint else hint)
+        return warning(app, rolled_back, hint)
+    recovery = f"{_AGAIN[end.state]}: {end.because}" if end.because else _AGAIN[end.state]
+    hints = f"{end.hint}; {hint}" if end.hint else hint
+    line = warning(app, f"{rolled_back}; {recovery}", hints)
     if end.state == "failed":
-        return replace(told, trouble=replace(told.trouble, severity="error", exit=Exit.ROLLOUT))
-    return told
+        return replace(line, trouble=replace(line.trouble, severity="error", exit=Exit.ROLLOUT))
+    return line
 
 
 def not_undone(app: str, why: str) -> Problem:
@@ -259,12 +252,10 @@ def commented(report: Report, job: Job, world: World) -> Report:
         comments = world.comments(job.comment.repository)
         html = comments.forge not in WITHOUT_HTML
         mark = (HIDDEN if html else HIDDEN_WITHOUT_HTML).format(MARK, job.comment.key)
-        room = longest_body(comments.forge) - len(mark) - 2
-        page = comments.put(
-            job.comment.number,
-            mark,
-            f"{summary(as_json(report), room, html=html)}\n{mark}\n",
-        )
+        after_summary = f"\n{mark}\n"
+        room = longest_body(comments.forge) - len(after_summary)
+        text = summary(as_json(report), room, html=html) + after_summary
+        page = comments.put(job.comment.number, mark, text)
     except TaskError as error:
         message = f"could not post the {what} as a comment: {error.message}"
         problem = Problem(error.saying(message).as_warning())

@@ -35,7 +35,7 @@ _AGAIN = 15.0  # seconds before a failed query is repeated
 # (subscription, repository, revision, commit) → how they relate: "newer" contains the commit, "" is
 # unknown
 Descends = Callable[[Subscription | None, str, str, str], str]
-_TOLD = ("newer", "same", "older", "unrelated")
+_KNOWN_RELATIONS = ("newer", "same", "older", "unrelated")
 # Each state's mark, style, and rank. The rank matters if there is not enough room for all
 # Applications.
 MARKS = {
@@ -83,8 +83,8 @@ def same(repository: str, other: str) -> bool:
 def repositories(item: Mapping[str, Any]) -> list[str]:
     """Return the repositories of the Application's sources."""
     spec = mapping(item, "spec")
-    several = (*mappings(spec, "sources"), mapping(spec, "source"))
-    return [str(text["repoURL"]) for text in several if text.get("repoURL")]
+    sources = (*mappings(spec, "sources"), mapping(spec, "source"))
+    return [str(source["repoURL"]) for source in sources if source.get("repoURL")]
 
 
 def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
@@ -92,20 +92,24 @@ def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
     it is that commit, or `asked` reports it as later ("newer"). If the result is unknown, the query
     is repeated after a while.
     """
-    settled: dict[str, bool] = {}
-    pauses: dict[str, float] = {}
+    known: dict[str, bool] = {}  # whether a revision contains the commit
+    next_query: dict[str, float] = {}  # when to repeat a query whose result was unknown
 
     def holds(revision: str) -> bool:
         if accepts(commit, revision):
             return True
-        if revision in settled or not revision or monotonic() < pauses.get(revision, 0.0):
-            return settled.get(revision, False)
-        said = asked(revision)
-        if said in _TOLD:
-            settled[revision] = said in ("newer", "same")
-        else:
-            pauses[revision] = monotonic() + _AGAIN
-        return settled.get(revision, False)
+        if not revision:
+            return False
+        if revision in known:
+            return known[revision]
+        if monotonic() < next_query.get(revision, 0.0):
+            return False
+        relation = asked(revision)
+        if relation not in _KNOWN_RELATIONS:
+            next_query[revision] = monotonic() + _AGAIN
+            return False
+        known[revision] = relation in ("newer", "same")
+        return known[revision]
 
     return holds
 
@@ -119,16 +123,14 @@ def all_of(judges: Sequence[Judge]) -> Judge:
 
     def judged(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
         rollouts = [judge(item, since, details) for judge in judges]
-        return max(
-            rollouts,
-            key=lambda rollout: (
-                rollout.state not in ROLLED_OUT,
-                not rollout.sure,
-                rollout.state == "paused",
-            ),
-        )
+        return max(rollouts, key=_concern)
 
     return judged
+
+
+def _concern(rollout: Rollout) -> tuple[bool, bool, bool]:
+    """Return a key that is greater for a rollout that matters more to a person."""
+    return rollout.state not in ROLLED_OUT, not rollout.sure, rollout.state == "paused"
 
 
 def accepts(revision: str, other: str) -> bool:
@@ -146,12 +148,12 @@ def rollout_error(
     """
     if errors:
         return min(errors.values(), key=lambda error: PRECEDENCE.index(error.exit))
-    every = list(rows)
-    bad = [row for row in every if row.state not in ROLLED_OUT]
-    if not bad:
+    all_rows = list(rows)
+    failed = [row for row in all_rows if row.state not in ROLLED_OUT]
+    if not failed:
         return None
-    hints = dict.fromkeys(row.hint for row in bad if row.hint)
-    return RolloutError(summary(every), hint="; ".join(hints))
+    hints = dict.fromkeys(row.hint for row in failed if row.hint)
+    return RolloutError(summary(all_rows), hint="; ".join(hints))
 
 
 @contextmanager
@@ -201,11 +203,11 @@ def picture(
 
     If they do not all fit the height, failed Applications come first, then those in progress.
     """
-    most = max(size.height, 4) - 2
+    most = max(size.height, 4) - 2  # without the bar, and the cursor's line
     shown = rows
     if len(rows) > most:
-        by_urgency = sorted(rows, key=lambda row: MARKS[row.state][2])
-        shown = by_urgency[: most - 1]
+        by_rank = sorted(rows, key=lambda row: MARKS[row.state][2])
+        shown = by_rank[: most - 1]  # the last line has the number of the others
     done = sum(row.state == "synced-and-healthy" for row in rows)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
@@ -243,12 +245,10 @@ def line(row: RolloutState) -> str:
 
 def told(row: RolloutState) -> str:
     """Return what happened to an Application that did not roll out."""
-    late = (
-        f"not synced and healthy after {_minutes(row.seconds)}: "
-        if row.state == "timed-out"
-        else ""
-    )
-    return f"{late}{printable(row.because)}"
+    because = printable(row.because)
+    if row.state == "timed-out":
+        return f"not synced and healthy after {_minutes(row.seconds)}: {because}"
+    return because
 
 
 def summary(rows: Sequence[RolloutState]) -> str:
@@ -256,16 +256,17 @@ def summary(rows: Sequence[RolloutState]) -> str:
 
     If several Applications did not roll out, it only lists their names.
     """
-    bad = [row for row in rows if row.state not in ROLLED_OUT]
+    failed = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
-        return f"{printable(bad[0].application)}: {told(bad[0])}"
-    names = and_more([printable(row.application) for row in bad])
-    return f"{len(bad)} of {len(rows)} Applications did not roll out: {names}"
+        return f"{printable(failed[0].application)}: {told(failed[0])}"
+    names = and_more([printable(row.application) for row in failed])
+    return f"{len(failed)} of {len(rows)} Applications did not roll out: {names}"
 
 
 def _minutes(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:  # a minute
-        return f"{whole} s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02} min"
+    """Return a duration: `42 s`, `3:05 min`, or `1:03:05`."""
+    all_minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(all_minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02}:{rest:02}"
+    return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"

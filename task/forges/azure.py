@@ -78,15 +78,13 @@ class AzureClient(Client):
         """
         answer = self._versioned(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
-            self.version = next(
-                iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)),
-                b"6.0",
-            ).decode()
+            supported = re.search(rb"supports is (\d+\.\d+)", answer.body)
+            self.version = supported[1].decode() if supported else "6.0"
             answer = self._versioned(method, path, what, more)
         if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
             raise self.refused(answer, what)
-        html = "html" in answer.headers.get("Content-Type", "")
-        if answer.status == 203 or html or origin(answer.url) != origin(self.reach.place.api):
+        is_page = answer.status == 203 or "html" in answer.headers.get("Content-Type", "")
+        if is_page or origin(answer.url) != origin(self.reach.place.api):
             raise self._locked_out(what)
         return answer
 
@@ -97,18 +95,13 @@ class AzureClient(Client):
         what: str,
         more: dict[str, Any],
     ) -> Response:
-        fine = more.get("fine", ())
-        params = {**(more.get("params") or {}), "api-version": self.version}
-        return super().ask(
-            method,
-            path,
-            what,
-            **{
-                **more,
-                "params": params,
-                "fine": (_REFUSED, *fine),
-            },
-        )
+        """Send a request with the API version. A status of 400 is returned, not raised."""
+        options = {
+            **more,
+            "params": {**(more.get("params") or {}), "api-version": self.version},
+            "fine": (_REFUSED, *more.get("fine", ())),
+        }
+        return super().ask(method, path, what, **options)
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """Like `Client.refused`. A redirect to the sign-in page also means that the token was
@@ -119,6 +112,7 @@ class AzureClient(Client):
         return super().refused(answer, what)
 
     def _locked_out(self, what: str) -> TaskError:
+        """Return the error for Azure's sign-in page."""
         place = self.reach.place
         return CredentialsError(
             f"{place.host} returned its sign-in page: could not {what}",
@@ -158,15 +152,16 @@ class Azure(Host):
             "searchCriteria.status": "all",
             "$top": 50,
         }
-        found = self._client.json("GET", path, what, params=params)
+        response = self._client.json("GET", path, what, params=params)
         ours = [
-            mapping
-            for mapping in mappings(found, "value")
-            if not mapping.get("forkSource") and self.branches(mapping) == (base, head)
+            pull
+            for pull in mappings(response, "value")
+            if not pull.get("forkSource") and self.branches(pull) == (base, head)
         ]
         if not ours:
             return None
-        newest = next((our for our in ours if dig(our, "status") == "active"), ours[0])
+        still_open = (pull for pull in ours if dig(pull, "status") == "active")
+        newest = next(still_open, ours[0])
         return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
@@ -182,27 +177,27 @@ class Azure(Host):
             f"read pull request {number}",
         )
 
-    def proposed(self, said: Any) -> Proposed:
+    def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
-        number = numbered(dig(said, "pullRequestId"), self.place.host)
-        state = _STATES.get(dig(said, "status"), "closed")
-        conflicts = state == "open" and dig(said, "mergeStatus") == "conflicts"
+        number = numbered(dig(pull, "pullRequestId"), self.place.host)
+        state = _STATES.get(dig(pull, "status"), "closed")
+        conflicts = state == "open" and dig(pull, "mergeStatus") == "conflicts"
         return Proposed(
             url=f"{self.place.web}/pullrequest/{number}",
             number=number,
             state=state,
-            title=dig(said, "title"),
-            body=dig(said, "description"),
-            head_commit=dig(said, "lastMergeSourceCommit", "commitId"),
-            merge_commit=dig(said, "lastMergeCommit", "commitId") if state == "merged" else "",
+            title=dig(pull, "title"),
+            body=dig(pull, "description"),
+            head_commit=dig(pull, "lastMergeSourceCommit", "commitId"),
+            merge_commit=dig(pull, "lastMergeCommit", "commitId") if state == "merged" else "",
             conflicts=conflicts,
             note="it conflicts with its base branch" if conflicts else "",
         )
 
-    def branches(self, said: Any) -> tuple[str, str]:
+    def branches(self, pull: Any) -> tuple[str, str]:
         """Like `Host.branches`."""
-        base = dig(said, "targetRefName")
-        head = dig(said, "sourceRefName")
+        base = dig(pull, "targetRefName")
+        head = dig(pull, "sourceRefName")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
@@ -223,17 +218,15 @@ class Azure(Host):
             fine=(_REFUSED, _CONFLICT),
         )
         if answer.status in (_REFUSED, _CONFLICT):
-            if (
-                answer.mapping().get("typeKey") == "GitPullRequestExistsException"
-                or b"TF401179" in answer.body
-            ):
+            error_class = answer.mapping().get("typeKey")
+            if error_class == "GitPullRequestExistsException" or b"TF401179" in answer.body:
                 raise AlreadyThere
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
 
-    def change(self, said: Any, title: str, body: str) -> Any:
+    def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
-        number = self.proposed(said).number
+        number = self.proposed(pull).number
         path = f"{self._path}/pullrequests/{path_part(number)}"
         what = f"update pull request {number}"
         text = {"title": title, "description": body}
@@ -247,42 +240,40 @@ class Azure(Host):
         )
         if answer.status < _REFUSED:
             return self._client.parsed(answer, what)
-        now, said = self.read(number)
-        if now.state == "open":
+        current, current_pull = self.read(number)
+        if current.state == "open":
             raise self._client.refused(answer, what)
-        return said
+        return current_pull
 
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+    def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`."""
-        found = self.proposed(said)
-        request = f"{self._path}/pullRequests/{path_part(found.number)}"
-        present = {dig(element, "id").lower() for element in elements(said, "reviewers")}
+        request = self.proposed(pull)
+        request_path = f"{self._path}/pullRequests/{path_part(request.number)}"
+        present_ids = {dig(reviewer, "id").lower() for reviewer in elements(pull, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
             with notes.tried(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
                 # adding a reviewer again would reset the vote
-                if identity.lower() not in present:
-                    path = f"{request}/reviewers/{path_part(identity)}"
+                if identity.lower() not in present_ids:
+                    path = f"{request_path}/reviewers/{path_part(identity)}"
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
-        for label in missing(
-            proposal.labels,
-            (dig(element, "name") for element in elements(said, "labels")),
-        ):
+        present_labels = (dig(label, "name") for label in elements(pull, "labels"))
+        for label in missing(proposal.labels, present_labels):
             with notes.tried("labels", "label", label):
                 self._client.ask(
                     "POST",
-                    f"{request}/labels",
+                    f"{request_path}/labels",
                     f"add the label {label}",
                     json={"name": label},
                 )
-        if proposal.auto_merge and not dig(said, "autoCompleteSetBy", "id"):
+        if proposal.auto_merge and not dig(pull, "autoCompleteSetBy", "id"):
             with notes.tried("auto-complete", "auto-merge"):
-                self._auto_complete(said, found, proposal)
-        return found, said
+                self._auto_complete(pull, request, proposal)
+        return request, pull
 
-    def shut(self, said: Any, body: str) -> None:
+    def shut(self, pull: Any, body: str) -> None:
         """Like `Host.shut`."""
-        path = f"{self._path}/pullrequests/{path_part(self.proposed(said).number)}"
+        path = f"{self._path}/pullrequests/{path_part(self.proposed(pull).number)}"
         text = {"description": body, "status": "abandoned"}
         self._client.ask(
             "PATCH",
@@ -298,29 +289,29 @@ class Azure(Host):
         """
         what = "read the branch permissions"
         repository = self._client.json("GET", self._path, what)
-        project = dig(repository, "project", "id")
-        number = dig(repository, "id")
+        project_id = dig(repository, "project", "id")
+        repository_id = dig(repository, "id")
         folder = name.rpartition("/")[0] or name
         path = f"/_apis/accesscontrollists/{AZURE_NAMESPACE}"
-        query = {"token": azure_token(project, number, folder), "recurse": "false"}
-        found = self._client.json("GET", path, what, params=query)
-        return open_on_azure(listed(found, "value"))
+        query = {"token": azure_token(project_id, repository_id, folder), "recurse": "false"}
+        response = self._client.json("GET", path, what, params=query)
+        return open_on_azure(listed(response, "value"))
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
-        found = self._client.json(
+        response = self._client.json(
             "GET",
             f"{self._path}/refs",
             f"read the branch {head}",
             params=params,
         )
-        names = (
-            dig(element, "objectId")
-            for element in elements(found, "value")
-            if dig(element, "name") == f"refs/heads/{head}"
+        commits = (
+            dig(ref, "objectId")
+            for ref in elements(response, "value")
+            if dig(ref, "name") == f"refs/heads/{head}"
         )
-        return next(names, "")
+        return next(commits, "")
 
     def _identity(self, name: str) -> str:
         """Return the id of the only identity with this name or address."""
@@ -329,20 +320,18 @@ class Azure(Host):
             "filterValue": name,
             "queryMembership": "None",
         }
-        found = elements(
-            self._people.json("GET", "/_apis/identities", f"look up {name}", params=params),
-            "value",
-        )
+        response = self._people.json("GET", "/_apis/identities", f"look up {name}", params=params)
+        similar = elements(response, "value")
         exact = []
-        for item in found:
+        for identity in similar:
             names = (
-                dig(item, "providerDisplayName"),
-                dig(item, "properties", "Account", "$value"),
-                dig(item, "properties", "Mail", "$value"),
+                dig(identity, "providerDisplayName"),
+                dig(identity, "properties", "Account", "$value"),
+                dig(identity, "properties", "Mail", "$value"),
             )
             if name.casefold() in map(str.casefold, names):
-                exact.append(item)
-        ids = {identity for item in exact or found if (identity := dig(item, "id"))}
+                exact.append(identity)
+        ids = {dig(identity, "id") for identity in exact or similar} - {""}
         if len(ids) != 1:
             hint = "specify the person by email address or ID"
             raise ForgeError(
@@ -351,24 +340,26 @@ class Azure(Host):
             )
         return ids.pop()
 
-    def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
+    def _auto_complete(self, pull: Any, request: Proposed, proposal: Proposal) -> None:
         """Set auto-complete: Azure merges once all required policies are met, with the first merge
         type they allow.
 
         Azure also waits for optional policies, unless they are listed; they may never be met.
         """
-        policies = self._policies(dig(item, "repository", "id"), proposal.base)
+        policies = self._policies(dig(pull, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
-        if numbers := [entry for entry in optional if type(entry) is int]:
-            options["autoCompleteIgnoreConfigIds"] = numbers
-        if strategy := _strategy(policies):
+        optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]
+        if optional_ids:
+            options["autoCompleteIgnoreConfigIds"] = optional_ids
+        strategy = _strategy(policies)
+        if strategy:
             options["mergeStrategy"] = strategy
         body = {
-            "autoCompleteSetBy": {"id": dig(item, "createdBy", "id")},
+            "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
             "completionOptions": options,
         }
-        path = f"{self._path}/pullrequests/{path_part(found.number)}"
+        path = f"{self._path}/pullrequests/{path_part(request.number)}"
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
@@ -378,10 +369,10 @@ class Azure(Host):
         path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
-            found = self._client.json("GET", path, "read policies", params=params)
+            response = self._client.json("GET", path, "read policies", params=params)
         except (ForgeError, RepositoryError):
             return []
-        return [mapping for mapping in mappings(found, "value") if mapping.get("isEnabled")]
+        return [policy for policy in mappings(response, "value") if policy.get("isEnabled")]
 
 
 def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
@@ -392,7 +383,11 @@ def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
         (policy for policy in policies if dig(policy, "type", "id") == _MERGE_POLICY),
         None,
     )
-    allowed = (way for rule, way in _STRATEGIES.items() if dig(limit, "settings", rule) == "True")
+    allowed = (
+        strategy
+        for setting, strategy in _STRATEGIES.items()
+        if dig(limit, "settings", setting) == "True"
+    )
     return next(allowed, "")
 
 
@@ -407,14 +402,14 @@ class AzureComments(Comments):
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """Like `Comments.marked`. Azure returns all threads at once, oldest first."""
-        said = self._client.json("GET", self._threads(request), "find the comment")
-        for thread in reversed(mappings(said, "value")):
-            for mapping in mappings(thread, "comments")[:1]:
-                if not mapping.get("isDeleted") and self.holds(dig(mapping, "content"), mark):
-                    number = f"{dig(thread, 'id')}/comments/{dig(mapping, 'id')}"
+        response = self._client.json("GET", self._threads(request), "find the comment")
+        for thread in reversed(mappings(response, "value")):
+            for comment in mappings(thread, "comments")[:1]:  # the others are replies
+                if not comment.get("isDeleted") and self.holds(dig(comment, "content"), mark):
+                    number = f"{dig(thread, 'id')}/comments/{dig(comment, 'id')}"
                     yield Comment(
                         number,
-                        dig(mapping, "content"),
+                        dig(comment, "content"),
                         self._page(request, dig(thread, "id")),
                     )
 
@@ -430,8 +425,10 @@ class AzureComments(Comments):
             ],
             "status": _CLOSED,
         }
-        said = self._client.json("POST", self._threads(request), "post the comment", json=thread)
-        return self._page(request, dig(said, "id"))
+        response = self._client.json(
+            "POST", self._threads(request), "post the comment", json=thread
+        )
+        return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """Like `Comments.change`."""
@@ -459,7 +456,9 @@ def identities_api(api: str) -> str:
     """Return the API base for looking up people: Services have a separate host; a Server uses its
     own.
     """
-    return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
+    if api.startswith(_SERVICES):
+        return _IDENTITIES + api.removeprefix(_SERVICES)
+    return api
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
@@ -468,30 +467,24 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     Server: the collection's path comes before the project.
     """
     parts = remote.parts
-    if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:
-        return _address(root, parts[1], parts[2], parts[3])
-    at = parts.index("_git") if "_git" in parts else -1
-    if at < 0 or at + 2 != len(parts):
-        raise names_none(
-            "Azure DevOps",
-            "https://dev.azure.com/organization/project/_git/repository",
-        )
-    repository = parts[-1]
-    before = parts[:at]
+    if remote.ssh and len(parts) == 4 and parts[0] in ("v3", "V3"):
+        _version, organization, project, repository = parts
+        return _address(root, organization, project, repository)
+    error = names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
+    # `_git` is followed by the repository's name only
+    if "_git" not in parts or parts.index("_git") != len(parts) - 2:
+        raise error
+    *before, _git, repository = parts
     host = remote.host
     if host.endswith(".visualstudio.com"):
-        before = (
-            host.partition(".")[0],
-            *(part for part in before if part.lower() != "defaultcollection"),
-        )
+        organization = host.partition(".")[0]
+        folders = [part for part in before if part.lower() != "defaultcollection"]
+        before = [organization, *folders]
         root = "https://dev.azure.com"
     if not before:
-        raise names_none(
-            "Azure DevOps",
-            "https://dev.azure.com/organization/project/_git/repository",
-        )
+        raise error
     if len(before) == 1:  # the project is omitted because it has the repository's name
-        before = (*before, repository)
+        before = [*before, repository]
     *above, organization, project = before
     return _address(web_below(root, above), organization, project, repository)
 

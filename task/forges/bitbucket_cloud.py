@@ -112,13 +112,15 @@ class BitbucketCloud(Host):
         The name is part of the query, so query again if the name has changed.
         """
         found = self._requests(base, head)
-        moved = "/".join(self._client.moved_to.split("/")[-2:]).lower()
-        if not found and moved and moved != self._name:
-            self._name = moved
+        # the new page ends with workspace/repository
+        new_name = "/".join(self._client.moved_to.split("/")[-2:]).lower()
+        if not found and new_name and new_name != self._name:
+            self._name = new_name
             found = self._requests(base, head)
-        is_open = (item for item in found if dig(item, "state") == "OPEN")
-        newest = next(is_open, found[0] if found else None)
-        return self.proposed(newest) if newest else None
+        if not found:
+            return None
+        still_open = (pull for pull in found if dig(pull, "state") == "OPEN")
+        return self.proposed(next(still_open, found[0]))
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return this head's requests, newest first."""
@@ -134,12 +136,12 @@ class BitbucketCloud(Host):
             "pagelen": _PAGE,
         }
         what = f"find the pull request for {head}"
-        found = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
+        response = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
         return [
-            element
-            for element in elements(found, "values")
-            if dig(element, "source", "repository", "full_name").lower() == self._name
-            and self.branches(element) == (base, head)
+            pull
+            for pull in elements(response, "values")
+            if dig(pull, "source", "repository", "full_name").lower() == self._name
+            and self.branches(pull) == (base, head)
         ]
 
     def checked(self, number: str) -> Proposed:
@@ -160,33 +162,35 @@ class BitbucketCloud(Host):
             f"read pull request {number}",
         )
 
-    def proposed(self, said: Any) -> Proposed:
+    def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
-        state = _STATES.get(dig(said, "state"), "closed")
-        body = dig(said, "description")
+        state = _STATES.get(dig(pull, "state"), "closed")
+        body = dig(pull, "description")
         # Bitbucket returns only the first 12 digits of the commit; our description has the full ID
-        head = dig(said, "source", "commit", "hash")
-        ours = described(body)
+        short_commit = dig(pull, "source", "commit", "hash")
+        our_commit = described(body)
+        is_ours = short_commit != "" and our_commit.startswith(short_commit)
         return Proposed(
-            url=dig(said, "links", "html", "href"),
-            number=numbered(dig(said, "id"), self.place.host),
+            url=dig(pull, "links", "html", "href"),
+            number=numbered(dig(pull, "id"), self.place.host),
             state=state,
-            title=dig(said, "title"),
+            title=dig(pull, "title"),
             body=body,
-            head_commit=ours if head and ours.startswith(head) else head,
-            merge_commit=dig(said, "merge_commit", "hash") if state == "merged" else "",
+            head_commit=our_commit if is_ours else short_commit,
+            merge_commit=dig(pull, "merge_commit", "hash") if state == "merged" else "",
         )
 
-    def branches(self, said: Any) -> tuple[str, str]:
+    def branches(self, pull: Any) -> tuple[str, str]:
         """Like `Host.branches`."""
-        return dig(said, "destination", "branch", "name"), dig(said, "source", "branch", "name")
+        return dig(pull, "destination", "branch", "name"), dig(pull, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
         """Like `Host.create`. If the branch has a newer commit, leave the request to the
         newer run.
         """
-        if found := self._opened_by_a_newer_build(proposal):
-            raise AlreadyThere(found)
+        newer = self._opened_by_a_newer_build(proposal)
+        if newer:
+            raise AlreadyThere(newer)
         body = {
             "title": proposal.title,
             "description": proposal.body,
@@ -196,41 +200,41 @@ class BitbucketCloud(Host):
             "draft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        item = self._sent("POST", f"{self._path}/pullrequests", body, what)
-        made = self.proposed(item)
-        if not same(made, proposal):  # it was already open, so Bitbucket only changed the title
-            raise AlreadyThere(made)
-        return item
+        pull = self._sent("POST", f"{self._path}/pullrequests", body, what)
+        request = self.proposed(pull)
+        if not same(request, proposal):  # it was already open, so Bitbucket only changed the title
+            raise AlreadyThere(request)
+        return pull
 
-    def change(self, said: Any, title: str, body: str) -> Any:
+    def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
-        return self._put(said, {"title": title, "description": body})
+        return self._put(pull, {"title": title, "description": body})
 
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+    def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`.
 
         Reviewers are added, but never removed. If Bitbucket rejects one of them, it does not add
         any.
         """
-        present = [dig(element, "uuid") for element in elements(said, "reviewers")]
+        present = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
-        found = self.proposed(said)
+        found = self.proposed(pull)
         if wanted != present:
             with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
-                people = [{"uuid": text} for text in wanted]
-                said = self._put(
-                    said,
+                people = [{"uuid": uuid} for uuid in wanted]
+                pull = self._put(
+                    pull,
                     {
                         "title": found.title,
                         "description": found.body,
                         "reviewers": people,
                     },
                 )
-        return self.proposed(said), said
+        return self.proposed(pull), pull
 
-    def shut(self, said: Any, body: str) -> None:
+    def shut(self, pull: Any, body: str) -> None:
         """Like `Host.shut`."""
-        found, _said = self.write(said, dig(said, "title"), body)
+        found, _pull = self.write(pull, dig(pull, "title"), body)
         path = f"{self._path}/pullrequests/{path_part(found.number)}/decline"
         self._client.ask("POST", path, f"decline pull request {found.number}")
 
@@ -255,23 +259,27 @@ class BitbucketCloud(Host):
 
         Our update would silently overwrite its text.
         """
-        ours = described(proposal.body)
-        if not ours or (tip := self.tip(proposal.head)) in ("", ours):
+        our_commit = described(proposal.body)
+        if not our_commit:
+            return None
+        tip = self.tip(proposal.head)
+        if tip in ("", our_commit):
             return None
         ask = partial(self.newest, proposal.base, proposal.head)
-        found = until(
+        newest = until(
             lambda request: request is not None and request.state == "open", None, ask, _PAUSES
         )
-        return (
-            replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
-        )
+        if newest is None or newest.state != "open":
+            return None
+        return replace(newest, head_commit=tip, note=MOVED)
 
-    def _put(self, said: Any, body: dict[str, Any]) -> Any:
+    def _put(self, pull: Any, body: dict[str, Any]) -> Any:
         """Change an open request. Raises `Overtaken` if it has been merged or declined."""
-        number = self.proposed(said).number
+        number = self.proposed(pull).number
         path = f"{self._path}/pullrequests/{path_part(number)}"
         what = f"update pull request {number}"
-        people = [{"uuid": dig(element, "uuid")} for element in elements(said, "reviewers")]
+        # Bitbucket removes reviewers that are not sent
+        people = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
         try:
             return self._sent("PUT", path, {"reviewers": people, **body}, what)
         except ForgeError:
@@ -286,6 +294,7 @@ class BitbucketCloud(Host):
         body: dict[str, Any],
         what: str,
     ) -> Any:
+        """Return the JSON response. Raises `Outpaced` if the head branch has no changes."""
         answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
         if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
             raise Outpaced("the base branch already contains everything in the head branch")
@@ -298,18 +307,21 @@ class BitbucketCloud(Host):
 
         A name may be a UUID, an account id, or a nickname. Unknown names become notes.
         """
-        found = []
+        uuids = []
         for name in dict.fromkeys(names):
             with notes.tried(f"reviewer {name}", "reviewer", name):
-                found.append(name if name.startswith("{") else self._uuid(name))
-        return found
+                uuids.append(name if name.startswith("{") else self._uuid(name))
+        return uuids
 
     def _uuid(self, name: str) -> str:
+        """Return the UUID of the only workspace member with this nickname or account id."""
         path = f"/workspaces/{path_part(self.place.project[0])}/members"
         what = f"look up the reviewer {name}"
         for field in ("nickname", "account_id"):
-            items = list(self._pages(path, {"q": f"user.{field} = {_query_string(name)}"}, what))
-            if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
+            query = {"q": f"user.{field} = {_query_string(name)}"}
+            members = list(self._pages(path, query, what))
+            uuid = dig(members[0], "user", "uuid") if len(members) == 1 else ""
+            if uuid:
                 return uuid
         hint = "specify the person by nickname or account ID"
         raise ForgeError(
@@ -349,27 +361,27 @@ class CloudComments(Comments):
         what = "find the comment"
         params = {"sort": "-created_on", "pagelen": COMMENT_PAGE}
         for page in range(1, COMMENT_PAGES + 1):
-            said = self._client.json(
+            response = self._client.json(
                 "GET",
                 self._comments(request),
                 what,
                 params={**params, "page": page},
             )
-            for mapping in mappings(said, "values"):
-                if not mapping.get("deleted") and self.holds(dig(mapping, "content", "raw"), mark):
+            for comment in mappings(response, "values"):
+                if not comment.get("deleted") and self.holds(dig(comment, "content", "raw"), mark):
                     yield Comment(
-                        dig(mapping, "id"),
-                        dig(mapping, "content", "raw"),
-                        dig(mapping, "links", "html", "href"),
+                        dig(comment, "id"),
+                        dig(comment, "content", "raw"),
+                        dig(comment, "links", "html", "href"),
                     )
-            if not dig(said, "next"):
+            if not dig(response, "next"):
                 return
 
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
         text = {"content": {"raw": body}}
-        said = self._client.json("POST", self._comments(request), "post the comment", json=text)
-        return dig(said, "links", "html", "href")
+        response = self._client.json("POST", self._comments(request), "post the comment", json=text)
+        return dig(response, "links", "html", "href")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """Like `Comments.change`."""

@@ -64,8 +64,8 @@ class DataCenterClient(BitbucketClient):
         if answer.status != _UNAUTHORIZED:
             return error
         if _has_error_class(answer, "AuthorisationException"):
-            said = f"{answer.status} ({self.words(answer)})"
-            message = f"{self.reach.place.host} does not allow this API token to {what}: {said}"
+            because = f"{answer.status} ({self.words(answer)})"
+            message = f"{self.reach.place.host} does not allow this API token to {what}: {because}"
             return RepositoryError(message, hint=f"{self._needs}; {self._stays}")
         return CredentialsError(
             error.message,
@@ -91,12 +91,12 @@ class BitbucketDataCenter(Host):
             "order": "NEWEST",
         }
         newest: Proposed | None = None
-        for item in self._pages(query, f"find the pull request for {head}"):
-            if self._belongs(item, base, head):
-                found = self.proposed(item)
-                if found.state == "open":
-                    return found
-                newest = newest or found
+        for pull in self._pages(query, f"find the pull request for {head}"):
+            if self._belongs(pull, base, head):
+                request = self.proposed(pull)
+                if request.state == "open":
+                    return request
+                newest = newest or request
         return newest
 
     def ask(self, number: str) -> Any:
@@ -104,28 +104,28 @@ class BitbucketDataCenter(Host):
         path = f"{self._path}/pull-requests/{path_part(number)}"
         return mapping(self._client.json("GET", path, f"read pull request {number}"))
 
-    def proposed(self, said: Any) -> Proposed:
+    def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
-        state = _STATES.get(dig(said, "state"), "closed")
+        state = _STATES.get(dig(pull, "state"), "closed")
         conflicts = (
-            state == "open" and dig(said, "properties", "mergeResult", "outcome") == "CONFLICTED"
+            state == "open" and dig(pull, "properties", "mergeResult", "outcome") == "CONFLICTED"
         )
         return Proposed(
-            url=dig(said, "links", "self", 0, "href"),
-            number=numbered(dig(said, "id"), self.place.host),
+            url=dig(pull, "links", "self", 0, "href"),
+            number=numbered(dig(pull, "id"), self.place.host),
             state=state,
-            title=dig(said, "title"),
-            body=dig(said, "description"),
-            head_commit=dig(said, "fromRef", "latestCommit"),
-            merge_commit=dig(said, "properties", "mergeCommit", "id") if state == "merged" else "",
+            title=dig(pull, "title"),
+            body=dig(pull, "description"),
+            head_commit=dig(pull, "fromRef", "latestCommit"),
+            merge_commit=dig(pull, "properties", "mergeCommit", "id") if state == "merged" else "",
             conflicts=conflicts,
             note="it conflicts with its base branch" if conflicts else "",
         )
 
-    def branches(self, said: Any) -> tuple[str, str]:
+    def branches(self, pull: Any) -> tuple[str, str]:
         """Like `Host.branches`."""
-        base = dig(said, "toRef", "id")
-        head = dig(said, "fromRef", "id")
+        base = dig(pull, "toRef", "id")
+        head = dig(pull, "fromRef", "id")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
@@ -155,34 +155,34 @@ class BitbucketDataCenter(Host):
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
 
-    def change(self, said: Any, title: str, body: str) -> Any:
+    def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`.
 
         Also raises `Overtaken` if someone has changed the request since it was read.
         """
-        people = [dig(element, "user", "name") for element in elements(said, "reviewers")]
-        return self._put(said, title, body, people, Notes())
+        people = [dig(reviewer, "user", "name") for reviewer in elements(pull, "reviewers")]
+        return self._put(pull, title, body, people, Notes())
 
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+    def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`. Reviewers are added, but never removed."""
-        found = self.proposed(said)
-        present = [dig(element, "user", "name") for element in elements(said, "reviewers")]
-        if new := missing(proposal.reviewers, present):
+        found = self.proposed(pull)
+        present = [dig(reviewer, "user", "name") for reviewer in elements(pull, "reviewers")]
+        new = missing(proposal.reviewers, present)
+        if new:
             with notes.tried("reviewers", "reviewer", *new):
-                said = self._put(said, found.title, found.body, [*present, *new], notes)
+                pull = self._put(pull, found.title, found.body, [*present, *new], notes)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
-                said = self._auto_merged(said, found)
-        return self.proposed(said), said
+                pull = self._auto_merged(pull, found)
+        return self.proposed(pull), pull
 
-    def shut(self, said: Any, body: str) -> None:
+    def shut(self, pull: Any, body: str) -> None:
         """Like `Host.shut`."""
-        found, said = self.write(said, dig(said, "title"), body)
+        found, pull = self.write(pull, dig(pull, "title"), body)
         path = f"{self._path}/pull-requests/{path_part(found.number)}"
-        version = said.get("version")
+        version = {"version": pull.get("version")}
         what = f"decline pull request {found.number}"
-        given = {"version": version}
-        self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
+        self._client.ask("POST", f"{path}/decline", what, params=version, json=version)
 
     def is_open(self, name: str) -> bool:
         """Like `Host.is_open`. Uses another part of the API."""
@@ -207,42 +207,43 @@ class BitbucketDataCenter(Host):
 
     def _put(
         self,
-        said: Any,
+        pull: Any,
         title: str,
         body: str,
         people: list[str],
         notes: Notes,
     ) -> Any:
         """Change a request. If Bitbucket rejects some reviewers, retry without them."""
-        number = self.proposed(said).number
+        number = self.proposed(pull).number
         path = f"{self._path}/pull-requests/{path_part(number)}"
         what = f"update pull request {number}"
-        whole = {
-            "version": said.get("version"),
+        fields = {
+            "version": pull.get("version"),
             "title": title,
             "description": body,
+            "reviewers": [{"user": {"name": name}} for name in people],
         }
-        whole["reviewers"] = [{"user": {"name": name}} for name in people]
-        answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
+        answer = self._client.ask("PUT", path, what, json=fields, fine=(_CONFLICT,))
         if _has_error_class(answer, "InvalidPullRequestReviewersException"):
             refused = {
                 dig(reviewer, "context")
                 for error in _errors(answer)
                 for reviewer in elements(error, "reviewerErrors")
             }
-            left = [name for name in people if refused and name not in refused]
-            lost = [name for name in people if name not in left]
+            # if Bitbucket does not name those whom it rejects, omit everyone
+            kept = [name for name in people if refused and name not in refused]
+            omitted = [name for name in people if name not in kept]
             notes.add(
-                f"reviewer {', '.join(lost)}: Bitbucket says: {self._client.words(answer)}",
+                f"reviewer {', '.join(omitted)}: Bitbucket says: {self._client.words(answer)}",
                 "reviewer",
-                *lost,
+                *omitted,
             )
-            whole["reviewers"] = [{"user": {"name": name}} for name in left]
+            fields["reviewers"] = [{"user": {"name": name}} for name in kept]
             answer = self._client.ask(
                 "PUT",
                 path,
                 what,
-                json=whole,
+                json=fields,
                 fine=(_CONFLICT,),
             )
         if _has_error_class(
@@ -255,16 +256,15 @@ class BitbucketDataCenter(Host):
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
 
-    def _auto_merged(self, item: Any, found: Proposed) -> Any:
+    def _auto_merged(self, pull: Any, request: Proposed) -> Any:
         """Request auto-merge, and return the request.
 
         Before 8.15, Bitbucket would merge without waiting for checks.
         """
-        told = dig(
-            self._client.json("GET", "/application-properties", "read Bitbucket's version"),
-            "version",
-        )
-        release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
+        path = "/application-properties"
+        properties = self._client.json("GET", path, "read Bitbucket's version")
+        major_and_minor = dig(properties, "version").split(".")[:2]
+        release = tuple(int(part) for part in major_and_minor if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
             message = (
                 f"this is Bitbucket {'.'.join(map(str, release))}, but auto-merge needs 8.15 or"
@@ -272,8 +272,8 @@ class BitbucketDataCenter(Host):
             )
             raise ForgeError(message, hint="omit --auto-merge, or update Bitbucket")
         what = "request auto-merge"
-        path = f"{self._path}/pull-requests/{path_part(found.number)}"
-        version = {"version": item.get("version")}
+        path = f"{self._path}/pull-requests/{path_part(request.number)}"
+        version = {"version": pull.get("version")}
         answer = self._client.ask(
             "POST",
             f"{path}/merge",
@@ -287,22 +287,25 @@ class BitbucketDataCenter(Host):
         """Return the project's and the repository's names: after a rename, from the repository's
         page.
         """
-        found = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
-        if found is None:
-            return self.place.project[0], self.place.project[1]
-        kind, owner, name = (unquote(part) for part in found.groups())
+        new_page = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
+        if new_page is None:
+            owner, name = self.place.project
+            return owner, name
+        kind, owner, name = (unquote(part) for part in new_page.groups())
         return (f"~{owner}" if kind == "users" else owner), name
 
-    def _belongs(self, item: Any, base: str, head: str) -> bool:
+    def _belongs(self, pull: Any, base: str, head: str) -> bool:
         """Return whether the request's source and target are both in this repository.
 
         A fork's outgoing requests may target other repositories.
         """
-        out = _repository(item.get("fromRef"))
-        inside = "" not in out and _repository(item.get("toRef")) == out
-        return inside and self.branches(item) == (base, head)
+        source = _repository(pull.get("fromRef"))
+        if "" in source or _repository(pull.get("toRef")) != source:
+            return False
+        return self.branches(pull) == (base, head)
 
     def _pages(self, query: dict[str, Any], what: str) -> Iterator[Any]:
+        """Yield all requests, page by page."""
         start = "0"
         for _page in range(_PAGES):
             params = {
@@ -329,29 +332,29 @@ class DataCenterComments(Comments):
         start = "0"
         for _page in range(COMMENT_PAGES):
             params = {"start": start, "limit": COMMENT_PAGE}
-            said = self._client.json("GET", path, "find the comment", params=params)
-            for text in mappings(said, "values"):
-                if dig(text, "action") == "COMMENTED" and self.holds(
-                    dig(text, "comment", "text"),
+            response = self._client.json("GET", path, "find the comment", params=params)
+            for activity in mappings(response, "values"):
+                if dig(activity, "action") == "COMMENTED" and self.holds(
+                    dig(activity, "comment", "text"),
                     mark,
                 ):
-                    number = dig(text, "comment", "id")
-                    version = int(dig(text, "comment", "version") or 0)
+                    number = dig(activity, "comment", "id")
+                    version = int(dig(activity, "comment", "version") or 0)
                     yield Comment(
                         number,
-                        dig(text, "comment", "text"),
+                        dig(activity, "comment", "text"),
                         self._page(request, number),
                         version,
                     )
-            start = dig(said, "nextPageStart")
+            start = dig(response, "nextPageStart")
             if not start:
                 return
 
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
         path = f"{self._path}/pull-requests/{path_part(request)}/comments"
-        said = self._client.json("POST", path, "post the comment", json={"text": body})
-        return self._page(request, dig(said, "id"))
+        response = self._client.json("POST", path, "post the comment", json={"text": body})
+        return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """Like `Comments.change`."""
@@ -383,6 +386,7 @@ def _has_error_class(answer: Response, *names: str) -> bool:
 
 
 def _repository(ref: Any) -> tuple[str, str]:
+    """Return the project and repository of a source or target; "" for each that is missing."""
     project = dig(ref, "repository", "project", "key")
     slug = dig(ref, "repository", "slug")
     return project.lower(), slug.lower()
@@ -392,11 +396,12 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, and ssh
     URLs only the two names.
     """
-    folders = remote.parts[:-2]
     parts = remote.parts
+    folders = parts[:-2]
     if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":
+        *_folders, kind, owner, _repos, _name = parts
         folders = parts[:-4]
-        owner = parts[-3] if parts[-4] == "projects" else f"~{parts[-3]}"
+        owner = owner if kind == "projects" else f"~{owner}"
     elif len(parts) >= 2 and (remote.ssh or not folders or folders[-1] == "scm"):
         folders = () if remote.ssh else folders[:-1]
         owner = parts[-2]

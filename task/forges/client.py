@@ -180,7 +180,8 @@ class Client:
         )
         if answer.status < 300 or answer.status in fine:
             return answer
-        raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
+        cause = None if limited(answer) is None else Limited()
+        raise self.refused(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """Like `ask`, but return the JSON, or None for a status in `fine`.
@@ -209,9 +210,10 @@ class Client:
         host = self.reach.place.host
         needs = self._needs
         stays = self._stays
-        said = self.words(answer)
-        because = f"{answer.status}{f' ({said})' if said else ''}"
-        if (wait := limited(answer)) is not None:
+        message = self.words(answer)
+        because = f"{answer.status} ({message})" if message else f"{answer.status}"
+        wait = limited(answer)
+        if wait is not None:
             return UnreachableError(
                 f"{host}: rate limit exceeded; could not {what}: {because}",
                 hint=f"run it again in {wait:.0f} seconds; {stays}",
@@ -270,6 +272,7 @@ class Client:
         self._http.close()
 
     def _patient(self, method: str, path: str, what: str, **more: Any) -> Response:
+        """Send a request, and repeat it after a short rate limit."""
         for turn in range(_TURNS):
             try:
                 answer = self._redirected(method, path, **more)
@@ -289,38 +292,39 @@ class Client:
         kept for all later requests.
         """
         url = path if path.startswith("http") else f"{self.reach.place.api}{path}"
-        if self._moved and url.startswith(self._moved[0]):
-            url = f"{self._moved[1]}{url.removeprefix(self._moved[0])}"
+        if self._moved:
+            old_prefix, new_prefix = self._moved
+            if url.startswith(old_prefix):
+                url = f"{new_prefix}{url.removeprefix(old_prefix)}"
         answer = self._http.ask(method, url, **more)
         if answer.status in _MOVED:
             location = urljoin(url, answer.headers.get("Location", ""))
-            if self._learns(url, location):
+            if self._remember_rename(url, location):
                 return self._redirected(method, path, **more)
-        self._learns(url, answer.url)
+        self._remember_rename(url, answer.url)
         return answer
 
-    def _learns(self, url: str, target: str) -> bool:
-        """Return whether a redirect is for a renamed repository: only the prefix of the address
-        differs.
+    def _remember_rename(self, url: str, target: str) -> bool:
+        """Remember the new address if a redirect is for a renamed repository: only the prefix of
+        the address differs. Return whether it is.
         """
-        url = url.partition("?")[0]
-        target = target.partition("?")[0]
-        if self._moved or url == target or origin(url) != origin(target):
+        old_url = url.partition("?")[0]
+        new_url = target.partition("?")[0]
+        if self._moved or old_url == new_url or origin(old_url) != origin(new_url):
             return False
-        old = url.split("/")
-        new = target.split("/")
-        while old and new and old[-1] == new[-1]:
-            old.pop()
-            new.pop()
-        before = "/".join(old)
-        after = "/".join(new)
-        if before == url or not before.startswith(f"{self.reach.place.api}/"):
+        old_parts = old_url.split("/")
+        new_parts = new_url.split("/")
+        while old_parts and new_parts and old_parts[-1] == new_parts[-1]:
+            old_parts.pop()
+            new_parts.pop()
+        old_prefix = "/".join(old_parts)
+        if old_prefix == old_url or not old_prefix.startswith(f"{self.reach.place.api}/"):
             return False
-        self._moved = before, after
-        self._tell_where()
+        self._moved = old_prefix, "/".join(new_parts)
+        self._report_rename()
         return True
 
-    def _tell_where(self) -> None:
+    def _report_rename(self) -> None:
         """Report the repository's new address once.
 
         API addresses may contain only numeric ids, so request the repository's page.
@@ -331,9 +335,9 @@ class Client:
             self.moved_to = dig(answer.json(), *self.page) if answer.status == 200 else ""
         except (NoAnswerError, ValueError):
             self.moved_to = ""
-        where = self.moved_to or "another address"
+        new_address = self.moved_to or "another address"
         self.reach.warn(
-            f"{place.web} has moved to {where}: use its current URL (repoURL, git-repository)"
+            f"{place.web} has moved to {new_address}: use its current URL (repoURL, git-repository)"
         )
 
 
@@ -351,19 +355,18 @@ def limited(answer: Response) -> float | None:
     GitHub also returns 403 for rate limits: the primary has x-ratelimit-remaining, the secondary
     has Retry-After or a message (docs.github.com, "Rate limits for the REST API").
     """
-    headers = answer.headers
-    if answer.status == 403:
-        said = words(answer).lower()
-        if not (
-            "Retry-After" in headers
-            or headers.get("x-ratelimit-remaining", "").strip() == "0"
-            or "secondary rate limit" in said
-            or "abuse detection" in said
-        ):
-            return None
-    elif answer.status != 429:
+    if answer.status == 429:
+        return seconds_until_allowed(answer)
+    if answer.status != 403:
         return None
-    return seconds_until_allowed(answer)
+    message = words(answer).lower()
+    is_rate_limit = (
+        "Retry-After" in answer.headers
+        or answer.headers.get("x-ratelimit-remaining", "").strip() == "0"
+        or "secondary rate limit" in message
+        or "abuse detection" in message
+    )
+    return seconds_until_allowed(answer) if is_rate_limit else None
 
 
 def seconds_until_allowed(answer: Response) -> float:
@@ -373,44 +376,46 @@ def seconds_until_allowed(answer: Response) -> float:
     secondary limit, the headers have the reset time of the primary limit, which may be an hour
     away.
     """
-    if (after := retry_after(answer)) is not None:
-        return after
+    seconds = retry_after(answer)
+    if seconds is not None:
+        return seconds
     headers = answer.headers
-    left = (
+    remaining = (
         headers.get("x-ratelimit-remaining") or headers.get("RateLimit-Remaining") or "0"
     ).strip()
     reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
-    if left != "0" or not reset.isdecimal():
+    if remaining != "0" or not reset.isdecimal():
         return _UNKNOWN_WAIT
     return max(0.0, float(reset) - time.time()) + 1
 
 
 def words(answer: Response, token: Secret = Secret("")) -> str:
     """Return the forge's message on one short line. A token in it is masked."""
+    is_page = "html" in answer.headers.get("Content-Type", "")
     try:
-        said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
+        message = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
     except ValueError:
-        said = "" if "html" in answer.headers.get("Content-Type", "") else answer.text()
-    said = one_line(said[: 4 * _LONGEST])
+        message = "" if is_page else answer.text()
+    line = one_line(message[: 4 * _LONGEST])
     if token:
-        said = said.replace(token.reveal(), "***")
-    return shortened(said, _LONGEST)
+        line = line.replace(token.reveal(), "***")
+    return shortened(line, _LONGEST)
 
 
-def _texts(said: Any, depth: int = 0) -> Iterator[str]:
+def _texts(data: Any, depth: int = 0) -> Iterator[str]:
     """Yield all strings from the fields where forges put messages, at any depth."""
-    if isinstance(said, str):
-        yield said
-    elif isinstance(said, list) and depth < 5:  # deep enough for every forge
-        for item in said[:10]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, list) and depth < 5:  # deep enough for every forge
+        for item in data[:10]:
             yield from _texts(item, depth + 1)
-    elif isinstance(said, dict) and depth < 5:
-        known = [name for name in _TEXTS if said.get(name)]
+    elif isinstance(data, dict) and depth < 5:
+        known = [name for name in _TEXTS if data.get(name)]
         if not known and depth:  # {"field": "head", "code": "invalid"}, {"labels": ["is too long"]}
-            for name, value in list(said.items())[:10]:
+            for name, value in list(data.items())[:10]:
                 yield from (f"{name}: {text}" for text in _texts(value, depth + 1))
         for name in known:
-            yield from _texts(said[name], depth + 1)
+            yield from _texts(data[name], depth + 1)
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:

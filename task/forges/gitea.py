@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -84,26 +84,24 @@ class Gitea(Host):
         what = f"find the pull request for {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         answer = self._client.json("GET", path, what, fine=(404,))
-        known = answer if _is_ours(answer, base, head) else None
-        if known is None and "/" not in base:
+        pull = answer if _is_ours(answer, base, head) else None
+        if pull is None and "/" not in base:
             return None
-        if known is None or known["state"] != "open":
+        if pull is None or pull["state"] != "open":
             params = {"state": "all", "base_branch": base}  # newest first
-            for other in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
-                if known and dig(other, "number") == dig(known, "number"):
+            for listed_pull in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
+                if pull and dig(listed_pull, "number") == dig(pull, "number"):
+                    break  # all others are older
+                if _is_ours(listed_pull, base, head):
+                    pull = listed_pull
                     break
-                if _is_ours(other, base, head):
-                    known = other
-                    break
-        if known is None:
+        if pull is None:
             return None
-        found = self.proposed(known)
-        gone = (
-            found.state == "closed"
-            and dig(known, "head", "ref") != head
-            and self._closed_by_gitea(known)
-        )
-        return replace(found, state="gone") if gone else found
+        request = self.proposed(pull)
+        is_branch_deleted = dig(pull, "head", "ref") != head
+        if request.state == "closed" and is_branch_deleted and self._closed_by_gitea(pull):
+            return replace(request, state="gone")
+        return request
 
     def checked(self, number: str) -> Proposed:
         """Like `Host.checked`.
@@ -121,29 +119,29 @@ class Gitea(Host):
         """Like `Host.ask`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def proposed(self, said: Any) -> Proposed:
+    def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
-        merged = bool(said.get("merged"))
-        is_open = said["state"] == "open"
+        merged = bool(pull.get("merged"))
+        is_open = pull["state"] == "open"
         return Proposed(
-            url=str(said["html_url"]),
-            number=str(said["number"]),
-            state="merged" if merged else "open" if is_open else "closed",
-            title=str(said["title"])[len(_draft_word(said)) :],
-            body=str(said.get("body") or "").replace("\r\n", "\n"),
-            head_commit=dig(said, "head", "sha"),
-            merge_commit=str(said.get("merge_commit_sha") or "") if merged else "",
+            url=str(pull["html_url"]),
+            number=str(pull["number"]),
+            state="merged" if merged else ("open" if is_open else "closed"),
+            title=str(pull["title"]).removeprefix(_draft_word(pull)),
+            body=str(pull.get("body") or "").replace("\r\n", "\n"),
+            head_commit=dig(pull, "head", "sha"),
+            merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
         )
 
-    def branches(self, said: Any) -> tuple[str, str]:
+    def branches(self, pull: Any) -> tuple[str, str]:
         """Like `Host.branches`."""
-        return dig(said, "base", "ref"), dig(said, "head", "label") or dig(said, "head", "ref")
+        return dig(pull, "base", "ref"), dig(pull, "head", "label") or dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
         """Like `Host.create`."""
-        title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
+        draft_word = f"{DRAFTS[0]} " if proposal.draft else ""
         body = {
-            "title": title,
+            "title": f"{draft_word}{proposal.title}",
             "body": proposal.body,
             "head": proposal.head,
             "base": proposal.base,
@@ -157,41 +155,38 @@ class Gitea(Host):
             fine=(409,),
         )
         if answer.status == 409:
-            number = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
-            if number:
-                raise AlreadyThere(self.proposed(self.ask(number[1])))
+            conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
+            if conflict:
+                raise AlreadyThere(self.proposed(self.ask(conflict[1])))
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
 
-    def change(self, said: Any, title: str, body: str) -> Any:
+    def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
-        text = {"title": f"{_draft_word(said)}{title}", "body": body}
-        return self._write(str(said["number"]), "update the pull request", text)
+        text = {"title": f"{_draft_word(pull)}{title}", "body": body}
+        return self._write(str(pull["number"]), "update the pull request", text)
 
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+    def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`."""
-        number = str(said["number"])
-        known = (item["name"] for item in said.get("labels") or ())
-        if labels := missing(proposal.labels, known):
+        number = str(pull["number"])
+        present_labels = (label["name"] for label in pull.get("labels") or ())
+        labels = missing(proposal.labels, present_labels)
+        if labels:
             with notes.tried("labels", "label", *labels):
                 self._set_labels(number, labels)
-        self._assign(
-            number,
-            proposal.assignees,
-            [item["login"] for item in said.get("assignees") or ()],
-            notes,
-        )
-        self._ask_reviewers(said, proposal.reviewers, notes)
-        done = self.proposed(said)
+        present_assignees = [user["login"] for user in pull.get("assignees") or ()]
+        self._assign(number, proposal.assignees, present_assignees, notes)
+        self._ask_reviewers(pull, proposal.reviewers, notes)
+        request = self.proposed(pull)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
-                self._auto_merge(said, done, proposal, notes)
-        return done, said
+                self._auto_merge(pull, request, proposal, notes)
+        return request, pull
 
-    def shut(self, said: Any, body: str) -> None:
+    def shut(self, pull: Any, body: str) -> None:
         """Like `Host.shut`."""
         self._write(
-            str(said["number"]),
+            str(pull["number"]),
             "close the pull request",
             {"body": body, "state": "closed"},
         )
@@ -205,13 +200,11 @@ class Gitea(Host):
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
         path = f"{self._path}/branches/{quote(head)}"
-        return dig(
-            self._client.json("GET", path, "read the branch", fine=(403, 404)),
-            "commit",
-            "id",
-        )
+        branch = self._client.json("GET", path, "read the branch", fine=(403, 404))
+        return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
+        """Change these fields of a request, and return Gitea's new data about it."""
         return self._client.json(
             "PATCH",
             f"{self._path}/pulls/{number}",
@@ -233,7 +226,7 @@ class Gitea(Host):
 
         An instance may return shorter pages than requested; a header has the total.
         """
-        seen = 0
+        received = 0
         for page in range(1, pages + 1):
             answer = self._client.ask(
                 "GET",
@@ -246,10 +239,10 @@ class Gitea(Host):
                 },
                 fine=fine,
             )
-            found = mappings(self._client.parsed(answer, what)) if answer.status < 300 else []
-            yield from found
-            seen += len(found)
-            if not found or str(seen) == answer.headers.get("X-Total-Count"):
+            items = mappings(self._client.parsed(answer, what)) if answer.status < 300 else []
+            yield from items
+            received += len(items)
+            if not items or str(received) == answer.headers.get("X-Total-Count"):
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
@@ -269,16 +262,20 @@ class Gitea(Host):
             params=params,
             fine=(403, 404),
         )
-        ends = [
-            mapping
-            for mapping in mappings(events)
-            if dig(mapping, "type") in ("close", "reopen", "delete_branch")
-        ][-2:]
-        if [dig(end, "type") for end in ends] != ["close", "delete_branch"]:
+        endings = [
+            event
+            for event in mappings(events)
+            if dig(event, "type") in ("close", "reopen", "delete_branch")
+        ]
+        last_two = endings[-2:]
+        if [dig(event, "type") for event in last_two] != ["close", "delete_branch"]:
             return False
-        closed, deleted = (datetime.fromisoformat(dig(end, "created_at")) for end in ends)
-        by_one = dig(ends[0], "user", "login") == dig(ends[1], "user", "login")
-        return by_one and (deleted - closed).total_seconds() <= _AT_ONCE
+        closing, deletion = last_two
+        if dig(closing, "user", "login") != dig(deletion, "user", "login"):
+            return False
+        closed_at = datetime.fromisoformat(dig(closing, "created_at"))
+        deleted_at = datetime.fromisoformat(dig(deletion, "created_at"))
+        return (deleted_at - closed_at).total_seconds() <= _AT_ONCE
 
     def _set_labels(self, number: str, names: list[str]) -> None:
         """Set labels by name, which also finds the organization's labels without permission to read
@@ -287,47 +284,49 @@ class Gitea(Host):
         Gitea silently ignores unknown names and names in a different case, and creating a label
         again creates a duplicate.
         """
-        if not (left := missing(names, self._labelled(number, names))):
+        ignored = missing(names, self._add_labels(number, names))
+        if not ignored:
             return
         known = self._known_labels(f"{self._path}/labels", ())
         known |= self._known_labels(f"/orgs/{path_part(self.place.project[0])}/labels", (403, 404))
-        for name in left:
+        for name in ignored:
             if name.lower() not in known:
                 label = {"name": name, "color": COLOR}
                 self._client.ask("POST", f"{self._path}/labels", "create a label", json=label)
-        self._labelled(number, [known.get(name.lower(), name) for name in left])
+        self._add_labels(number, [known.get(name.lower(), name) for name in ignored])
 
-    def _labelled(self, number: str, names: list[str]) -> list[str]:
+    def _add_labels(self, number: str, names: list[str]) -> list[str]:
         """Add these labels to a request, and return the names of all its labels."""
         path = f"{self._path}/issues/{number}/labels"
-        there = self._client.json(
+        labels = self._client.json(
             "POST",
             path,
             "set labels",
             json={"labels": names},
             again=True,
         )
-        return [dig(mapping, "name") for mapping in mappings(there)]
+        return [dig(label, "name") for label in mappings(labels)]
 
     def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
-        """Return the names by their lowercase form."""
-        found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
-        return {dig(item, "name").lower(): dig(item, "name") for item in found}
+        """Return the names of existing labels by their lowercase form."""
+        labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
+        return {dig(label, "name").lower(): dig(label, "name") for label in labels}
 
     def _assign(
         self,
         number: str,
         names: Iterable[str],
-        people: list[str],
+        present: Sequence[str],
         notes: Notes,
     ) -> None:
-        """Add these names to the assignees."""
+        """Add these names to the assignees. Gitea replaces the whole list each time."""
+        assigned = list(present)
 
-        def assign(some: list[str]) -> None:
-            self._write(number, "assign people", {"assignees": [*people, *some]})
-            people.extend(some)
+        def assign(more: list[str]) -> None:
+            self._write(number, "assign people", {"assignees": [*assigned, *more]})
+            assigned.extend(more)
 
-        for name, error in _not_taken(missing(names, people), assign):
+        for name, error in _send_and_yield_rejected(missing(names, present), assign):
             notes.add(f"assignee {name}: {error.message}", "assignee", name)
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
@@ -335,28 +334,32 @@ class Gitea(Host):
         `organization/team`.
         """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
-        asked = [item["login"] for item in pull.get("requested_reviewers") or ()]
-        asked += [item["name"] for item in pull.get("requested_reviewers_teams") or ()]
+        already_asked = [user["login"] for user in pull.get("requested_reviewers") or ()]
+        already_asked += [team["name"] for team in pull.get("requested_reviewers_teams") or ()]
 
-        def ask(some: list[str]) -> None:
-            people = [name for name in some if "/" not in name]
-            teams = [name.rpartition("/")[2] for name in some if "/" in name]
-            who = {
-                **({"reviewers": people} if people else {}),
-                **({"team_reviewers": teams} if teams else {}),
-            }
-            self._client.ask("POST", path, f"ask {', '.join(some)} to review", json=who)
+        def ask(reviewers: list[str]) -> None:
+            body: dict[str, list[str]] = {}
+            people = [name for name in reviewers if "/" not in name]
+            if people:
+                body["reviewers"] = people
+            teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+            if teams:
+                body["team_reviewers"] = teams
+            self._client.ask("POST", path, f"ask {', '.join(reviewers)} to review", json=body)
 
+        # Gitea returns a team's name without its organization
         wanted = [
-            name for name in dict.fromkeys(names) if missing([name.rpartition("/")[2]], asked)
+            name
+            for name in dict.fromkeys(names)
+            if missing([name.rpartition("/")[2]], already_asked)
         ]
-        for name, error in _not_taken(wanted, ask):
+        for name, error in _send_and_yield_rejected(wanted, ask):
             notes.add(error.message, "reviewer", name)
 
     def _auto_merge(
         self,
         pull: Mapping[str, Any],
-        done: Proposed,
+        request: Proposed,
         proposal: Proposal,
         notes: Notes,
     ) -> None:
@@ -372,19 +375,18 @@ class Gitea(Host):
         body = {
             "Do": style if style in allowed or not allowed else allowed[0],
             "merge_when_checks_succeed": True,
-            "head_commit_id": described(proposal.body) or done.head_commit,
+            "head_commit_id": described(proposal.body) or request.head_commit,
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
         host = self.place.host
-        path = f"{self._path}/pulls/{done.number}/merge"
+        path = f"{self._path}/pulls/{request.number}/merge"
         what = "turn on auto-merge"
         fine = (403, 404, 405, 409, 422)
-        again = wish("auto-merge") in settled(done.body)
-        if (
-            again
-            and self._client.ask("DELETE", path, "set auto-merge again", fine=(404,)).status == 404
-        ):
-            return
+        again = wish("auto-merge") in settled(request.body)
+        if again:
+            canceled = self._client.ask("DELETE", path, "set auto-merge again", fine=(404,))
+            if canceled.status == 404:  # a person has canceled it before
+                return
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
         # Gitea returns "try again later" while it is still checking for conflicts.
         answer = until(
@@ -417,15 +419,15 @@ class GiteaComments(GitHubComments):
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """Like `Comments.marked`. Gitea returns all comments at once, oldest first."""
         path = f"{self._path}/issues/{request}/comments"
-        for mapping in reversed(mappings(self._client.json("GET", path, "find the comment"))):
+        for comment in reversed(mappings(self._client.json("GET", path, "find the comment"))):
             if (
-                self.holds(dig(mapping, "body"), mark)
-                and dig(mapping, "user", "id") == self._client.me
+                self.holds(dig(comment, "body"), mark)
+                and dig(comment, "user", "id") == self._client.me
             ):
                 yield Comment(
-                    dig(mapping, "id"),
-                    dig(mapping, "body"),
-                    dig(mapping, "html_url"),
+                    dig(comment, "id"),
+                    dig(comment, "body"),
+                    dig(comment, "html_url"),
                 )
 
 
@@ -434,12 +436,11 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
     name. After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` has
     the branch's name (Gitea 1.26).
     """
-    ours = dig(pull, "head", "repo_id") == dig(pull, "base", "repo_id") != ""
-    return (
-        ours
-        and head in (dig(pull, "head", "ref"), dig(pull, "head", "label"))
-        and dig(pull, "base", "ref") == base
-    )
+    repository = dig(pull, "base", "repo_id")
+    if repository == "" or dig(pull, "head", "repo_id") != repository:
+        return False
+    head_names = (dig(pull, "head", "ref"), dig(pull, "head", "label"))
+    return head in head_names and dig(pull, "base", "ref") == base
 
 
 def _is_stuck(pull: Mapping[str, Any]) -> bool:
@@ -450,21 +451,25 @@ def _is_stuck(pull: Mapping[str, Any]) -> bool:
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """Return the title's draft prefix, or "" if the request is not a draft."""
-    title = str(pull["title"])
+    """Return the title's draft prefix with the spaces after it, or "" if the request is not a
+    draft.
+    """
     if not pull.get("draft"):
         return ""
-    found = next((word for word in DRAFTS if title.lower().startswith(word.lower())), "")
-    rest = title[len(found) :]
-    return title[: len(title) - len(rest.lstrip())] if found else ""
+    title = str(pull["title"])
+    for word in DRAFTS:
+        if title.lower().startswith(word.lower()):
+            rest = title[len(word) :].lstrip()
+            return title[: len(title) - len(rest)]
+    return ""
 
 
-def _not_taken(
+def _send_and_yield_rejected(
     names: list[str],
     send: Callable[[list[str]], None],
 ) -> Iterator[tuple[str, TaskError]]:
     """Send all names at once, or one by one if that fails: Gitea rejects all names if one is
-    unknown.
+    unknown. Yield each rejected name with its error.
     """
     if len(names) > 1:
         with suppress(ForgeError, RepositoryError):
@@ -493,10 +498,10 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 def _is_it(answer: Response) -> bool:
     """Recognize a Gitea that requires sign-in (REQUIRE_SIGNIN_VIEW) by its error message."""
-    said = answer.mapping()
+    data = answer.mapping()
     if answer.status in (401, 403):
-        return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")
-    return answer.status == 200 and isinstance(said.get("version"), str)
+        return str(data.get("message")).startswith("Only signed in user is allowed to call APIs")
+    return answer.status == 200 and isinstance(data.get("version"), str)
 
 
 KIND = ForgeKind(

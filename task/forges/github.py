@@ -81,11 +81,12 @@ class GitHub(Host):
         The owner is part of the query, so query again if the owner has been renamed.
         """
         found = self._requests(base, head)
+        # the new page ends with owner/repository
         owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
         if not found and owner and owner.lower() != self._owner.lower():
             self._owner = owner
             found = self._requests(base, head)
-        ours = [item for item in found if self._is_ours(item, base, head)]
+        ours = [pull for pull in found if self._is_ours(pull, base, head)]
         ours.sort(
             key=lambda request: (request["state"] == "open", request["number"]),
             reverse=True,
@@ -96,27 +97,27 @@ class GitHub(Host):
         """Like `Host.ask`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def proposed(self, said: Any) -> Proposed:
+    def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
-        merged = bool(said.get("merged_at"))
-        is_open = said["state"] == "open"
-        conflicts = is_open and said.get("mergeable") is False
+        merged = bool(pull.get("merged_at"))
+        is_open = pull["state"] == "open"
+        conflicts = is_open and pull.get("mergeable") is False
         return Proposed(
-            url=str(said["html_url"]),
-            number=str(said["number"]),
-            state="merged" if merged else "open" if is_open else "closed",
-            title=str(said["title"]),
-            body=(said["body"] or "").replace("\r\n", "\n"),
-            head_commit=str(said["head"]["sha"]),
+            url=str(pull["html_url"]),
+            number=str(pull["number"]),
+            state="merged" if merged else ("open" if is_open else "closed"),
+            title=str(pull["title"]),
+            body=(pull["body"] or "").replace("\r\n", "\n"),
+            head_commit=str(pull["head"]["sha"]),
             # for an open request, this is only a test merge
-            merge_commit=str(said.get("merge_commit_sha") or "") if merged else "",
+            merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
             conflicts=conflicts,
-            note=f"it conflicts with {said['base']['ref']}" if conflicts else "",
+            note=f"it conflicts with {pull['base']['ref']}" if conflicts else "",
         )
 
-    def branches(self, said: Any) -> tuple[str, str]:
+    def branches(self, pull: Any) -> tuple[str, str]:
         """Like `Host.branches`."""
-        return dig(said, "base", "ref"), dig(said, "head", "ref")
+        return dig(pull, "base", "ref"), dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
         """Like `Host.create`."""
@@ -132,9 +133,9 @@ class GitHub(Host):
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
 
-    def change(self, said: Any, title: str, body: str) -> Any:
+    def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
-        path = f"{self._path}/pulls/{said['number']}"
+        path = f"{self._path}/pulls/{pull['number']}"
         text = {"title": title, "body": body}
         return self._client.json(
             "PATCH",
@@ -144,10 +145,11 @@ class GitHub(Host):
             again=True,
         )
 
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+    def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`."""
-        issue = f"{self._path}/issues/{said['number']}"
-        if labels := missing(proposal.labels, (item["name"] for item in said["labels"])):
+        issue = f"{self._path}/issues/{pull['number']}"
+        labels = missing(proposal.labels, (label["name"] for label in pull["labels"]))
+        if labels:
             with notes.tried("labels", "label", *labels):
                 self._client.ask(
                     "POST",
@@ -156,41 +158,38 @@ class GitHub(Host):
                     json={"labels": labels},
                     again=True,
                 )
-        if people := missing(
-            proposal.assignees,
-            (item["login"] for item in said["assignees"] or ()),
-        ):
+        assigned = (user["login"] for user in pull["assignees"] or ())
+        people = missing(proposal.assignees, assigned)
+        if people:
             with notes.tried("assignees", "assignee", *people):
-                told = {"assignees": people}
-                answer = self._client.json(
+                response = self._client.json(
                     "POST",
                     f"{issue}/assignees",
                     "assign people",
-                    json=told,
+                    json={"assignees": people},
                     again=True,
                 )
                 # GitHub silently ignores people whom it does not accept.
-                if left := missing(
-                    people,
-                    (item["login"] for item in answer.get("assignees") or ()),
-                ):
+                accepted = (user["login"] for user in response.get("assignees") or ())
+                ignored = missing(people, accepted)
+                if ignored:
                     notes.add(
-                        f"not assigned, because they do not have push access: {', '.join(left)}",
+                        f"not assigned, because they do not have push access: {', '.join(ignored)}",
                         "assignee",
-                        *left,
+                        *ignored,
                     )
         with notes.tried("reviewers", "reviewer", *proposal.reviewers):
-            self._ask_reviewers(said, proposal, notes)
-        done = self.proposed(said)
-        if proposal.auto_merge and not said.get("auto_merge"):
+            self._ask_reviewers(pull, proposal, notes)
+        request = self.proposed(pull)
+        if proposal.auto_merge and not pull.get("auto_merge"):
             with notes.tried("auto-merge", "auto-merge"):
-                commit = described(proposal.body) or done.head_commit
-                done = self._auto_merge.switch_on(said, done, commit, notes)
-        return done, said
+                commit = described(proposal.body) or request.head_commit
+                request = self._auto_merge.switch_on(pull, request, commit, notes)
+        return request, pull
 
-    def shut(self, said: Any, body: str) -> None:
+    def shut(self, pull: Any, body: str) -> None:
         """Like `Host.shut`."""
-        path = f"{self._path}/pulls/{said['number']}"
+        path = f"{self._path}/pulls/{pull['number']}"
         text = {"body": body, "state": "closed"}
         self._client.ask(
             "PATCH",
@@ -214,30 +213,30 @@ class GitHub(Host):
         found = self._client.json("GET", path, "read the branch", fine=(403, 404, 409))
         return "" if found is None else str(found["object"]["sha"])
 
-    def _in_its_queue(self, said: Mapping[str, Any]) -> Proposed:
+    def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
         """Return the request. If its merge queue removed it, `thrown_out` has the reason."""
-        found = self.proposed(said)
-        is_set = wish("auto-merge") in settled(found.body)
-        if found.state != "open" or said.get("auto_merge") or not is_set:
-            return found
-        return thrown_out(found, self._auto_merge.thrown_out(found.number))
+        request = self.proposed(pull)
+        is_set = wish("auto-merge") in settled(request.body)
+        if request.state != "open" or pull.get("auto_merge") or not is_set:
+            return request
+        return thrown_out(request, self._auto_merge.thrown_out(request.number))
 
     def _protected_otherwise(self, name: str) -> bool:
         """Return whether an existing branch has an older branch protection. The list of protections
         is not available.
         """
-        given = {
+        variables = {
             "owner": self._owner,
             "name": self._repo,
             "query": name.partition("/")[0],
         }
-        body = {"query": PROTECTED, "variables": given}
+        body = {"query": PROTECTED, "variables": variables}
         what = "read the branch protections"
-        said = self._client.json("POST", graphql(self.place.api), what, json=body)
-        refs = mappings(value_at(said, "data", "repository", "refs"), "nodes")
-        return not isinstance(value_at(said, "data"), dict) or any(
-            dig(ref, "refUpdateRule", "pattern") for ref in refs
-        )
+        response = self._client.json("POST", graphql(self.place.api), what, json=body)
+        if not isinstance(value_at(response, "data"), dict):
+            return True  # unknown, so do not claim that others may push
+        refs = mappings(value_at(response, "data", "repository", "refs"), "nodes")
+        return any(dig(ref, "refUpdateRule", "pattern") for ref in refs)
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return this head's newest requests.
@@ -252,27 +251,25 @@ class GitHub(Host):
             "direction": "desc",
             "per_page": 10,
         }
-        return mappings(
-            self._client.json(
-                "GET",
-                f"{self._path}/pulls",
-                "find the pull request",
-                params=params,
-            )
-        )
+        path = f"{self._path}/pulls"
+        return mappings(self._client.json("GET", path, "find the pull request", params=params))
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
         """Return whether the head branch is in the repository itself.
 
         A fork's branch may have any name.
         """
-        name, theirs = (dig(pull, end, "repo", "full_name").lower() for end in ("head", "base"))
-        # the second name is needed because the repository may have been renamed
-        ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}
-        branches = (dig(pull, "head", "ref"), dig(pull, "base", "ref"))
-        return branches == (head, base) and name in ours
+        if self.branches(pull) != (base, head):
+            return False
+        head_repository = dig(pull, "head", "repo", "full_name").lower()
+        if head_repository == "":
+            return False
+        # the repository may have been renamed, so also compare with the base's
+        base_repository = dig(pull, "base", "repo", "full_name").lower()
+        return head_repository in (f"{self._owner}/{self._repo}".lower(), base_repository)
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
+        """Return the response to a new request. A status of 422 is returned, not raised."""
         body = {
             "title": proposal.title,
             "body": proposal.body,
@@ -297,22 +294,23 @@ class GitHub(Host):
         teams = {name.rpartition("/")[2]: name for name in proposal.reviewers if "/" in name}
         users = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
         slugs = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
-        where = f"{self._path}/pulls/{pull['number']}"
+        path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         if len(users) + len(slugs) > 1:
             everyone = {"reviewers": users, "team_reviewers": slugs}
-            if self._requested(where, everyone) is None:
+            if self._request_reviews(path, everyone) is None:
                 return
         for name in users:
-            if error := self._requested(where, {"reviewers": [name]}):
+            error = self._request_reviews(path, {"reviewers": [name]})
+            if error:
                 notes.add(f"{name} was not asked to review: {error.message}", "reviewer", name)
         for slug in slugs:
-            if error := self._requested(where, {"team_reviewers": [slug]}):
+            error = self._request_reviews(path, {"team_reviewers": [slug]})
+            if error:
                 message = f"{slug} was not asked to review: {error.message}"
                 notes.add(message, "reviewer", teams[slug])
 
-    def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
-        """Request reviews. Return None if GitHub accepted them."""
-        path = f"{where}/requested_reviewers"
+    def _request_reviews(self, path: str, who: Mapping[str, list[str]]) -> TaskError | None:
+        """Request reviews. Return the error, or None if GitHub accepted all of them."""
         what = "request reviews"
         answer = self._client.ask(
             "POST",
@@ -344,15 +342,15 @@ class GitHubComments(Comments):
         before: str | None = None
         for _page in range(PAGES):
             page = self._page(request, before)
-            for mapping in reversed(mappings(page, "nodes")):
-                if mapping.get("viewerDidAuthor") is True and self.holds(
-                    dig(mapping, "body"),
+            for comment in reversed(mappings(page, "nodes")):
+                if comment.get("viewerDidAuthor") is True and self.holds(
+                    dig(comment, "body"),
                     mark,
                 ):
                     yield Comment(
-                        dig(mapping, "fullDatabaseId"),
-                        dig(mapping, "body"),
-                        dig(mapping, "url"),
+                        dig(comment, "fullDatabaseId"),
+                        dig(comment, "body"),
+                        dig(comment, "url"),
                     )
             before = dig(page, "pageInfo", "startCursor")
             if page["pageInfo"]["hasPreviousPage"] is not True or not before:
@@ -361,22 +359,20 @@ class GitHubComments(Comments):
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
         path = f"{self._path}/issues/{request}/comments"
-        return dig(
-            self._client.json("POST", path, "post the comment", json={"body": body}),
-            "html_url",
-        )
+        response = self._client.json("POST", path, "post the comment", json={"body": body})
+        return dig(response, "html_url")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
         """Like `Comments.change`."""
         path = f"{self._path}/issues/comments/{comment.number}"
-        said = self._client.json(
+        response = self._client.json(
             "PATCH",
             path,
             "edit the comment",
             json={"body": body},
             again=True,
         )
-        return dig(said, "html_url")
+        return dig(response, "html_url")
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
         """Return the newest hundred comments, or the hundred before `before`.
@@ -399,10 +395,10 @@ class GitHubComments(Comments):
             json=body,
             again=True,
         )
-        said = self._client.parsed(answer, what)
-        data = said.get("data") or {}
+        data = self._client.parsed(answer, what).get("data") or {}
         repository = data.get("repository") or {}
-        if pull := repository.get("pullRequest"):
+        pull = repository.get("pullRequest")
+        if pull:
             return pull["comments"]  # type: ignore[no-any-return]
         words = self._client.words(answer) or "no reason was given"
         raise RepositoryError(
@@ -444,8 +440,8 @@ class GitHubDeployments(Deployments):
             "description": _short_description(deployment.description),
         }
         what = f"report the deployment to {deployment.environment}"
-        said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
-        number = numbered(dig(said, "id"), self.place.host, "a deployment")
+        response = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        number = numbered(dig(response, "id"), self.place.host, "a deployment")
         self.change(number, deployment)
         return number
 

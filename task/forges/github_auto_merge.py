@@ -76,17 +76,19 @@ class AutoMerge:
         A person's action is not a reason: a removal by a person is `manual` or has the person as
         its actor, and turning off auto-merge is a separate event.
         """
-        stands, event = self._look(number)
-        if stands.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
+        standing, event = self._look(number)
+        if standing.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
         by_person = "manual" in reason.lower() if reason else _is_person(event)
-        return "" if by_person else f"GitHub's merge queue removed it ({reason or _UNTOLD})"
+        if by_person:
+            return ""
+        return f"GitHub's merge queue removed it ({reason or _UNTOLD})"
 
     def switch_on(
         self,
         pull: Mapping[str, Any],
-        done: Proposed,
+        request: Proposed,
         commit: str,
         notes: Notes,
     ) -> Proposed:
@@ -94,56 +96,58 @@ class AutoMerge:
         to the notes.
         """
         methods = _methods(pull)
-        said: Any = None
+        data: Any = None
         objection = ""
         while methods:
-            said, objection = self._mutated(pull, commit, ENABLE, {"mergeMethod": methods[0]})
-            if not objection or not _METHOD.search(objection.lower()):
-                break
+            data, objection = self._mutated(pull, commit, ENABLE, {"mergeMethod": methods[0]})
+            if not _METHOD.search(objection.lower()):
+                break  # it is on, or another method would not help
             methods = methods[1:]
         if not objection:
-            stands = _merge_standing(value_at(said, "enablePullRequestAutoMerge", "pullRequest"))
-            return self._believed(pull, done, commit, stands, notes)
+            standing = _merge_standing(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
+            return self._after_success(pull, request, commit, standing, notes)
         if _READY.search(objection.lower()):
-            return self._merged_now(pull, done, commit, methods, notes)
-        stands, _event = self._look(done.number)
-        if stands.waits:
-            return done
-        if stands.queue:
-            objection = self._enqueued(pull, commit)
+            return self._merged_now(pull, request, commit, methods, notes)
+        standing, _event = self._look(request.number)
+        if standing.waits:
+            return request
+        if standing.queue:
+            objection = self._enqueue(pull, commit)
         elif "auto merge is not allowed" in objection.lower():
             objection += ' (turn on "Allow auto-merge" in the repository\'s settings)'
-        _refused(objection, notes)
-        return done
+        _note_objection(objection, notes)
+        return request
 
-    def _believed(
+    def _after_success(
         self,
         pull: Mapping[str, Any],
-        done: Proposed,
+        request: Proposed,
         commit: str,
-        stands: Standing,
+        standing: Standing,
         notes: Notes,
     ) -> Proposed:
         """Return the request after a success response, which does not always mean that auto-merge
         is on.
         """
-        if stands.merged:
+        if standing.merged:
             notes.add(_MERGED)
-            path = f"{self._client.path}/pulls/{done.number}"
-            said = self._client.json("GET", path, "read the pull request")
+            path = f"{self._client.path}/pulls/{request.number}"
+            merged_pull = self._client.json("GET", path, "read the pull request")
             return replace(
-                done,
+                request,
                 state="merged",
-                merge_commit=dig(said, "merge_commit_sha"),
+                merge_commit=dig(merged_pull, "merge_commit_sha"),
             )
-        if not stands.waits:
-            _refused(self._enqueued(pull, commit) if stands.queue else _SILENT, notes)
-        return done
+        if standing.waits:
+            return request
+        objection = self._enqueue(pull, commit) if standing.queue else _SILENT
+        _note_objection(objection, notes)
+        return request
 
     def _merged_now(
         self,
         pull: Mapping[str, Any],
-        done: Proposed,
+        request: Proposed,
         commit: str,
         methods: Sequence[str],
         notes: Notes,
@@ -151,7 +155,7 @@ class AutoMerge:
         """Merge the request, or add it to the queue: GitHub rejects auto-merge if there is nothing
         to wait for.
         """
-        path = f"{self._client.path}/pulls/{done.number}/merge"
+        path = f"{self._client.path}/pulls/{request.number}/merge"
         objection = ""
         for method in methods:
             body = {"sha": commit, "merge_method": method.lower()}
@@ -165,22 +169,24 @@ class AutoMerge:
             if answer.status == 200:
                 notes.add(_MERGED)
                 merged = self._client.parsed(answer, "merge it").get("sha")
-                return replace(done, state="merged", merge_commit=str(merged or ""))
+                return replace(request, state="merged", merge_commit=str(merged or ""))
             objection = self._client.words(answer)
             if not _METHOD.search(objection.lower()):
                 break
         if "in the merge queue" in objection.lower():
-            return done
+            return request
         if "merge queue" in objection.lower():
-            objection = self._enqueued(pull, commit)
-        _refused(objection, notes)
-        return done
+            objection = self._enqueue(pull, commit)
+        _note_objection(objection, notes)
+        return request
 
-    def _enqueued(self, pull: Mapping[str, Any], commit: str) -> str:
+    def _enqueue(self, pull: Mapping[str, Any], commit: str) -> str:
         """Add the request to the merge queue, and return GitHub's objection, or ""."""
-        said, objection = self._mutated(pull, commit, ENQUEUE, {})
-        joined = value_at(said, "enqueuePullRequest", "mergeQueueEntry")
-        return objection or ("" if isinstance(joined, dict) else _SILENT)
+        data, objection = self._mutated(pull, commit, ENQUEUE, {})
+        if objection:
+            return objection
+        entry = value_at(data, "enqueuePullRequest", "mergeQueueEntry")
+        return "" if isinstance(entry, dict) else _SILENT
 
     def _look(self, number: str) -> tuple[Standing, Any]:
         """Return the request's state, and the last event of its queue or auto-merge.
@@ -195,8 +201,8 @@ class AutoMerge:
         body = {"query": LOOK, "variables": variables}
         what = "check whether it merges automatically"
         url = graphql(self._client.reach.place.api)
-        said = self._client.json("POST", url, what, json=body)
-        pull = value_at(said, "data", "repository", "pullRequest")
+        response = self._client.json("POST", url, what, json=body)
+        pull = value_at(response, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
         return _merge_standing(pull), events[-1] if events else None
 
@@ -208,27 +214,29 @@ class AutoMerge:
         more: Mapping[str, str],
     ) -> tuple[Any, str]:
         """Return GitHub's data, and its objection, which also has status 200, or ""."""
-        given = {
+        input_fields = {
             "pullRequestId": pull["node_id"],
             "expectedHeadOid": commit,
             **more,
         }
-        body = {"query": query, "variables": {"input": given}}
+        body = {"query": query, "variables": {"input": input_fields}}
         address = graphql(self._client.reach.place.api)
-        said = self._client.json("POST", address, "turn on auto-merge", json=body)
-        errors = mappings(said, "errors")
+        response = self._client.json("POST", address, "turn on auto-merge", json=body)
+        errors = mappings(response, "errors")
         texts = (one_line(dig(error, "message").strip('[]"'))[:300] for error in errors)
         objection = "; ".join(texts) or ("no reason was given" if errors else "")
-        return value_at(said, "data"), objection
+        return value_at(response, "data"), objection
 
 
 def _methods(pull: Mapping[str, Any]) -> list[str]:
     """Return the allowed merge methods. GitHub shows them only to users who can push."""
-    allowed = pull["base"].get("repo") or {}
-    return [method for method, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
+    repository = pull["base"].get("repo") or {}
+    allowed = [method for method, setting in METHODS if repository.get(setting, True)]
+    return allowed or ["MERGE"]
 
 
 def _merge_standing(pull: Any) -> Standing:
+    """Return the state in the GraphQL fields `SHOWN`."""
     on = isinstance(value_at(pull, "autoMergeRequest"), dict)
     queued = value_at(pull, "isInMergeQueue") is True
     return Standing(
@@ -242,6 +250,6 @@ def _is_person(event: Any) -> bool:
     return dig(event, "actor", "__typename") == "User"
 
 
-def _refused(objection: str, notes: Notes) -> None:
+def _note_objection(objection: str, notes: Notes) -> None:
     if objection:
         notes.add(f"GitHub cannot merge it automatically: {objection}", "auto-merge")

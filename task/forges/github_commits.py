@@ -83,6 +83,7 @@ class GitHubCommits(Connected):
             for path, file in sorted(change.files.items())
             if file.mode
         ]
+        deletions = [{"path": path} for path, file in sorted(change.files.items()) if not file.mode]
         size = sum(len(addition["contents"]) for addition in additions)
         if size > MOST:
             raise TargetError(
@@ -91,26 +92,19 @@ class GitHubCommits(Connected):
                 hint=f"put fewer Applications in one commit, {_GIT}",
                 subject=self._name,
             )
-        said = self._graphql(
+        data = self._graphql(
             COMMIT,
             f"commit to {branch}",
             input={
                 "branch": {"repositoryNameWithOwner": self._name, "branchName": branch},
                 "message": {"headline": headline.strip(), "body": body.strip("\n")},
-                "fileChanges": {
-                    "additions": additions,
-                    "deletions": [
-                        {"path": path}
-                        for path, file in sorted(change.files.items())
-                        if not file.mode
-                    ],
-                },
+                "fileChanges": {"additions": additions, "deletions": deletions},
                 "expectedHeadOid": change.tip,
             },
         )
-        commit = dig(said, "createCommitOnBranch", "commit", "oid")
+        commit = dig(data, "createCommitOnBranch", "commit", "oid")
         if not _OID.fullmatch(commit):
-            raise self._odd(f"commit to {branch}")
+            raise self._unexpected(f"commit to {branch}")
         return commit
 
     def create(self, branch: str, commit: str) -> None:
@@ -123,7 +117,7 @@ class GitHubCommits(Connected):
         if answer.status >= 300:
             raise self._denied(what, self._client.words(answer))
         if answer.status != 201 or not answer.mapping():
-            raise self._odd(what)
+            raise self._unexpected(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
         """In one step, move `head` from `was` to the commit that `aside` is at, and delete
@@ -143,13 +137,13 @@ class GitHubCommits(Connected):
                 "force": True,
             },
         ]
-        said = self._graphql(
+        data = self._graphql(
             MOVE,
             f"replace {head}",
             input={"repositoryId": self._id, "refUpdates": updates},
         )
-        if not isinstance(said.get("updateRefs"), dict):
-            raise self._odd(f"replace {head}")
+        if not isinstance(data.get("updateRefs"), dict):
+            raise self._unexpected(f"replace {head}")
 
     def delete(self, branch: str) -> None:
         """Delete a branch."""
@@ -162,28 +156,30 @@ class GitHubCommits(Connected):
 
     @cached_property
     def _id(self) -> str:
+        """The repository's id in GraphQL."""
         what = f"find {self._name}"
         owner, name = self.place.project
-        said = self._graphql(REPOSITORY, what, owner=owner, name=name)
-        found = dig(said, "repository", "id")
-        if not found:
-            raise self._odd(what)
-        return found
+        data = self._graphql(REPOSITORY, what, owner=owner, name=name)
+        node_id = dig(data, "repository", "id")
+        if not node_id:
+            raise self._unexpected(what)
+        return node_id
 
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
         """Return the response's data, or raise its errors: GraphQL returns 200 even for errors."""
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
-        said = self._client.parsed(answer, what)
-        errors = elements(said, "errors")
+        response = self._client.parsed(answer, what)
+        errors = elements(response, "errors")
         if errors:
-            raise self._meant(errors, answer, what)
-        data = value_at(said, "data")
+            raise self._error_of(errors, answer, what)
+        data = value_at(response, "data")
         if not isinstance(data, dict):
-            raise self._odd(what)
+            raise self._unexpected(what)
         return data
 
     def _ask(self, method: str, path: str, what: str, **more: Any) -> Response:
+        """Like `Client.ask`, but a rate limit is a `NotDoneError`."""
         try:
             return self._client.ask(method, path, what, **more)
         except UnreachableError as error:
@@ -191,7 +187,8 @@ class GitHubCommits(Connected):
                 raise NotDoneError(error.message, hint=error.hint) from error
             raise
 
-    def _meant(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
+    def _error_of(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
+        """Return the error for GraphQL errors; `what` ends the sentence "could not …"."""
         kinds = {dig(error, "type") for error in errors}
         texts = [one_line(dig(error, "message"))[:300] for error in errors]
         secret = self._client.reach.token.secret.reveal()
@@ -228,6 +225,7 @@ class GitHubCommits(Connected):
         return self._denied(what, words)
 
     def _denied(self, what: str, words: str) -> RepositoryError | NotDoneError:
+        """Return the error for a change that GitHub rejected with these words, or with none."""
         if is_in_merge_queue(words):
             message = f"the pull request is in the merge queue: could not {what}: {words}"
             return NotDoneError(message, hint=LEAVES_QUEUE)
@@ -237,12 +235,12 @@ class GitHubCommits(Connected):
                 "allow this token's owner to bypass the branch's rules, or open a pull request"
                 " instead: --pull-request"
             )
-        said = f": {words}" if words else ""
+        because = f": {words}" if words else ""
         return RepositoryError(
-            f"{self.place.host} rejected the request: could not {what}{said}", hint=hint
+            f"{self.place.host} rejected the request: could not {what}{because}", hint=hint
         )
 
-    def _odd(self, what: str) -> UnreachableError:
+    def _unexpected(self, what: str) -> UnreachableError:
         """Return the error for an unexpected response: it is unknown whether the request was
         executed.
         """
@@ -294,21 +292,25 @@ class CommittedByApi(BareRepository):
     ) -> LandedCommit:
         return replace(made, commit=self._sent(change, made, there))
 
-    def _sent(self, change: Changeset, made: LandedCommit, there: str) -> str:
-        base = change.base
+    def _sent(self, change: Changeset, made: LandedCommit, head_tip: str) -> str:
+        """Commit to the head branch, which is at `head_tip` ("" if it does not exist), and return
+        the commit.
+        """
         head = change.head
-        if head == base or change.on_top or there == change.tip:
+        if head == change.base or change.on_top or head_tip == change.tip:
             return self._commit(head, change, made)
-        if not there:
+        if not head_tip:
             self._create(head, change.tip)
             return self._commit(head, change, made)
+        # The branch has other commits, which the new one replaces. The API can only append, so
+        # commit to a temporary branch first.
         aside = f"{head}-{secrets.token_hex(4)}"
         try:
             self._create(aside, change.tip)
             commit = self._commit(aside, change, made)
-            with self._race(head, there):
+            with self._race(head, head_tip):
                 send_once(
-                    lambda: self._api().replace(head, there, aside, commit),
+                    lambda: self._api().replace(head, head_tip, aside, commit),
                     lambda: self._remote.tip(head) == commit,
                     "whether the branch was moved",
                 )

@@ -83,10 +83,10 @@ class GitLab(Host):
         what = f"find the merge request for {head}"
         found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
         ours = [
-            mapping
-            for mapping in mappings(found)
-            if dig(mapping, "source_project_id") == dig(mapping, "target_project_id") != ""
-            and self.branches(mapping) == (base, head)
+            pull
+            for pull in mappings(found)
+            if dig(pull, "source_project_id") == dig(pull, "target_project_id") != ""
+            and self.branches(pull) == (base, head)
         ]
         ours.sort(
             key=lambda request: (_request_state(request) == "open", request["iid"]),
@@ -102,30 +102,29 @@ class GitLab(Host):
             "read the merge request",
         )
 
-    def proposed(self, said: Any) -> Proposed:
+    def proposed(self, pull: Any) -> Proposed:
         """Like `Host.proposed`."""
-        state = _request_state(said)
-        title = str(said["title"])
-        merged = said.get("merge_commit_sha") or said.get("squash_commit_sha") or said.get("sha")
-        conflicts = state == "open" and bool(said.get("has_conflicts"))
+        state = _request_state(pull)
+        title = str(pull["title"])
+        merge_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
+        merge_commit = merge_commit or pull.get("sha")  # a fast-forward merge: the head itself
+        conflicts = state == "open" and bool(pull.get("has_conflicts"))
         return Proposed(
-            url=str(said["web_url"]),
-            number=str(said["iid"]),
+            url=str(pull["web_url"]),
+            number=str(pull["iid"]),
             state=state,
-            title=title.removeprefix(DRAFT) if said.get("draft") else title,
-            body=str(said.get("description") or "").replace("\r\n", "\n"),
-            head_commit=str(said.get("sha") or ""),
-            merge_commit=(
-                str(merged or "") if state == "merged" else ""
-            ),  # for a fast-forward merge, this is the head itself
+            title=title.removeprefix(DRAFT) if pull.get("draft") else title,
+            body=str(pull.get("description") or "").replace("\r\n", "\n"),
+            head_commit=str(pull.get("sha") or ""),
+            merge_commit=str(merge_commit or "") if state == "merged" else "",
             conflicts=conflicts,
-            auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
-            note=f"it conflicts with {said['target_branch']}" if conflicts else "",
+            auto_merge=bool(pull.get("merge_when_pipeline_succeeds")),
+            note=f"it conflicts with {pull['target_branch']}" if conflicts else "",
         )
 
-    def branches(self, said: Any) -> tuple[str, str]:
+    def branches(self, pull: Any) -> tuple[str, str]:
         """Like `Host.branches`."""
-        return dig(said, "target_branch"), dig(said, "source_branch")
+        return dig(pull, "target_branch"), dig(pull, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
         """Like `Host.create`."""
@@ -150,57 +149,61 @@ class GitLab(Host):
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
 
-    def change(self, said: Any, title: str, body: str) -> Any:
+    def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
-        text = {"title": f"{DRAFT if said.get('draft') else ''}{title}", "description": body}
-        return self._write(str(said["iid"]), "update the merge request", **text)
+        text = {"title": f"{DRAFT if pull.get('draft') else ''}{title}", "description": body}
+        return self._write(str(pull["iid"]), "update the merge request", **text)
 
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+    def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Like `Host.complete`. GitLab creates missing labels."""
-        request = said
-        wanted = missing(proposal.labels, request.get("labels") or ())
-        for label in [label for label in wanted if "," in label]:
-            notes.add(f"label {label!r}: GitLab labels cannot contain a comma", "label", label)
-        labels = [label for label in wanted if "," not in label]
-        asked: dict[str, dict[str, int]] = {}
+        labels = []
+        for label in missing(proposal.labels, pull.get("labels") or ()):
+            if "," in label:
+                notes.add(f"label {label!r}: GitLab labels cannot contain a comma", "label", label)
+            else:
+                labels.append(label)
+        people: dict[str, dict[str, int]] = {}
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with notes.tried(f"{role}s", role, *names):
-                asked[role] = self._people(request, role, names, notes)
-        fields = _label_fields(request, labels, asked)
+                people[role] = self._people(pull, role, names, notes)
+        fields = _label_fields(pull, labels, people)
         if fields:
-            request = self._with_fields(request, fields, labels, asked, notes)
-        done = self.proposed(request)
+            pull = self._with_fields(pull, fields, labels, people, notes)
+        request = self.proposed(pull)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
-                done = self._auto_merged(request, described(proposal.body), notes)
-        return done, request
+                request = self._auto_merged(pull, described(proposal.body), notes)
+        return request, pull
 
     def _with_fields(
         self,
-        request: Any,
+        pull: Any,
         fields: Mapping[str, Any],
         labels: Sequence[str],
-        asked: Mapping[str, Mapping[str, int]],
+        people: Mapping[str, Mapping[str, int]],
         notes: Notes,
     ) -> Any:
-        """Return the request with labels and people. Values rejected by GitLab become notes."""
+        """Return the request with labels and people, which are ids by role and name. Values
+        rejected by GitLab become notes.
+        """
         try:
-            request = self._write(str(request["iid"]), "set labels and people", **fields)
+            changed = self._write(str(pull["iid"]), "set labels and people", **fields)
         except (ForgeError, RepositoryError) as error:
-            for kind, failed in (("label", labels), *asked.items()):
+            for kind, failed in (("label", labels), *people.items()):
                 notes.add(f"labels and people: {error.message}", kind if failed else "", *failed)
-            return request
-        for role, new in asked.items():
-            took = {item["id"] for item in request.get(f"{role}s") or ()}
-            if left := [login for login, person in new.items() if person not in took]:
-                more = "GitLab did not accept them (more than one requires GitLab Premium)"
-                notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
-        return request
+            return pull
+        for role, new in people.items():
+            accepted_ids = {user["id"] for user in changed.get(f"{role}s") or ()}
+            ignored = [name for name, user_id in new.items() if user_id not in accepted_ids]
+            if ignored:
+                why = "GitLab did not accept them (more than one requires GitLab Premium)"
+                notes.add(f"{role} {', '.join(ignored)}: {why}", role, *ignored)
+        return changed
 
-    def shut(self, said: Any, body: str) -> None:
+    def shut(self, pull: Any, body: str) -> None:
         """Like `Host.shut`."""
         self._write(
-            str(said["iid"]),
+            str(pull["iid"]),
             "close the merge request",
             description=body,
             state_event="close",
@@ -216,18 +219,16 @@ class GitLab(Host):
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
-        return dig(
-            self._client.json("GET", path, "read the branch", fine=(403, 404)),
-            "commit",
-            "id",
-        )
+        branch = self._client.json("GET", path, "read the branch", fine=(403, 404))
+        return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
+        """Change these fields of a request, and return GitLab's new data about it."""
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
     def _people(
         self,
-        request: Mapping[str, Any],
+        pull: Mapping[str, Any],
         role: str,
         names: Iterable[str],
         notes: Notes,
@@ -236,76 +237,85 @@ class GitLab(Host):
 
         An unknown name becomes a note.
         """
-        found = {}
-        asked = (item["username"] for item in request.get(f"{role}s") or ())
-        for name in missing(names, asked):
+        ids: dict[str, int] = {}
+        present = (user["username"] for user in pull.get(f"{role}s") or ())
+        for name in missing(names, present):
             # never a group
-            known = self._client.json(
+            users = self._client.json(
                 "GET",
                 "/users",
                 f"look up {name}",
                 params={"username": name},
             )
-            ids = (int(item["id"]) for item in known if item["username"].lower() == name.lower())
-            if person := next(ids, 0):
-                found[name] = person
+            exact = [user for user in users if user["username"].lower() == name.lower()]
+            user_id = int(exact[0]["id"]) if exact else 0
+            if user_id:
+                ids[name] = user_id
             else:
                 notes.add(f"{role} {name}: GitLab has no user with that name", role, name)
-        return found
+        return ids
 
-    def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
+    def _auto_merged(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
         """Have GitLab merge exactly this commit, not a later push, once its pipeline and checks
         pass.
         """
-        number = str(request["iid"])
+        number = str(pull["iid"])
         # Use the request as returned after GitLab's check, if that does not take long. Until GitLab
         # has processed a push, it still returns an auto-merge that the push will cancel.
-        request = until(
-            lambda shown: (
-                shown.get("detailed_merge_status", "unknown") not in _UNREADY
-                and commit in ("", shown.get("sha"))
+        pull = until(
+            lambda latest: (
+                latest.get("detailed_merge_status", "unknown") not in _UNREADY
+                and commit in ("", latest.get("sha"))
             ),
-            request,
+            pull,
             lambda: self.ask(number),
             _PAUSES[:-1],
         )
-        done = self.proposed(request)
-        if request.get("merge_when_pipeline_succeeds") or request.get("draft"):
-            if request.get("draft"):
-                notes.add("GitLab cannot merge a draft automatically", "auto-merge")
-            return done
+        request = self.proposed(pull)
+        if pull.get("draft"):
+            notes.add("GitLab cannot merge a draft automatically", "auto-merge")
+            return request
+        if pull.get("merge_when_pipeline_succeeds"):
+            return request
         path = f"{self._path}/merge_requests/{number}/merge"
         what = "merge it"
-        exact = {"sha": commit or done.head_commit}
+        exact_commit = commit or request.head_commit
         if self._has_trains():
-            self._join_train(request, exact["sha"], notes)
-            return done
+            self._join_train(pull, exact_commit, notes)
+            return request
 
-        def ask(**how: bool) -> Response:
+        def ask(**options: bool) -> Response:
             return self._client.ask(
                 "PUT",
                 path,
                 what,
-                json={**how, **exact},
+                json={**options, "sha": exact_commit},
                 fine=(401, 403, 405, 406, 409, 422),
             )
 
-        wait = partial(ask, auto_merge=True, merge_when_pipeline_succeeds=True)
+        ask_to_wait = partial(ask, auto_merge=True, merge_when_pipeline_succeeds=True)
         # GitLab may not have checked the new commit yet.
-        answer = until(lambda answer: answer.status not in {405, 409, 422}, wait(), wait, _PAUSES)
+        answer = until(
+            lambda answer: answer.status not in {405, 409, 422},
+            ask_to_wait(),
+            ask_to_wait,
+            _PAUSES,
+        )
         if answer.status < 300:
             return self.proposed(self._client.parsed(answer, what))
-        request = self.ask(number)
-        status = str(request.get("detailed_merge_status") or "").replace("_", " ")
+        pull = self.ask(number)
+        status = str(pull.get("detailed_merge_status") or "").replace("_", " ")
         # Without a pipeline, there is nothing to wait for, and GitLab rejects auto-merge.
-        if answer.status == 405 and status == "mergeable" and not request.get("head_pipeline"):
+        if answer.status == 405 and status == "mergeable" and not pull.get("head_pipeline"):
             answer = ask()
             if answer.status < 300:
                 notes.add("it has no pipeline to wait for, so it is already merged")
                 return self.proposed(self._client.parsed(answer, what))
-        why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
+        why = self._client.words(answer)
+        if status:
+            why = f"{why} ({status})"
         notes.add(f"GitLab cannot merge it automatically: {why}", "auto-merge")
-        return done
+        return request
 
     def _has_trains(self) -> bool:
         """Return whether the project uses merge trains. The field is missing without GitLab
@@ -315,17 +325,17 @@ class GitLab(Host):
         project = self._client.json("GET", self._path, what, fine=(403, 404))
         return value_at(project, "merge_trains_enabled") is True
 
-    def _join_train(self, request: Mapping[str, Any], commit: str, notes: Notes) -> None:
+    def _join_train(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> None:
         """Add exactly this commit to its target branch's merge train once its checks pass.
 
         `PUT …/merge` would bypass the train. GitLab returns 400 for `auto_merge` if all checks have
         passed (before 18.11), and uses a different name for it before 17.11.
         """
-        path = f"{self._path}/merge_trains/merge_requests/{request['iid']}"
+        path = f"{self._path}/merge_trains/merge_requests/{pull['iid']}"
         what = "add it to the merge train"
 
-        def ask(**how: bool) -> Response:
-            body = {**how, "sha": commit}
+        def ask(**options: bool) -> Response:
+            body = {**options, "sha": commit}
             return self._client.ask(
                 "POST",
                 path,
@@ -335,16 +345,21 @@ class GitLab(Host):
             )
 
         answer = ask(auto_merge=True)
-        if request.get("detailed_merge_status") == "mergeable":
+        if pull.get("detailed_merge_status") == "mergeable":
             if answer.status == _NOT_AS_ASKED:
                 answer = ask()
         else:
             # GitLab may not have created a new commit's pipeline yet.
-            wait = partial(ask, when_pipeline_succeeds=True)
-            answer = until(lambda response: response.status != _NOT_AS_ASKED, answer, wait, _PAUSES)
+            ask_to_wait = partial(ask, when_pipeline_succeeds=True)
+            answer = until(
+                lambda response: response.status != _NOT_AS_ASKED,
+                answer,
+                ask_to_wait,
+                _PAUSES,
+            )
         if answer.status >= 300:
-            said = self._client.words(answer)
-            notes.add(f"GitLab cannot add it to the merge train: {said}", "auto-merge")
+            message = self._client.words(answer)
+            notes.add(f"GitLab cannot add it to the merge train: {message}", "auto-merge")
 
 
 class GitLabComments(Comments):
@@ -383,13 +398,13 @@ class GitLabComments(Comments):
 
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
-        said = self._client.json(
+        response = self._client.json(
             "POST",
             self._notes(request),
             "post the comment",
             json={"body": body},
         )
-        return self._page(request, dig(said, "id"))
+        return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str:
         """Like `Comments.change`."""
@@ -436,9 +451,9 @@ class GitLabDeployments(Deployments):
             "tag": deployment.is_tag,
         }
         what = f"report the deployment to {deployment.environment}"
-        said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
-        self._link(said, deployment)
-        return numbered(dig(said, "id"), self.place.host, "a deployment")
+        response = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        self._link(response, deployment)
+        return numbered(dig(response, "id"), self.place.host, "a deployment")
 
     def find(self, deployment: Deployment) -> str:
         """Like `Deployments.find`. A deployment that a job created belongs to that job."""
@@ -449,15 +464,12 @@ class GitLabDeployments(Deployments):
             "per_page": 20,
         }
         what = f"find the deployment to {deployment.environment}"
-        for mapping in mappings(
-            self._client.json("GET", f"{self._path}/deployments", what, params=params)
-        ):
-            if (
-                dig(mapping, "sha") == deployment.commit
-                and not mapping.get("deployable")
-                and dig(mapping, "status") in _OPEN
-            ):
-                return dig(mapping, "id")
+        newest = self._client.json("GET", f"{self._path}/deployments", what, params=params)
+        for item in mappings(newest):
+            belongs_to_job = item.get("deployable")
+            may_change = dig(item, "status") in _OPEN
+            if dig(item, "sha") == deployment.commit and may_change and not belongs_to_job:
+                return dig(item, "id")
         return ""
 
     def change(self, number: str, deployment: Deployment) -> None:
@@ -472,11 +484,11 @@ class GitLabDeployments(Deployments):
             again=True,
         )
 
-    def _link(self, said: Any, deployment: Deployment) -> None:
+    def _link(self, response: Any, deployment: Deployment) -> None:
         """Set the environment's link to Argo CD, unless it already has a link."""
-        number = dig(said, "environment", "id")
+        number = dig(response, "environment", "id")
         page = web_page(deployment.page)
-        if not number or not page or dig(said, "environment", "external_url"):
+        if not number or not page or dig(response, "environment", "external_url"):
             return
         path = f"{self._path}/environments/{path_part(number)}"
         what = f"link {deployment.environment} to Argo CD"
@@ -493,26 +505,28 @@ class GitLabDeployments(Deployments):
 
 
 def _label_fields(
-    request: Mapping[str, Any],
+    pull: Mapping[str, Any],
     labels: Sequence[str],
-    asked: Mapping[str, Mapping[str, int]],
+    people: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
-    """Return a merge request's fields for labels and people."""
+    """Return a merge request's fields for new labels and people, which are ids by role and
+    name.
+    """
     fields = dict[str, Any]()
     if labels:
         fields["add_labels"] = ",".join(labels)
-    for role, new in asked.items():
+    for role, new in people.items():
         # the whole list is replaced, so include those who are already in it
         if new:
-            before = (item["id"] for item in request.get(f"{role}s") or ())
-            fields[f"{role}_ids"] = [*before, *new.values()]
+            present = (user["id"] for user in pull.get(f"{role}s") or ())
+            fields[f"{role}_ids"] = [*present, *new.values()]
     return fields
 
 
-def _request_state(request: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
+def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
     """Return the state. `locked` means that GitLab is merging the request."""
-    said = request["state"]
-    return said if said in ("merged", "closed") else "open"
+    state = pull["state"]
+    return state if state in ("merged", "closed") else "open"
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
@@ -523,10 +537,10 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 def _is_it(answer: Response) -> bool:
     """GitLab shows its version only to logged-in users, but its error message identifies it."""
-    said = answer.mapping()
+    data = answer.mapping()
     if answer.status == 401:
-        return said.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers
-    return answer.status == 200 and "version" in said and "revision" in said
+        return data.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers
+    return answer.status == 200 and "version" in data and "revision" in data
 
 
 KIND = ForgeKind(

@@ -114,7 +114,7 @@ class Connected(ABC):
 
 
 class Host(Connected):
-    """A repository's requests. `said` always means the forge's own response about a request."""
+    """A repository's requests. `pull` is always the forge's own data about a request."""
 
     # Unsupported features, each with a sentence for people: "labels", "assignees", "auto_merge".
     without: ClassVar[Mapping[str, str]] = {}
@@ -142,7 +142,7 @@ class Host(Connected):
         be decided on the new tip.
         """
         with self.understood():
-            return honest(_settle(self, proposal, found), self.place.web)
+            return honest(_open_or_update(self, proposal, found), self.place.web)
 
     def state(self, number: str) -> Proposed:
         """Return the state of a request: open, merged (with its merge commit), or closed."""
@@ -162,16 +162,20 @@ class Host(Connected):
         )
 
     def _withdraw(self, found: Proposed, because: str) -> None:
-        now, said = self.read(found.number)
-        if now.state != "open":
+        """Close the request if it is still open. Raises `Outpaced`, and `Overtaken` if it changes
+        while we are closing it.
+        """
+        current, pull = self.read(found.number)
+        if current.state != "open":
             return
-        if described(now.body) != described(found.body):
+        if described(current.body) != described(found.body):
             raise Outpaced(f"{found.url} now proposes a newer build")
         try:
-            self.shut(said, closed_body(now, because))
+            self.shut(pull, closed_body(current, because))
         except (ForgeError, RepositoryError):
             # A person may have closed or merged it since it was read.
-            if self.read(found.number)[0].state == "open":
+            after_failure, _pull = self.read(found.number)
+            if after_failure.state == "open":
                 raise
 
     def open_to_others(self, name: str) -> bool:
@@ -182,20 +186,20 @@ class Host(Connected):
             return self.is_open(name)
 
     def read(self, number: str) -> tuple[Proposed, Any]:
-        """Return the current state of a request, and the forge's own response."""
-        said = self.ask(number)
-        return self.proposed(said), said
+        """Return the current state of a request, and the forge's own data about it."""
+        pull = self.ask(number)
+        return self.proposed(pull), pull
 
-    def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
+    def write(self, pull: Any, title: str, body: str) -> tuple[Proposed, Any]:
         """Change the open request's title and text.
 
         Raises `Overtaken` if the request is no longer open.
         """
-        said = self.change(said, title, body)
-        now = self.proposed(said)
-        if now.state != "open":
+        changed_pull = self.change(pull, title, body)
+        changed = self.proposed(changed_pull)
+        if changed.state != "open":
             raise Overtaken
-        return now, said
+        return changed, changed_pull
 
     def checked(self, number: str) -> Proposed:
         """Return a request with everything that `state` needs."""
@@ -207,17 +211,17 @@ class Host(Connected):
 
     @abstractmethod
     def ask(self, number: str) -> Any:
-        """Return the forge's own response about a request."""
+        """Return the forge's own data about a request."""
 
     @abstractmethod
-    def proposed(self, said: Any) -> Proposed:
-        """Return the forge's response in our form: a title without a draft prefix, and our line
+    def proposed(self, pull: Any) -> Proposed:
+        """Return the forge's data in our form: a title without a draft prefix, and our line
         endings.
         """
 
     @abstractmethod
-    def branches(self, said: Any) -> tuple[str, str]:
-        """Return the base and head of the request in the forge's response."""
+    def branches(self, pull: Any) -> tuple[str, str]:
+        """Return the base and head of the request in the forge's data."""
 
     @abstractmethod
     def create(self, proposal: Proposal) -> Any:
@@ -227,21 +231,21 @@ class Host(Connected):
         """
 
     @abstractmethod
-    def change(self, said: Any, title: str, body: str) -> Any:
-        """Change a request's title and text, and return the forge's response.
+    def change(self, pull: Any, title: str, body: str) -> Any:
+        """Change a request's title and text, and return the forge's new data.
 
         Drafts stay drafts, and other requests do not become drafts.
         """
 
     @abstractmethod
-    def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
+    def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Set this proposal's labels, people, and auto-merge if they are missing.
 
         Failures become notes.
         """
 
     @abstractmethod
-    def shut(self, said: Any, body: str) -> None:
+    def shut(self, pull: Any, body: str) -> None:
         """Close the open request with this text."""
 
     @abstractmethod
@@ -276,30 +280,31 @@ class AlreadyThere(Exception):
         self.found = found  # that open request, if the forge identifies it
 
 
-def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
+def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None) -> Proposed:
     """Open or update the request, even if other runs do the same: there is one request, for the
     newest commit.
     """
-    before = found
     notes = Notes()
-    proposal = _within_means(host, proposal, notes)
+    proposal = _without_unsupported(host, proposal, notes)
+    found = before_push
     for turn in range(_RACES):
         # either the request to update, or a request with the proposed commit
-        if found and _is_merged_meanwhile(found, before, proposal):
+        if found and _is_merged_meanwhile(found, before_push, proposal):
             raise Outpaced(f"{found.url} has been merged in the meantime")
-        is_open = found is not None and found.state == "open"
+        open_request = found if found and found.state == "open" else None
         try:
-            if found is not None and is_open:
-                return _brought_up_to_date(host, found, proposal, notes)
+            if open_request:
+                return _brought_up_to_date(host, open_request, proposal, notes)
             return _opened(host, proposal, notes)
         except Overtaken:
             found = None
-        except AlreadyThere as there:
-            found = there.found
+        except AlreadyThere as conflict:
+            found = conflict.found
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
         except UnreachableError as error:
             # the request may have been opened despite the error: check, and retry once
-            if isinstance(error.__cause__, Limited) or is_open or turn or shutdown.code():
+            was_limited = isinstance(error.__cause__, Limited)
+            if was_limited or open_request or turn > 0 or shutdown.code():
                 raise
             found = None
         found = found or host.newest(proposal.base, proposal.head)
@@ -309,45 +314,55 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     )
 
 
-def _within_means(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
+def _without_unsupported(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
     """Return the proposal without features that this forge does not support. Notes list the omitted
     features.
     """
-    for name, sentence in host.without.items():
-        if wanted := getattr(proposal, name):
+    for feature, sentence in host.without.items():
+        wanted = getattr(proposal, feature)
+        if wanted:
             notes.add(sentence)
-            proposal = replace(proposal, **{name: type(wanted)()})
+            nothing = type(wanted)()  # an empty tuple, or False
+            proposal = replace(proposal, **{feature: nothing})
     return proposal
 
 
-def _is_merged_meanwhile(found: Proposed, before: Proposed | None, proposal: Proposal) -> bool:
-    """Return whether a person merged the request that was open `before`, or that has our commit."""
+def _is_merged_meanwhile(
+    found: Proposed,
+    before_push: Proposed | None,
+    proposal: Proposal,
+) -> bool:
+    """Return whether a person has merged the request that was open before the push, or a request
+    that has our commit.
+    """
     if found.state != "merged":
         return False
-    was_open = before is not None and before.state == "open" and before.number == found.number
-    return was_open or described(found.body) == described(proposal.body) != ""
+    if before_push and before_push.state == "open" and before_push.number == found.number:
+        return True
+    our_commit = described(proposal.body)
+    return our_commit != "" and described(found.body) == our_commit
 
 
 def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
     """Open a request, and return it. Raises `AlreadyThere`."""
-    whole = fitted(proposal, longest_body(host.forge))
-    said = _created(host, whole)
-    made = host.proposed(said)
-    notes.add(made.note)
-    if whole.draft and not said.get("draft"):
+    desired = fitted(proposal, longest_body(host.forge))
+    pull = _created(host, desired)
+    opened = host.proposed(pull)
+    notes.add(opened.note)
+    if desired.draft and not pull.get("draft"):
         notes.add(host.without_drafts)
-    if not wishes(whole):
-        return notes.on(made)
-    return _completed(host, made, said, whole, whole, notes)
+    if not wishes(desired):
+        return notes.on(opened)
+    return _completed(host, opened, pull, desired, desired, notes)
 
 
 def _created(host: Host, proposal: Proposal) -> Any:
-    """Open a request. A response about a different branch, such as from a cache, did not open a
-    request.
+    """Open a request, and return the forge's data about it. A response about a different branch,
+    such as from a cache, did not open a request.
     """
-    said = host.create(proposal)
-    if host.branches(said) == (proposal.base, proposal.head):
-        return said
+    pull = host.create(proposal)
+    if host.branches(pull) == (proposal.base, proposal.head):
+        return pull
     raise UnreachableError(
         f"{host.place.host} returned another branch's request",
         hint="run it again: the branch is kept",
@@ -359,46 +374,50 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
 
     Raises `Overtaken` if the request has changed since it was found.
     """
-    ours = described(proposal.body)
-    now, said = host.read(found.number)
-    is_another = host.branches(said) != (proposal.base, proposal.head)
-    if is_another or now.state != "open" or overtaken(found, now, proposal):
+    our_commit = described(proposal.body)
+    current, pull = host.read(found.number)
+    is_another = host.branches(pull) != (proposal.base, proposal.head)
+    if is_another or current.state != "open" or overtaken(found, current, proposal):
         raise Overtaken
     # Forges process a push with a delay, and some only show twelve digits of a commit. So request
     # the branch itself, but only if the request does not show our commit.
-    shows_ours = now.head_commit != "" and ours.startswith(now.head_commit)
-    if not shows_ours and (newer := _moved(host, ours, proposal.head)):
-        return replace(found, head_commit=newer, note=MOVED)
-    whole = fitted(proposal, longest_body(host.forge), now)
-    missing = lacking(proposal, whole.body)
-    if proposal.auto_merge and _may_have_ended_auto_merge(found, now, ours):
+    shows_ours = current.head_commit != "" and our_commit.startswith(current.head_commit)
+    newer_tip = "" if shows_ours else _newer_tip(host, our_commit, proposal.head)
+    if newer_tip:
+        return replace(found, head_commit=newer_tip, note=MOVED)
+    desired = fitted(proposal, longest_body(host.forge), current)
+    unset = lacking(proposal, desired.body)
+    if proposal.auto_merge and _may_have_ended_auto_merge(found, current, our_commit):
         if host.auto_merge_after_push == "ends":
-            whole = replace(whole, body=_without_auto_merge(whole.body))
-        missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
+            desired = replace(desired, body=_without_auto_merge(desired.body))
+        unset = replace(unset, auto_merge=host.auto_merge_after_push != "stays")
     if proposal.auto_merge and found.thrown_out:
         notes.add(f"{found.thrown_out}: this run requested the merge again")
-        whole = replace(whole, body=_without_auto_merge(whole.body))
-        missing = replace(missing, auto_merge=True)
-    done = now
-    if not same(now, whole):
-        done, said = host.write(said, whole.title, whole.body)
-    elif not wishes(missing):
-        return notes.on(replace(done, head_commit=ours or done.head_commit))
-    done = _completed(host, done, said, whole, missing, notes)
-    if done.head_commit != ours != "" and described(now.body) == done.head_commit:
+        desired = replace(desired, body=_without_auto_merge(desired.body))
+        unset = replace(unset, auto_merge=True)
+    has_our_text = same(current, desired)
+    if has_our_text and not wishes(unset):
+        return notes.on(replace(current, head_commit=our_commit or current.head_commit))
+    updated = current
+    if not has_our_text:
+        updated, pull = host.write(pull, desired.title, desired.body)
+    completed = _completed(host, updated, pull, desired, unset, notes)
+    has_other_commit = our_commit not in ("", completed.head_commit)
+    if has_other_commit and described(current.body) == completed.head_commit:
         # we just overwrote a newer commit's description: put it back
-        host.write(host.read(found.number)[1], now.title, now.body)
-    return done
+        _overwritten, pull = host.read(found.number)
+        host.write(pull, current.title, current.body)
+    return completed
 
 
-def _may_have_ended_auto_merge(found: Proposed, now: Proposed, ours: str) -> bool:
+def _may_have_ended_auto_merge(found: Proposed, current: Proposed, our_commit: str) -> bool:
     """Return whether our push may have turned off the auto-merge that an earlier run set."""
-    pushed = described(now.body) != ours
-    set_before = wish("auto-merge") in settled(now.body)
+    pushed = described(current.body) != our_commit
+    set_before = wish("auto-merge") in settled(current.body)
     # A person may have turned it off before the push. If the forge does not report this, set it
     # again.
-    off = found.auto_merge is False and found.head_commit == described(found.body)
-    return pushed and set_before and not off
+    turned_off = found.auto_merge is False and found.head_commit == described(found.body)
+    return pushed and set_before and not turned_off
 
 
 def thrown_out(found: Proposed, because: str) -> Proposed:
@@ -412,38 +431,41 @@ def thrown_out(found: Proposed, because: str) -> Proposed:
 
 
 def _without_auto_merge(body: str) -> str:
+    """Return the body with a mark that auto-merge still has to be set."""
     return with_settled(body, settled(body) - {wish("auto-merge")})
 
 
 def _completed(
     host: Host,
-    done: Proposed,
-    said: Any,
-    whole: Proposal,
-    missing: Proposal,
+    request: Proposed,
+    pull: Any,
+    desired: Proposal,
+    unset: Proposal,
     notes: Notes,
 ) -> Proposed:
-    """Set the missing labels and people, and record in the text what is set. A newer build records
-    this in its own text.
+    """Set the labels, people, and auto-merge in `unset`, and record in the text what is set. A
+    newer build records this in its own text.
     """
-    if wishes(missing):
-        done, said = host.complete(said, missing, notes)
-    ours = described(whole.body)
-    if newer := _moved(host, ours, whole.head):
-        return notes.on(replace(done, head_commit=newer, note=MOVED))
-    is_set = settled(whole.body) | (wishes(missing) - notes.missed)
-    if is_set != settled(whole.body) and done.state == "open":
+    if wishes(unset):
+        request, pull = host.complete(pull, unset, notes)
+    our_commit = described(desired.body)
+    newer_tip = _newer_tip(host, our_commit, desired.head)
+    if newer_tip:
+        return notes.on(replace(request, head_commit=newer_tip, note=MOVED))
+    set_before = settled(desired.body)
+    set_now = set_before | (wishes(unset) - notes.missed)
+    if set_now != set_before and request.state == "open":
         with suppress(Overtaken):
-            host.write(said, whole.title, with_settled(whole.body, is_set))
-    return notes.on(replace(done, head_commit=ours or done.head_commit))
+            host.write(pull, desired.title, with_settled(desired.body, set_now))
+    return notes.on(replace(request, head_commit=our_commit or request.head_commit))
 
 
-def _moved(host: Host, ours: str, head: str) -> str:
+def _newer_tip(host: Host, our_commit: str, head: str) -> str:
     """Return the branch's tip if it differs from the commit in our text, or "" if it is the same or
     unknown.
     """
-    tip = host.tip(head) if ours else ""
-    return tip if tip != ours else ""
+    tip = host.tip(head) if our_commit else ""
+    return tip if tip != our_commit else ""
 
 
 class Notes:
@@ -452,7 +474,7 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._sentences: list[str] = []
         # keys of values that could not be set; the next run retries them
         self.missed: set[str] = set()
 
@@ -461,9 +483,11 @@ class Notes:
 
         With a `kind`, these labels or people, or `auto-merge`, were not set.
         """
-        if sentence and sentence not in self._said:
-            self._said.append(sentence)
-        self.missed.update(wish(kind, name) for name in names or ("",) if kind)
+        if sentence and sentence not in self._sentences:
+            self._sentences.append(sentence)
+        if kind:
+            # auto-merge has no name
+            self.missed.update(wish(kind, name) for name in names or ("",))
 
     @contextmanager
     def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
@@ -479,7 +503,7 @@ class Notes:
     def on(self, found: Proposed) -> Proposed:
         """Return the request with its own note and all of these notes."""
         self.add(found.note)
-        return replace(found, note="; ".join(self._said)[:_LONGEST_NOTE])
+        return replace(found, note="; ".join(self._sentences)[:_LONGEST_NOTE])
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
@@ -487,13 +511,13 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
 
     Labels and usernames are compared case-insensitively.
     """
-    there = {name.lower() for name in have}
-    found = []
+    present = {name.lower() for name in have}
+    absent = []
     for name in wanted:
-        if name.lower() not in there:
-            there.add(name.lower())
-            found.append(name)
-    return found
+        if name.lower() not in present:
+            present.add(name.lower())  # a second time, the name is a duplicate
+            absent.append(name)
+    return absent
 
 
 def honest(found: Proposed, page: str) -> Proposed:
@@ -530,10 +554,12 @@ class Comments(Connected):
             return web_page(self._put(request, mark, body)) or self.place.web
 
     def _put(self, request: str, mark: str, body: str) -> str:
+        """Like `put`, but return the URL from the forge's response."""
         for found in self.marked(request, mark):
             if plain(found.body) == plain(body):
                 return found.url
-            if (page := self.change(request, found, body)) is not None:
+            page = self.change(request, found, body)
+            if page is not None:
                 return page
         return self.add(request, body)
 

@@ -62,18 +62,19 @@ class Forges:
         """
         # an unreadable token is a usage error, wherever the repository is
         self._tokens()
-        urls = list(
-            dict.fromkeys(
-                url for url in (self._reached(repo), repo) if url == repo or _on_a_host(url)
-            )
-        )
-        surely = tuple(item for item in self._known if item.root)
+        push_url = self._reached(repo)
+        urls = [repo]
+        if push_url != repo and _on_a_host(push_url):
+            urls = [push_url, repo]
+        # a forge with an address is certain; one without is a guess for every other host
+        with_address = tuple(forge for forge in self._known if forge.root)
         try:
-            for known in (surely, self._known):
+            for known in (with_address, self._known):
                 for url in urls:
-                    if place := place_of(url, known):
+                    place = place_of(url, known)
+                    if place:
                         return place
-            return self._asked(urls[0])
+            return self._probed_place(urls[0])
         except Malformed as error:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
@@ -100,11 +101,13 @@ class Forges:
         """Return the URL of a commit's page, or "" if the kind of forge cannot be determined from
         the URL.
         """
-        if commit:
-            for url in (self._reached(repo), repo):
-                with suppress(Malformed):  # a path
-                    if place := place_of(url, self._known):
-                        return FORGES[place.forge].commit.format(place.web, commit)
+        if not commit:
+            return ""
+        for url in (self._reached(repo), repo):
+            with suppress(Malformed):  # a path
+                place = place_of(url, self._known)
+                if place:
+                    return FORGES[place.forge].commit.format(place.web, commit)
         return ""
 
     def range_page(self, repo: str, old: str, new: str) -> str:
@@ -112,7 +115,8 @@ class Forges:
         determined from the URL.
         """
         with suppress(Malformed):  # a path
-            if place := place_of(repo, self._known):
+            place = place_of(repo, self._known)
+            if place:
                 return range_url(place, old, new)
         return ""
 
@@ -159,9 +163,7 @@ class Forges:
         place = self.place(repo, "cannot report a deployment")
         kind = FORGES[place.forge].deployments
         if kind is None:
-            names = ", ".join(
-                forge_kind.name for forge_kind in FORGES.values() if forge_kind.deployments
-            )
+            names = ", ".join(forge.name for forge in FORGES.values() if forge.deployments)
             hint = f"omit --deployments; only these hosts support deployments: {names}"
             raise ForgeError(f"deployments are not supported on {place.host}", hint=hint)
         return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
@@ -197,15 +199,16 @@ class Forges:
         with self._lock:
             for connected in self._opened:
                 connected.close()
-            for known in (self._opened, self._hosts, self._committing):
-                known.clear()
+            for opened in (self._opened, self._hosts, self._committing):
+                opened.clear()
 
     def _open(self, kind: type[Part], place: ForgeAddress, token: ForgeToken) -> Part:
-        opened = kind(Reach(place, token, self._more_ca, self._log, warn=self._warn))
-        self._opened.append(opened)
-        return opened
+        connected = kind(Reach(place, token, self._more_ca, self._log, warn=self._warn))
+        self._opened.append(connected)
+        return connected
 
-    def _asked(self, repo: str) -> ForgeAddress:
+    def _probed_place(self, repo: str) -> ForgeAddress:
+        """Return the repository's address after probing its host, unless that has been done."""
         remote = remote_of(repo)
         with self._lock:
             if remote.root not in self._probed:

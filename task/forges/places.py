@@ -57,15 +57,15 @@ class Known:
 
 def forge_option(text: str) -> Known:
     """Parse `NAME` (root "") or `NAME=URL` of `--forge`. Raises `Malformed`."""
-    name, _, root = text.strip().partition("=")
-    name = name.strip().lower()
-    name = next((forge.name for forge in FORGES.values() if name in forge.aliases), name)
+    given_name, _, root = text.strip().partition("=")
+    given_name = given_name.strip().lower()
+    by_alias = {alias: forge.name for forge in FORGES.values() for alias in forge.aliases}
+    name = by_alias.get(given_name, given_name)
     if name not in FORGES:
         raise Malformed(f"{name[:100]!r} is not a known kind of Git host", HINT)
     root = root.strip().rstrip("/")
-    if root and (
-        not root.startswith(("https://", "http://")) or "@" in root or set(root) & set("?# ")
-    ):
+    is_url = root.startswith(("https://", "http://")) and not set(root) & set("@?# ")
+    if root and not is_url:
         raise Malformed(
             "the Git host's address must be an http or https URL without credentials", HINT
         )
@@ -76,21 +76,21 @@ def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the CI system's own server, by kind of forge, from its variables."""
     # Gitea and Forgejo also set GitHub's variables.
     like_gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
-    actions = "gitea" if like_gitea else "github"
+    forge_of_actions = "gitea" if like_gitea else "github"
     names = {
-        actions: "GITHUB_SERVER_URL",
+        forge_of_actions: "GITHUB_SERVER_URL",
         "gitlab": "CI_SERVER_URL",
         "azure": "SYSTEM_COLLECTIONURI",
     }
-    found = {forge: environ.get(name, "").strip().rstrip("/") for forge, name in names.items()}
-    return {forge: url for forge, url in found.items() if url.startswith(("https://", "http://"))}
+    urls = {forge: environ.get(name, "").strip().rstrip("/") for forge, name in names.items()}
+    return {forge: url for forge, url in urls.items() if url.startswith(("https://", "http://"))}
 
 
 def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
     """Return the forge that the CI system belongs to, from its variables."""
     servers = servers_of(environ)
     if "azure" in servers:  # the collection is part of a project
-        servers["azure"] = "/".join(servers["azure"].split("/")[:3])
+        servers["azure"] = "/".join(servers["azure"].split("/")[:3])  # scheme, "", and host
     return tuple(Known(forge, root) for forge, root in servers.items() if "@" not in root)
 
 
@@ -106,21 +106,17 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     for forge in FORGES.values():
         if remote.host in forge.hosts or remote.host.endswith(forge.host_ends or "-"):
             return _built(forge.name, remote, f"https://{remote.host}")
-    for item in sorted(known, key=lambda item: len(item.root), reverse=True):
-        if item.root and (inner := _path_below(remote, item.root)) is not None:
-            return _built(
-                item.forge,
-                replace(remote, parts=inner, host=split(item.root).authority),
-                item.root,
-            )
+    # the longest root first, because one may be below another
+    for entry in sorted(known, key=lambda entry: len(entry.root), reverse=True):
+        parts = _path_below(remote, entry.root) if entry.root else None
+        if parts is not None:
+            host = split(entry.root).authority
+            return _built(entry.forge, replace(remote, parts=parts, host=host), entry.root)
     for entry in known:
-        if not entry.root or (remote.ssh and entry.chosen):
+        applies_to_any_host = not entry.root or (remote.ssh and entry.chosen)
+        if applies_to_any_host:
             host = split(entry.root).authority or remote.host
-            return _built(
-                entry.forge,
-                replace(remote, host=host),
-                entry.root or remote.root,
-            )
+            return _built(entry.forge, replace(remote, host=host), entry.root or remote.root)
     name = _guessed(remote)
     return _built(name, remote, remote.root) if name else None
 
@@ -130,11 +126,11 @@ def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
 
     An ssh URL does not include the root's path.
     """
-    there = split(root)
+    root_url = split(root)
     if remote.ssh:
-        return remote.parts if there.host == split(remote.root).host else None
-    folders = tuple(part for part in there.path.split("/") if part)
-    if there.authority != remote.host or remote.parts[: len(folders)] != folders:
+        return remote.parts if root_url.host == split(remote.root).host else None
+    folders = tuple(part for part in root_url.path.split("/") if part)
+    if root_url.authority != remote.host or remote.parts[: len(folders)] != folders:
         return None
     return remote.parts[len(folders) :]
 
@@ -143,19 +139,18 @@ def _guessed(remote: RemoteUrl) -> str:
     """Return the forge suggested by the URL's shape or the hostname, or ""."""
     if "_git" in remote.parts:
         return "azure"
-    if not remote.ssh and "scm" in remote.parts[:-2] and remote.parts[-3] == "scm":
+    if not remote.ssh and len(remote.parts) > 2 and remote.parts[-3] == "scm":
         return "bitbucket-server"
     if "." not in remote.host:
         return ""
     first_label = remote.host.partition(":")[0].partition(".")[0]
     words = set(first_label.split("-"))
-    return next(
-        (forge.name for forge in FORGES.values() if not words.isdisjoint(forge.words)),
-        "",
-    )
+    matching = (forge.name for forge in FORGES.values() if words & set(forge.words))
+    return next(matching, "")
 
 
 def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
+    """Return the address of a repository on this kind of forge, with its host."""
     place = FORGES[forge].place(remote, root.rstrip("/"))
     return replace(place, host=split(place.web or root).authority)
 
@@ -198,9 +193,8 @@ def probe(
     )
     answered = False
     folders = [""]
-    if (
-        not remote.ssh and len(remote.parts) > 2
-    ):  # there is a path segment before the owner and repository
+    has_folder = len(remote.parts) > 2  # before the owner and repository
+    if not remote.ssh and has_folder:
         folders.append(f"/{quote(remote.parts[0])}")
     try:
         for folder in folders:

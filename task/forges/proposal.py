@@ -67,6 +67,8 @@ ABOUT = {
 }
 HIDING = r"(?:<!--|\[//\]: # \()\s*"
 ANY = re.compile(rf"^{HIDING}image-update(?:-[a-z]+)?: .*$", re.MULTILINE)
+SEPARATOR = "\n\n"  # a blank line between the parts of a body
+SHOWN_DIGEST = 19  # characters: `sha256:` and twelve digits
 KEY = 8  # hexadecimal digits of the key for a label or person
 
 
@@ -95,9 +97,9 @@ def title(message: str) -> str:
     """Return the commit message's first line, truncated to the forges' limit, and without
     mentions.
     """
-    return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[
-        :LONGEST_TITLE
-    ]
+    first_line = message.strip().partition("\n")[0]
+    shortened = one_line(first_line, LONGEST_TITLE - 20)
+    return _without_mentions(shortened)[:LONGEST_TITLE]  # without mentions, it is longer
 
 
 def headline(
@@ -117,45 +119,56 @@ def headline(
         return title("roll back {}: {}".format(*_in_short(back)))
     if not apps:
         return title(subject)
-    who, what = _in_short(apps)
-    if kind_of(command).writes and not kind_of(command).by_hand:
-        return title(f"{who}: {what}")
-    joined = ": " if subject.endswith(f" {who}") else f"; {who}: "
-    return title(f"{subject}{joined}{what}")
+    names, changes = _in_short(apps)
+    kind = kind_of(command)
+    if kind.writes and not kind.by_hand:
+        return title(f"{names}: {changes}")
+    if subject.endswith(f" {names}"):
+        return title(f"{subject}: {changes}")
+    return title(f"{subject}; {names}: {changes}")
 
 
 def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
     """Return the Applications and their changes, in a few words each."""
-    who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
+    names = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [change for app in apps for change in app.changes]
     images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
-        return who, _each_in_short(list(images))
-    olds = {(change.old_tag, change.old_digest) for change in changes}
-    old = olds.pop() if len(olds) == 1 else ("", "")  # no version if there are several
-    new = _version(changes[0])
-    pinned = not new[0] or old[0] == new[0]  # the digest is what changes
-    # `1.1.0`, `latest@sha256:0123456789ab`
-    was, now = (
-        "@".join(filter(None, (tag, digest[:19] if pinned or not tag else "")))
-        for tag, digest in (old, new)
-    )
-    words = (changes[0].image.name, was, "→", now)
-    return who, " ".join(filter(None, words))
+        return names, _each_in_short(list(images))
+    old_versions = {(change.old_tag, change.old_digest) for change in changes}
+    # the old version is not shown if there are several
+    old_tag, old_digest = old_versions.pop() if len(old_versions) == 1 else ("", "")
+    new_tag, new_digest = _version(changes[0])
+    only_digest_changes = not new_tag or old_tag == new_tag
+    old = _tag_or_digest(old_tag, old_digest, both=only_digest_changes)
+    new = _tag_or_digest(new_tag, new_digest, both=only_digest_changes)
+    words = (changes[0].image.name, old, "→", new)
+    return names, " ".join(filter(None, words))
+
+
+def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
+    """Return `1.1.0`, or the digest if there is no tag, or `latest@sha256:0123456789ab` for
+    both.
+    """
+    if tag and not both:
+        return tag
+    return "@".join(filter(None, (tag, digest[:SHOWN_DIGEST])))
 
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
     """Return the new version of each image, as far as it fits in a title: after a squash merge, the
     base's history has no other record.
     """
-    words = [f"{name.rpartition('/')[2]} {tag or digest[:19]}" for name, tag, digest in images]
-    shown = words[:1]
-    for word in words[1:]:
-        if sum(map(len, shown)) + len(word) > ROOM_FOR_IMAGES:
+    versions = [
+        f"{name.rpartition('/')[2]} {tag or digest[:SHOWN_DIGEST]}" for name, tag, digest in images
+    ]
+    shown = versions[:1]
+    for version in versions[1:]:
+        if sum(map(len, shown)) + len(version) > ROOM_FOR_IMAGES:
             break
-        shown.append(word)
-    rest = len(words) - len(shown)
-    return ", ".join(shown) + (f" and {counted(rest, 'more image')}" if rest else "")
+        shown.append(version)
+    omitted = len(versions) - len(shown)
+    return ", ".join(shown) + (f" and {counted(omitted, 'more image')}" if omitted else "")
 
 
 def message_parts(message: str) -> tuple[str, str]:
@@ -174,42 +187,48 @@ def body(content: Content, forge: str = "") -> str:
 
     Parts that are too long are visibly truncated. The marks are always complete, at the end.
     """
-    longest = longest_body(forge)
     html = forge not in WITHOUT_HTML
-    shape = HIDDEN if html else HIDDEN_WITHOUT_HTML
-    begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
-    described_here = [shape.format(DESCRIBED, content.commit)] if content.commit else []
-    marks = "\n".join([*described_here, end])
+    mark = HIDDEN if html else HIDDEN_WITHOUT_HTML
+    begin = mark.format(BEGIN, ABOUT[BEGIN])
+    end = mark.format(END, ABOUT[END])
+    if content.commit:
+        end = f"{mark.format(DESCRIBED, content.commit)}\n{end}"
     rows = _change_rows(content.apps)
-    said = (
-        ("Built from", "" if any(row.source for row in rows) else content.source, ""),
+    heading = ""
+    if rows:
+        heading = f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}"
+    rows_have_source = any(row.source for row in rows)
+    pages = (
+        ("Built from", "" if rows_have_source else content.source, ""),
         ("Pipeline run:", content.run, ""),
         ("Changes:", content.compare, "compare"),
     )
-    links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
-    numbers = (
-        f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}" if rows else ""
-    )
-    left = longest - sum(map(len, (begin, numbers, links, marks))) - ROOM_FOR_LATER
-    table = table_of(rows, left) if rows else ""
-    text = _fenced(content.text, left - len(table) - 2)
-    left -= len(table) + len(text) + 4
+    links = " · ".join(f"{label} {link(url, name)}" for label, url, name in pages if url)
+    # The marks, the heading, and the links always fit. The table comes first for the remaining
+    # room, then the author's text, and then every other part that fits as a whole.
+    room = longest_body(forge) - ROOM_FOR_LATER - sum(map(len, (begin, heading, links, end)))
+    table = table_of(rows, room) if rows else ""
+    room -= len(table) + len(SEPARATOR)
+    text = _fenced(content.text, room)
+    room -= len(text) + len(SEPARATOR)
     fitting: list[str] = []
     for part in (*content.besides, folded("What happens if …", LIFE, html=html)):
-        if len(part) + 2 <= left:
-            left -= len(part) + 2
+        needed = len(part) + len(SEPARATOR)
+        if needed <= room:
+            room -= needed
             fitting.append(part)
-    parts = (begin, numbers, table, text, links, *fitting, marks)
-    return "\n\n".join(part for part in parts if part) + "\n"
+    parts = (begin, heading, table, text, links, *fitting, end)
+    return SEPARATOR.join(filter(None, parts)) + "\n"
 
 
 def closed_body(found: Proposed, because: str) -> str:
     """Return the body of a request that we close, with the reason."""
-    shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
-    said = f"No updates are waiting anymore, so Image Update closed this request. {code(because)}"
-    begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
-    ours = f"{begin}\n\n{said}\n\n{end}"
-    return beside(found.body, ours)
+    _before, known, _after = split(found.body)
+    mark = HIDDEN_WITHOUT_HTML if known.startswith("[//]") else HIDDEN
+    reason = f"No updates are waiting anymore, so Image Update closed this request. {code(because)}"
+    begin = mark.format(BEGIN, ABOUT[BEGIN])
+    end = mark.format(END, ABOUT[END])
+    return beside(found.body, SEPARATOR.join((begin, reason, end)))
 
 
 def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
@@ -221,34 +240,30 @@ def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
         for change in app.changes:
+            image = change.image.name
             old = "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)"
             new = "@".join(filter(None, _version(change)))
+            why = change.why
+            if change.promoted_from:
+                why = f"{why}, promoted from {change.promoted_from}"
             build = change.build
-            why = (
-                f"{change.why}, promoted from {change.promoted_from}"
-                if change.promoted_from
-                else change.why
-            )
-            at_home = build.commit and build.repository.startswith(("https://", "http://"))
-            source = (
-                link(f"{build.repository}/commit/{build.commit}")
-                if at_home
-                else code(build.commit[:12])
-            )
-            known = rows.get((name, change.image.name, old, new))
-            files = dict.fromkeys(filter(None, (known.file if known else "", change.file)))
-            row = Row(
-                "",
-                name,
-                change.image.name,
-                old,
-                new,
-                why,
+            source = code(build.commit[:12])
+            if build.commit and build.repository.startswith(("https://", "http://")):
+                source = link(f"{build.repository}/commit/{build.commit}")
+            earlier_row = rows.get((name, image, old, new))
+            earlier_files = earlier_row.file if earlier_row else ""
+            files = dict.fromkeys(filter(None, (earlier_files, change.file)))
+            rows[name, image, old, new] = Row(
+                decision="",
+                application=name,
+                image=image,
+                old=old,
+                new=new,
+                why=why,
                 source=source,
                 file=", ".join(files),
                 proof=change.proof,
             )
-            rows[name, change.image.name, old, new] = row
     return list(rows.values())
 
 
@@ -258,22 +273,23 @@ def _version(change: Change) -> tuple[str, str]:
 
 def _fenced(text: str, room: int) -> str:
     """Return the author's text in a fenced block that the text cannot close."""
-    text = _calling_nobody(
-        COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip())
-    )
-    if not text:
+    # a break after the first character, so that the text cannot contain our marks
+    without_comments = COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip())
+    shown = _without_mentions(without_comments)
+    if not shown:
         return ""
-    longest_run = max((len(run) for run in FENCE.findall(text)), default=2)
+    longest_run = max((len(run) for run in FENCE.findall(shown)), default=2)
     fence = "`" * (1 + longest_run)
-    room -= 2 * len(fence) + 10
-    if room < 40:  # not enough room for anything useful
+    room_inside = room - 2 * len(fence) - 10
+    if room_inside < 40:  # not enough room for anything useful
         return ""
-    if len(text) > room:
-        text = text[: room - 2].rstrip() + "\n…"
-    return f"{fence}text\n{text}\n{fence}"
+    if len(shown) > room_inside:
+        shown = shown[: room_inside - 2].rstrip() + "\n…"
+    return f"{fence}text\n{shown}\n{fence}"
 
 
-def _calling_nobody(text: str) -> str:
+def _without_mentions(text: str) -> str:
+    """Return the text with a break in every mention and reference."""
     return MENTION.sub(lambda found: found[0] + BREAK, text)
 
 
@@ -282,8 +298,8 @@ def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
 
     The last match is our mark, because no other text comes after it.
     """
-    found = re.findall(rf"^{HIDING}{name}: ({pattern})\s*(?:-->|\))\s*$", text, re.MULTILINE)
-    return str(found[-1]) if found else ""
+    values = re.findall(rf"^{HIDING}{name}: ({pattern})\s*(?:-->|\))\s*$", text, re.MULTILINE)
+    return str(values[-1]) if values else ""
 
 
 def described(text: str) -> str:
@@ -305,18 +321,21 @@ def beside(text: str, ours: str) -> str:
     """Return a body with this part instead of our earlier part, or at its end."""
     before, known, after = split(text)
     if not known and before.strip():
-        before = f"{before.rstrip()}\n\n"
-    return f"{before}{ours.strip()}{after if after.strip() else chr(10)}"
+        before = f"{before.rstrip()}{SEPARATOR}"
+    if not after.strip():
+        after = "\n"
+    return f"{before}{ours.strip()}{after}"
 
 
 def with_mark(text: str, name: str, value: str) -> str:
     """Return a body with our mark set to this value. Without a value, remove the mark."""
     before, ours, after = split(text)
-    shape = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
+    mark = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
     lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
-    at = len(lines) - 1 if lines and f"{END}: " in lines[-1] else len(lines)
     if value:
-        lines.insert(at, shape.format(name, value))
+        has_end = lines and f"{END}: " in lines[-1]
+        before_end = len(lines) - 1 if has_end else len(lines)
+        lines.insert(before_end, mark.format(name, value))
     return before + "\n".join(lines) + after
 
 
@@ -351,7 +370,7 @@ def wishes(proposal: Proposal) -> frozenset[str]:
 def settled(text: str) -> frozenset[str]:
     """Return the keys of everything that runs have set on the request with this body."""
     keys = value_of(text, SETTLED, "[0-9a-f]+")
-    return frozenset(keys[at : at + KEY] for at in range(0, len(keys), KEY))
+    return frozenset(keys[start : start + KEY] for start in range(0, len(keys), KEY))
 
 
 def with_settled(text: str, keys: frozenset[str]) -> str:
@@ -363,43 +382,44 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
     """Return the proposal with only the labels and people still to be set on the request with this
     body.
     """
-    known = settled(text)
+    set_before = settled(text)
 
-    def new(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if wish(kind, name) not in known)
+    def still_unset(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if wish(kind, name) not in set_before)
 
     return replace(
         proposal,
-        labels=new("label", proposal.labels),
-        reviewers=new("reviewer", proposal.reviewers),
-        assignees=new("assignee", proposal.assignees),
-        auto_merge=proposal.auto_merge and wish("auto-merge") not in known,
+        labels=still_unset("label", proposal.labels),
+        reviewers=still_unset("reviewer", proposal.reviewers),
+        assignees=still_unset("assignee", proposal.assignees),
+        auto_merge=proposal.auto_merge and wish("auto-merge") not in set_before,
     )
 
 
-def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Proposal:
+def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) -> Proposal:
     """Return the proposal with a title and body within the forge's limits, and with marks for both.
 
-    People's changes to the title and body of the open request `now` are kept. Our part of the body
-    is truncated, but not its marks.
+    People's changes to the title and body of the open request `current` are kept. Our part of the
+    body is truncated, but not its marks.
     """
     title = proposal.title
-    body = proposal.body
     # Gitea 1.26 counts columns (two for a wide character), and silently truncates longer titles.
-    ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
-    if ends and ends[-1] > LONGEST_TITLE:
-        title = f"{title[: bisect_right(ends, LONGEST_TITLE - 1)]}…"
-    if now and renamed(now):
-        title = now.title
-        body = with_mark(body, TITLE, value_of(now.body, TITLE))
-    else:
-        body = with_mark(body, TITLE, digest(title))
-    if now:
-        body = beside(now.body, with_settled(body, settled(now.body)))
-    if (more := len(body) - longest) > 0:
+    column_ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
+    if column_ends and column_ends[-1] > LONGEST_TITLE:
+        title = f"{title[: bisect_right(column_ends, LONGEST_TITLE - 1)]}…"
+    title_mark = digest(title)
+    if current and renamed(current):
+        title = current.title
+        title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
+    body = with_mark(proposal.body, TITLE, title_mark)
+    if current:
+        body = beside(current.body, with_settled(body, settled(current.body)))
+    excess = len(body) - longest
+    if excess > 0:
         before, ours, after = split(body)
-        text, _, marks = ours.rpartition("\n\n")
-        body = f"{before}{text[: max(0, len(text) - more - 2)]}\n…\n\n{marks}{after}"
+        text, _, marks = ours.rpartition(SEPARATOR)
+        kept = max(0, len(text) - excess - len("\n…"))
+        body = f"{before}{text[:kept]}\n…{SEPARATOR}{marks}{after}"
     return replace(proposal, title=title, body=body)
 
 
@@ -412,9 +432,9 @@ def same(found: Proposed, proposal: Proposal) -> bool:
     return same_title and plain(found.body) == plain(proposal.body)
 
 
-def overtaken(found: Proposed, now: Proposed, proposal: Proposal) -> bool:
+def overtaken(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
     """Return whether another build has changed the text since the request was found."""
-    return described(now.body) not in (described(found.body), described(proposal.body))
+    return described(current.body) not in (described(found.body), described(proposal.body))
 
 
 def plain(text: str) -> str:

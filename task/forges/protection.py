@@ -20,11 +20,11 @@ _GITLAB_MAINTAINER = 40
 _READ_ONLY = "read-only"
 
 
-def listed(said: object, *keys: str) -> list[Mapping[str, Any]]:
+def listed(response: object, *keys: str) -> list[Mapping[str, Any]]:
     """Return the rules in a response. Raises `TypeError` if the response has a different shape."""
-    if not isinstance(value_at(said, *keys), list):
+    if not isinstance(value_at(response, *keys), list):
         raise TypeError("no list of rules")
-    return mappings(said, *keys)
+    return mappings(response, *keys)
 
 
 def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
@@ -34,37 +34,39 @@ def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
 
 def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
     """Return whether developers may push. The most permissive of the matching rules wins."""
-    ours = [mapping for mapping in protected if _glob_fits(dig(mapping, "name"), name, across=True)]
-    levels = [level for our in ours for level in mappings(our, "push_access_levels")]
-    return not ours or any(_is_a_role_below_maintainer(level) for level in levels)
+    matching = [rule for rule in protected if _glob_fits(dig(rule, "name"), name, across=True)]
+    if not matching:
+        return True
+    levels = [level for rule in matching for level in mappings(rule, "push_access_levels")]
+    return any(_is_a_role_below_maintainer(level) for level in levels)
 
 
 def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
     """Return whether everyone with write access may push. The first matching rule wins."""
-    ours = [rule for rule in rules if _glob_fits(_rule_name(rule), name)]
-    if not ours:
+    matching = [rule for rule in rules if _glob_fits(_rule_name(rule), name)]
+    if not matching:
         return True
-    first = min(ours, key=lambda rule: int(dig(rule, "priority") or 0))
+    first = min(matching, key=lambda rule: int(dig(rule, "priority") or 0))
     return first.get("enable_push") is True and first.get("enable_push_whitelist") is not True
 
 
 def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
     """Return whether the branch has no restriction of the kind `push`."""
-    ours = (
-        restriction
+    patterns = (
+        dig(restriction, "pattern")
         for restriction in restrictions
         if dig(restriction, "kind") == "push" and dig(restriction, "branch_match_kind") == "glob"
     )
-    return not any(_glob_fits(dig(our, "pattern"), name, across=True) for our in ours)
+    return not any(_glob_fits(pattern, name, across=True) for pattern in patterns)
 
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
     """Return whether no restriction prevents changes to the branch."""
     for restriction in restrictions:
-        kind = dig(restriction, "matcher", "type", "id")
-        pattern = dig(restriction, "matcher", "id")
         if dig(restriction, "type") != _READ_ONLY:
             continue
+        kind = dig(restriction, "matcher", "type", "id")
+        pattern = dig(restriction, "matcher", "id")
         if kind == "ANY_REF" or pattern == f"refs/heads/{name}":
             return False
         if kind == "PATTERN" and _glob_fits(pattern, name):

@@ -38,37 +38,32 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
 
     A range needs both commits, in one repository, on a known Git host.
     """
-    lines: list[str] = []
+    items = []
     for changed in ranges:
         url = _page_of(changed, page)
-        if not url:
-            continue
-        commits = f"{changed.old.commit[:12]}…{changed.new.commit[:12]}"
-        lines.append(f"- {code(changed.image)}: {link(url, commits)}")
-    lines = list(dict.fromkeys(lines))
-    if not lines:
-        return ""
-    left = len(lines) - MOST_RANGES
-    more = [f"- and {left} more"] if left > 0 else []
-    return "\n".join(["**Changes in the source**", "", *lines[:MOST_RANGES], *more])
+        if url:
+            commits = f"{changed.old.commit[:12]}…{changed.new.commit[:12]}"
+            items.append(f"{code(changed.image)}: {link(url, commits)}")
+    return _list_with_heading("**Changes in the source**", list(dict.fromkeys(items)))
 
 
 def ending(holds: Sequence[str]) -> str:
     """Return the base's holds that end with the merge, or ""."""
-    return _listed_texts("**Holds that end with the merge**", holds)
+    return _list_with_heading("**Holds that end with the merge**", list(map(code, holds)))
 
 
 def leaving(builds: Sequence[str]) -> str:
     """Return the builds that the last change removed from the request, with reasons, or ""."""
-    return _listed_texts("**No longer in this request**", builds)
+    return _list_with_heading("**No longer in this request**", list(map(code, builds)))
 
 
-def _listed_texts(heading: str, texts: Sequence[str]) -> str:
-    if not texts:
+def _list_with_heading(heading: str, items: Sequence[str]) -> str:
+    """Return a Markdown list of at most `MOST_RANGES` items, or "" for no items."""
+    if not items:
         return ""
-    left = len(texts) - MOST_RANGES
-    more = [f"- and {left} more"] if left > 0 else []
-    return "\n".join([heading, "", *(f"- {code(text)}" for text in texts[:MOST_RANGES]), *more])
+    omitted = len(items) - MOST_RANGES
+    more = [f"- and {omitted} more"] if omitted > 0 else []
+    return "\n".join([heading, "", *(f"- {item}" for item in items[:MOST_RANGES]), *more])
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:
@@ -93,8 +88,8 @@ def undoing(apps: Sequence[AppChanges]) -> str:
     revert = "revert the merge: that restores the old version until a newer build arrives."
     if not commands:
         return f"**To undo this after the merge**, {revert}"
-    left = len(commands) - MOST_UNDONE
-    more = [f"# and {left} more"] if left > 0 else []
+    omitted = len(commands) - MOST_UNDONE
+    more = [f"# and {omitted} more"] if omitted > 0 else []
     return "\n".join(
         [
             "**To undo this after the merge**, restore the old version and hold it:",
@@ -110,11 +105,14 @@ def undoing(apps: Sequence[AppChanges]) -> str:
 
 
 def _page_of(source_range: SourceRange, page: RangePage) -> str:
+    """Return the page that compares the two builds' commits, or "" if they cannot be compared."""
     old = source_range.old
     new = source_range.new
-    known = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
-    same = old.commit == new.commit
-    if not known or same or not old.repository or not _one_repository(old, new):
+    if not (_COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)):
+        return ""
+    if old.commit == new.commit:
+        return ""
+    if not old.repository or not _one_repository(old, new):
         return ""
     return page(new.repository, old.commit, new.commit)
 

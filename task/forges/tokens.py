@@ -70,18 +70,20 @@ class Tokens:
 
         Raises `CredentialsError` if there is none.
         """
-        if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
+        in_scope = any(covers(prefix, place.web) for prefix in self._scope)
+        if self._secret and in_scope:
             return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
                 # Bitbucket Cloud's API requires the email address where git requires a fixed name.
                 return ForgeToken(login.password, self._user or login.user)
-        if found := self._of_ci(place):
-            return found
-        where = origin(place.web)
-        allow = (
-            f"--forge {place.forge}={where}" if self._named else f"--git-credentials-url {where}/"
-        )
+        ci_token = self._of_ci(place)
+        if ci_token:
+            return ci_token
+        address = origin(place.web)
+        allow = f"--git-credentials-url {address}/"
+        if self._named:
+            allow = f"--forge {place.forge}={address}"
         if self._secret:
             scope = " and ".join(self._scope)
             message = (
@@ -90,12 +92,17 @@ class Tokens:
             raise CredentialsError(
                 message, hint=f"if this Git host is allowed to receive the token, pass {allow}"
             )
-        also = "" if any(covers(prefix, place.web) for prefix in self._scope) else f", and {allow}"
-        hint = f"set {VARIABLE} or pass {OPTION}{also}"
+        hint = f"set {VARIABLE} or pass {OPTION}"
+        if not in_scope:
+            hint = f"{hint}, and {allow}"
         raise CredentialsError(f"no API token for {place.host}, which {what} requires", hint=hint)
 
     def _of_ci(self, place: ForgeAddress) -> ForgeToken | None:
-        for name, server in (system.token for system in SYSTEMS if system.token):
+        """Return the CI job's own token, or None if there is none for this address."""
+        for system in SYSTEMS:
+            if not system.token:
+                continue
+            name, server = system.token
             secret = _sound(self._environ.get(name, ""), name)
             if secret and covers(self._environ.get(server, ""), place.web):
                 return ForgeToken(secret)
@@ -109,11 +116,11 @@ def covers(prefix: str, web: str) -> bool:
     prefix = prefix.strip().rstrip("/")
     if not prefix.startswith(("https://", "http://")):
         return False
-    ours = split(prefix).path.strip("/")
-    theirs = split(web).path.strip("/")
-    return origin(prefix) == origin(web) and (
-        theirs == ours or not ours or theirs.startswith(f"{ours}/")
-    )
+    if origin(prefix) != origin(web):
+        return False
+    scope_path = split(prefix).path.strip("/")
+    path = split(web).path.strip("/")
+    return not scope_path or path == scope_path or path.startswith(f"{scope_path}/")
 
 
 def _token_scope(
@@ -122,7 +129,7 @@ def _token_scope(
     environ: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Return the address in `--forge`, else the URLs for Git's credentials,
-    else the CI system's own server.
+    else the CI system's own server. Without any of them, the scope is empty.
     """
     if forge is not None and forge.root:
         return (forge.root,)
@@ -152,6 +159,7 @@ def _unreadable(path: str, error: OSError) -> UsageError:
 
 
 def _read(path: str) -> Secret:
+    """Return the token in a file. Raises `UsageError`."""
     try:
         text = read_text(path)
     except OSError as error:

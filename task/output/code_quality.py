@@ -22,18 +22,21 @@ def code_quality(report: Report) -> str:
     """Return an issue for each version at its line, and an issue for each problem that is not
     covered by a version.
     """
-    said = {(item.subscription.application.key, item.because) for item in report.decisions}
-    issues = [_of_decision(item) for item in report.decisions]
+    covered = {
+        (decision.subscription.application.key, decision.because) for decision in report.decisions
+    }
+    issues = [_of_decision(decision) for decision in report.decisions]
     issues += [
-        _issue_of_problem(item)
-        for item in report.problems
-        if (item.application, item.message) not in said
+        _issue_of_problem(problem)
+        for problem in report.problems
+        if (problem.application, problem.message) not in covered
     ]
-    seen = Counter[str]()
+    # Equal issues are numbered, because fingerprints must be unique.
+    counts = Counter[str]()
     for issue in issues:
-        named = f"{issue['location']['path']}\0{issue['description']}"
-        seen[named] += 1
-        text = f"{named}\0{seen[named]}".encode(errors="replace")
+        identity = f"{issue['location']['path']}\0{issue['description']}"
+        counts[identity] += 1
+        text = f"{identity}\0{counts[identity]}".encode(errors="replace")
         issue["fingerprint"] = hashlib.sha256(text).hexdigest()
     return exact_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
 
@@ -51,8 +54,8 @@ def _of_decision(judged: Judged) -> dict[str, Any]:
 
 
 def _issue_of_problem(problem: Problem) -> dict[str, Any]:
-    where = f"{problem.application}: " if problem.application else ""
-    parts = (f"{where}{problem.message}", problem.hint)
+    start = f"{problem.application}: " if problem.application else ""
+    parts = (f"{start}{problem.message}", problem.hint)
     return _issue(parts, problem.rule, _SEVERITIES[problem.severity], problem.place)
 
 

@@ -29,12 +29,10 @@ def stdout_console(environ: Mapping[str, str]) -> Console | None:
     FORCE_COLOR and CLICOLOR_FORCE request colors in CI logs that support them. "0" means no, and
     NO_COLOR wins.
     """
-    wanted = is_terminal(sys.stdout, environ) or (_forced(environ) and not environ.get("NO_COLOR"))
-    return (
-        console_of(sys.stdout, environ, file=_memory_stream(sys.stdout.encoding))
-        if wanted
-        else None
-    )
+    colors_forced = _forced(environ) and not environ.get("NO_COLOR")
+    if not is_terminal(sys.stdout, environ) and not colors_forced:
+        return None
+    return console_of(sys.stdout, environ, file=_memory_stream(sys.stdout.encoding))
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
@@ -69,6 +67,7 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def _forced(environ: Mapping[str, str]) -> bool:
+    """Return whether a variable requests colors even without a terminal."""
     return any(
         environ.get(variable, "0") not in ("", "0")
         for variable in ("FORCE_COLOR", "CLICOLOR_FORCE")
@@ -91,13 +90,14 @@ def console_of(
         columns = 0
         lines = 0
     # interactive shells do not export this variable, so it was set on purpose
-    given = environ.get("COLUMNS", "")
-    is_width = given.isascii() and given.isdigit() and len(given) < len("10000")
-    width = int(given) if is_width else 0
+    columns_variable = environ.get("COLUMNS", "")
+    is_number = columns_variable.isascii() and columns_variable.isdigit()
+    is_width = is_number and len(columns_variable) < len("10000")
+    chosen_columns = int(columns_variable) if is_width else 0
     coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
     return _console(
         file=file or stream,
-        width=min(max(width or columns or 80, NARROWEST), WIDEST),
+        width=min(max(chosen_columns or columns or 80, NARROWEST), WIDEST),
         height=lines or 24,
         color_system="standard" if coloured else None,
         force_terminal=True,

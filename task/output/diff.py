@@ -27,21 +27,21 @@ def unified_diff(before: Files, after: Files) -> str:
     for path in sorted(after):
         old = before.get(path)
         new = after[path]
-        was = _path_quoted(f"a/{path}")
-        now = _path_quoted(f"b/{path}")
-        parts.append(f"diff --git {was} {now}\n")
+        old_name = _path_quoted(f"a/{path}")
+        new_name = _path_quoted(f"b/{path}")
+        parts.append(f"diff --git {old_name} {new_name}\n")
         if old is None:
             parts.append(f"new file mode {new.mode}\n")
         elif not new.mode:
             parts.append(f"deleted file mode {old.mode}\n")
         end = "\t" if " " in path else ""  # a tab marks the end of a name that contains spaces
-        source = "/dev/null" if old is None else was + end
-        into = now + end if new.mode else "/dev/null"
+        source = "/dev/null" if old is None else old_name + end
+        target = new_name + end if new.mode else "/dev/null"
         lines = diff(
             _lines(old.text if old else ""),
             _lines(new.text),
             source,
-            into,
+            target,
             n=CONTEXT,
         )
         parts += (
@@ -70,8 +70,12 @@ def _path_quoted(name: str) -> str:
     """Return a path as git writes it in a diff: quoted as in C if it contains quotes, backslashes,
     or control characters.
     """
-    shown = _ODD.sub(lambda odd: f"\\{_ESCAPES.get(odd[0]) or f'{ord(odd[0]):03o}'}", name)
-    return name if shown == name else f'"{shown}"'
+
+    def escape(odd: re.Match[str]) -> str:
+        return f"\\{_ESCAPES.get(odd[0]) or f'{ord(odd[0]):03o}'}"  # by name, or in octal
+
+    escaped = _ODD.sub(escape, name)
+    return name if escaped == name else f'"{escaped}"'
 
 
 def _lines(text: str) -> list[str]:

@@ -110,7 +110,9 @@ class TextFormatter(logging.Formatter):
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return the line for a sentence, and a second line for the fix, if there is a hint."""
-        text = printable(sentence) + (f"\n  fix: {printable(hint)}" if hint else "")
+        text = printable(sentence)
+        if hint:
+            text = f"{text}\n  fix: {printable(hint)}"
         return text if level == "info" else f"{level}: {text}"
 
 
@@ -135,9 +137,9 @@ class GitHubFormatter(TextFormatter):
             line = f"::notice::{escaped(line)}"
         if not title or level == "info":
             return line
-        file, _, number = str(getattr(record, "place", "")).rpartition(":")
-        named = properties(title, file, int(number) if file else 0)
-        return line.replace(f"::{level}::", f"::{level} {named}::", 1)
+        file, _, line_number = str(getattr(record, "place", "")).rpartition(":")
+        annotation = properties(title, file, int(line_number) if file else 0)
+        return line.replace(f"::{level}::", f"::{level} {annotation}::", 1)
 
 
 def escaped(text: str) -> str:
@@ -147,13 +149,14 @@ def escaped(text: str) -> str:
 
 def properties(title: str, file: str = "", line: int = 0) -> str:
     """Return the properties of a GitHub annotation. Its list shows the title first."""
-    named = {"title": title}
+    values = {"title": title}
     if file and line:
-        named = {"file": file, "line": str(line), "title": title}
-    return ",".join(
-        f"{name}={escaped(printable(text)).replace(':', '%3A').replace(',', '%2C')}"
-        for name, text in named.items()
-    )
+        values = {"file": file, "line": str(line), "title": title}
+    pairs = []
+    for name, value in values.items():
+        text = escaped(printable(value)).replace(":", "%3A").replace(",", "%2C")
+        pairs.append(f"{name}={text}")
+    return ",".join(pairs)
 
 
 class JsonFormatter(TextFormatter):
@@ -208,7 +211,8 @@ class _Terminal(_Stream):
         else:
             sentence = printable(record.getMessage())
             line = Text.assemble((f"{level}:", STYLES[level]), f" {sentence}")
-        if hint := getattr(record, "hint", ""):
+        hint = getattr(record, "hint", "")
+        if hint:
             line.append_text(Text.assemble("\n  ", ("fix:", "bold"), f" {printable(hint)}"))
         try:
             self._console.print(line, soft_wrap=True)

@@ -72,17 +72,19 @@ def builds(rows: Sequence[Row], room: int) -> str:
         }
         for row in rows
     ]
-    head = [name for name in cells[0] if name in ALWAYS or any(cell[name] for cell in cells)]
-    lines = [_table_line(head), _table_line(["---"] * len(head))]
-    left = room - sum(map(len, lines)) - 60
-    for cell in cells:
-        line = _table_line([cell[name] for name in head])
-        left -= len(line) + 1
-        if left < 0:
+    columns = [name for name in cells[0] if name in ALWAYS or any(row[name] for row in cells)]
+    heading = [_table_line(columns), _table_line(["---"] * len(columns))]
+    remaining = room - sum(map(len, heading)) - 60  # for the last sentence
+    lines = []
+    for row_cells in cells:
+        line = _table_line([row_cells[name] for name in columns])
+        remaining -= len(line) + 1
+        if remaining < 0:
             break
         lines.append(line)
-    more = len(rows) + 2 - len(lines)
-    return "\n".join(lines) + (f"\n\nand {more} more: see the report" if more else "")
+    table = "\n".join([*heading, *lines])
+    omitted = len(rows) - len(lines)
+    return f"{table}\n\nand {omitted} more: see the report" if omitted else table
 
 
 def folded(title: str, text: str, *, html: bool = True) -> str:
@@ -117,7 +119,7 @@ def link(url: str, name: str = "") -> str:
         return code(url)
     address = without_login(url)
     safe = _NOT_IN_A_LINK.sub(
-        lambda found: "".join(f"%{item:02X}" for item in found[0].encode(errors="replace")),
+        lambda letter: "".join(f"%{byte:02X}" for byte in letter[0].encode(errors="replace")),
         address,
     )
     if len(safe) > LONGEST_URL:
@@ -149,29 +151,39 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     repository.
     """
     first, rest, title = parted(lines(report))
-    images = ", ".join(code(item["reference"]) for item in report["images"][:MOST])
-    parts = [
-        f"### Image Update: {outcome(report, code)}",
-        " · ".join(filter(None, (images, code(report["command"]), exit_words(report)))),
-        "",  # the table
-        "",  # the folded part
-        "\n".join([*_commit_list(report), *_problems(others(report))]),
-        " · ".join(_circumstances(report)),
-    ]
-    room = longest - sum(len(part) + 2 for part in parts)
+    images = ", ".join(code(image["reference"]) for image in report["images"][:MOST])
+    heading = f"### Image Update: {outcome(report, code)}"
+    command = " · ".join(filter(None, (images, code(report["command"]), exit_words(report))))
+    commits_and_problems = "\n".join([*_commit_list(report), *_problems(others(report))])
+    last_line = " · ".join(_circumstances(report))
+    # These parts are always complete. The table comes first for the remaining room, then the
+    # folded table, and then the diffs.
+    always = (heading, command, commits_and_problems, last_line)
+    room = longest - sum(map(len, always)) - 6 * len("\n\n")  # six parts, besides the diffs
     checks = report["command"] == "check"
-    rows = [_decision_row(text, with_files=checks) for text in first]
-    parts[2] = builds(rows, room) if rows else ""
-    room -= len(parts[2])
+    rows = [_decision_row(line, with_files=checks) for line in first]
+    table = builds(rows, room) if rows else ""
+    room -= len(table)
+    folded_table = ""
     if rest and room > LEAST:
-        rows = [_decision_row(text, with_files=checks) for text in rest]
-        parts[3] = folded(title, builds(rows, room - 100), html=html)
-    room -= len(parts[3])
-    if diffs:
-        for commit in report["commits"][:MOST]:
-            if diff := commit.get("diff"):
-                parts.insert(5, _diff(commit, diff, room))
-                room -= len(parts[5])
+        rows = [_decision_row(line, with_files=checks) for line in rest]
+        folded_table = folded(title, builds(rows, room - 100), html=html)
+    room -= len(folded_table)
+    shown_diffs = []
+    for commit in report["commits"][:MOST]:
+        diff = commit.get("diff")
+        if diffs and diff:
+            shown_diffs.append(_diff(commit, diff, room))
+            room -= len(shown_diffs[-1])
+    parts = (
+        heading,
+        command,
+        table,
+        folded_table,
+        commits_and_problems,
+        *reversed(shown_diffs),
+        last_line,
+    )
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -179,7 +191,8 @@ def _circumstances(report: JSON) -> list[str]:
     """Return the parts of the last line: the source, the time, and whether anything was written."""
     words = (("Built from", report.get("source")), ("Pipeline run:", report.get("pipeline_run")))
     parts = [f"{word} {link(url)}" for word, url in words if url]
-    if timings := report.get("timings"):
+    timings = report.get("timings")
+    if timings:
         parts.append(f"as of {_time(timings['started'])}")
     if report.get("base") and report.get("head"):  # of `check`
         parts.append(f"{code(report['head'][:12])} against {code(report['base'][:12])}")
@@ -192,6 +205,7 @@ LEAST = 500  # characters; a folded table without room for any rows is omitted
 
 
 def _decision_row(line: Line, *, with_files: bool) -> Row:
+    """Return the row for a decision. A version that is not written is shown with the image."""
     image = line.image if line.new else f"{line.image} {line.offered}".rstrip()
     return Row(
         decision=line.word,
@@ -206,13 +220,14 @@ def _decision_row(line: Line, *, with_files: bool) -> Row:
 
 
 def _commit_list(report: JSON) -> list[str]:
+    """Return list items for the commits, the requests, and the builds that were waiting."""
     items = []
     for commit in own_commits(report):
         if commit["commit"]:
-            what = "rollback commit" if commit.get("rollback") else "commit"
+            kind = "rollback commit" if commit.get("rollback") else "commit"
             page = link(commit.get("url") or commit["commit"])
             items.append(
-                f"- {what} {page} on {code(commit['head'])} of {link(commit['repository'])}"
+                f"- {kind} {page} on {code(commit['head'])} of {link(commit['repository'])}"
             )
     items += [f"- request {link(url)}" for url in requests(report)]
     for waiting in report.get("waiting", ()):
@@ -238,13 +253,14 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:
+    """Return a section with the commit's diff, or only a list item if there is no room for it."""
     # The fence is longer than any run of backticks in the diff, so that the diff cannot end the
     # block.
     longest_run = max(map(len, re.findall("`+", diff)), default=0)
     fence = "`" * max(3, longest_run + 1)
     text = f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"
-    where = f"{code(commit['head'])} of {code(commit['repository'])}"
+    branch = f"{code(commit['head'])} of {code(commit['repository'])}"
     title = f"{counted(len(commit['files']), 'file')} on "
     if len(text) > room:
-        return f"- {title}{where}: the diff is in the log"
-    return folded(f"{title}the branch", f"{where}\n\n{text}")
+        return f"- {title}{branch}: the diff is in the log"
+    return folded(f"{title}the branch", f"{branch}\n\n{text}")

@@ -151,9 +151,10 @@ def _families(of_this_run: Mapping[str, Samples], kept: Mapping[str, Samples]) -
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
         family = family_type(PREFIX + name, words, labels=labels)
         samples = of_this_run[name]
-        old = kept.get(name, {}) if kind == "counter" else {}
-        for values in sorted(samples.keys() | old.keys()):
-            family.add_metric(values, samples.get(values, 0) + old.get(values, 0))
+        earlier = kept.get(name, {}) if kind == "counter" else {}
+        for label_values in sorted(samples.keys() | earlier.keys()):
+            value = samples.get(label_values, 0) + earlier.get(label_values, 0)
+            family.add_metric(label_values, value)
         if family.samples:
             families.append(family)
     return families
@@ -177,12 +178,10 @@ def _kept(text: str) -> Mapping[str, Samples]:
             for sample in samples:
                 name = sample.name.removeprefix(PREFIX)
                 kind, _, labels = FAMILIES.get(name, ("", "", ()))
-                goes_on = kind == "counter" or name == "last_success_timestamp_seconds"
-                if (
-                    goes_on
-                    and sample.labels.keys() == set(labels)
-                    and 0 <= sample.value < float("inf")
-                ):
+                continues = kind == "counter" or name == "last_success_timestamp_seconds"
+                has_its_labels = sample.labels.keys() == set(labels)
+                is_plausible = 0 <= sample.value < float("inf")
+                if continues and has_its_labels and is_plausible:
                     values = tuple(sample.labels[label] for label in labels)
                     kept.setdefault(name, {})[values] = sample.value
     return kept

@@ -32,12 +32,8 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
     Call this before doing any work.
     """
     parts = split(url)
-    if (
-        parts.scheme not in ("https", "http")
-        or not parts.host
-        or not url.isprintable()
-        or " " in url
-    ):
+    is_web_address = parts.scheme in ("https", "http") and parts.host
+    if not is_web_address or not url.isprintable() or " " in url:
         raise UsageError(
             "--cloudevent-url: this is not an https or http URL",
             hint="use https://HOST/PATH",
@@ -48,7 +44,8 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
             "--cloudevent-url: the URL contains credentials, which anyone can read",
             hint=hint,
         )
-    if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):
+    has_token = environ.get(TOKEN, "").strip() != ""
+    if has_token and parts.scheme == "http" and not is_loopback(parts.host):
         raise UsageError(
             f"--cloudevent-url: {TOKEN} would be sent unencrypted",
             hint="use https, or no token",
@@ -92,7 +89,7 @@ def send_events(
     token = Secret(environ.get(TOKEN, "").strip())
     scheme, _, rest = receiver.partition("://")
     url = f"{scheme.lower()}://{rest}"
-    where = origin(url)
+    address = origin(url)
     http = None
     try:
         http = Http(
@@ -121,7 +118,7 @@ def send_events(
             if answer.status // 100 != 2:  # success
                 log(
                     "warning",
-                    f"--cloudevent-url: {where} responded with {answer.status} to the event for"
+                    f"--cloudevent-url: {address} responded with {answer.status} to the event for"
                     f" {event['subject']}",
                 )
     except shutdown.StoppedError:
@@ -129,7 +126,7 @@ def send_events(
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
     except Exception as error:  # noqa: BLE001 - the commits have landed, so this must not fail the run
-        log("warning", f"--cloudevent-url: {where}: {type(error).__name__}")
+        log("warning", f"--cloudevent-url: {address}: {type(error).__name__}")
     finally:
         if http:
             http.close()
@@ -229,14 +226,14 @@ def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[
 
 
 def _is_in_commit(decision: Decision, commit: Commit) -> bool:
+    """Return whether the commit has this update. A decision's branches may be unknown."""
     sub = decision.subscription
-    return (
-        decision.verdict == "update"
-        and sub.repo == commit.repo
-        and decision.branch in ("", commit.branch)
-        and (decision.head or decision.branch) in ("", commit.head)
-        and sub.application.key in commit.applications
-    )
+    if decision.verdict != "update" or sub.repo != commit.repo:
+        return False
+    if decision.branch not in ("", commit.branch):
+        return False
+    head = decision.head or decision.branch
+    return head in ("", commit.head) and sub.application.key in commit.applications
 
 
 def _change(decision: Decision) -> dict[str, Any]:

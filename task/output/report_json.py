@@ -32,21 +32,18 @@ HINT = "pass a file that --report or --output json wrote"
 def status(report: Report) -> str:
     """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
     # the exit code NOTHING_UPDATED only means that --require-update was set
-    if report.exit not in (
-        Exit.OK,
-        Exit.NOTHING_UPDATED,
-    ):
+    if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
     verdicts = {decision.verdict for decision in report.decisions}
     kind = kind_of(report.command)
     if kind.judges and report.exit == Exit.NOTHING_UPDATED:
         return "refused"
-    written = any(not (commit.already_there or commit.notes) for commit in report.commits)
-    if "update" in verdicts or (kind.by_hand and written):
+    has_own_commit = any(not commit.already_there and not commit.notes for commit in report.commits)
+    if "update" in verdicts or (kind.by_hand and has_own_commit):
         return "updated"
-    return (
-        "refused" if verdicts & {"refuse", "defer"} and "unchanged" not in verdicts else "unchanged"
-    )
+    if "unchanged" in verdicts or verdicts.isdisjoint({"refuse", "defer"}):
+        return "unchanged"
+    return "refused"
 
 
 def counts(report: Report) -> dict[str, int]:
@@ -128,7 +125,9 @@ def current(decision: Judged) -> str | None:
     """Return the current version in Git or in the live Application: tag, tag@digest, or digest."""
     tag = decision.current.tag
     digest = decision.current.digest
-    return f"{tag}@{digest}" if tag and digest else tag or digest or None
+    if tag and digest:
+        return f"{tag}@{digest}"
+    return tag or digest or None
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:
@@ -148,8 +147,12 @@ def constraint_of(sub: Subscription) -> str | None:
 
 
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
+    """Return one element of `decisions`."""
     application = decision.subscription.application
     entry = decision.subscription.entry
+    proof = None
+    if decision.proof:
+        proof = {key: value or None for key, value in asdict(decision.proof).items()}
     # the strategy is null, not a default, if it cannot be read
     if isinstance(decision, Unusable):
         strategy = decision.strategy
@@ -177,11 +180,7 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         "generated_by": application.generated_by or None,
         "from": decision.source or None,
         "event": event or None,
-        "proof": (
-            {key: value or None for key, value in asdict(decision.proof).items()}
-            if decision.proof
-            else None
-        ),
+        "proof": proof,
         "overridden_by": decision.overridden_by or None,
     }
 
@@ -194,8 +193,11 @@ def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
             "branch": None,
             "head": None,
         }
-    repo = "" if isinstance(decision, Unusable) else decision.subscription.repo
-    base = "" if isinstance(decision, Unusable) else decision.subscription.base
+    repo = ""
+    base = ""
+    if not isinstance(decision, Unusable):
+        repo = decision.subscription.repo
+        base = decision.subscription.base
     branch = decision.branch or base or None
     return {
         "repository": without_login(repo) or None,
@@ -219,7 +221,8 @@ def head_build_as_json(waited: HeadBuildRow) -> dict[str, Any]:
 
 
 def _commit_as_json(commit: Commit) -> dict[str, Any]:
-    return {
+    """Return one element of `commits`."""
+    fields = {
         "repository": without_login(commit.repo),
         "branch": commit.branch,
         "head": commit.head,
@@ -232,4 +235,7 @@ def _commit_as_json(commit: Commit) -> dict[str, Any]:
         "rollback": commit.rollback,
         "through": commit.through,
         "url": commit.url or None,
-    } | ({"diff": commit.diff} if commit.diff is not None else {})
+    }
+    if commit.diff is not None:
+        fields["diff"] = commit.diff
+    return fields

@@ -78,19 +78,14 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 def page(report: JSON) -> str:
     """Return the page for a report from `report_of`."""
     first, rest, folded = parted(lines(report))
-    told = outcome(report)
+    result = outcome(report)
+    images = " ".join(image["reference"] for image in report["images"][:3])
+    commits = [{**OF_COMMITS, **commit} for commit in report["commits"]]
     return render(
         "report.html.j2",
-        report={
-            **LATER,
-            **report,
-            "commits": [{**OF_COMMITS, **item} for item in report["commits"]],
-        },
-        title=(
-            f"{report['command']} {' '.join(image['reference'] for image in report['images'][:3])}:"
-            f" {told}"
-        ),
-        outcome=told,
+        report={**LATER, **report, "commits": commits},
+        title=f"{report['command']} {images}: {result}",
+        outcome=result,
         end=exit_words(report),
         first=first,
         rest=rest,

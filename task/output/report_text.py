@@ -66,18 +66,17 @@ def table(report: JSON, console: Console) -> str:
         text += rendered(console, _NOTHING, *_commit_lines(report, commit))
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
-    below = [
-        Text(printable(f"{item['outcome']} {waiting_words(item)}"))
-        for item in report.get("waiting", ())
-    ]
-    below = [
-        *(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)),
-        *below,
+    below = [Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)]
+    below += [
+        Text(printable(f"{waiting['outcome']} {waiting_words(waiting)}"))
+        for waiting in report.get("waiting", ())
     ]
     if below:
         text += rendered(console, _NOTHING, *below)
-    far = text.count("\n") > 1 + AT_A_GLANCE
-    return text + (rendered(console, _NOTHING, head) if far else "")
+    is_long = text.count("\n") > 1 + AT_A_GLANCE
+    if is_long:
+        text += rendered(console, _NOTHING, head)
+    return text
 
 
 def diff_text(diff: str, console: Console | None) -> str:
@@ -99,7 +98,12 @@ def rendered(console: Console, *parts: RenderableType) -> str:
 
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
-    symbols, arrow = (SYMBOLS, "→") if console.encoding.startswith("utf") else (MARKS, "->")
+    """Yield each Application with its decisions, in columns as wide as the console allows."""
+    symbols = MARKS
+    arrow = "->"
+    if console.encoding.startswith("utf"):
+        symbols = SYMBOLS
+        arrow = "→"
     apps: dict[str, list[list[Text]]] = {}  # the cells for the verdict, image, version, and reason
     for line in lines(report):
         mark = Text(f"{symbols.get(line.verdict, '?')} {line.word}", STYLES.get(line.verdict, ""))
@@ -110,11 +114,11 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     # Put all cells side by side, or all cells except the reason, or, on a narrow terminal, only the
     # verdict.
     rows = [row for rows in apps.values() for row in rows]
-    widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
-    left = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
-    if left >= _REASON:
-        widths.append(left)
-    elif left < 0:
+    widths = [max((cell_len(row[column].plain) for row in rows), default=0) for column in range(3)]
+    remaining = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
+    if remaining >= _REASON:
+        widths.append(remaining)
+    elif remaining < 0:
         widths = widths[:1]
     for app, members in apps.items():
         yield _NOTHING
@@ -130,6 +134,7 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
 
 
 def _reason(line: Line) -> Text:
+    """Return the reason, and below it the fix and the file, if there are any."""
     reason = Text(printable(line.why))
     if line.fix:
         reason.append(f"\nfix: {printable(line.fix)}", "bold")
@@ -169,19 +174,16 @@ def plain(report: JSON) -> str:
 
 
 def _decisions(report: JSON) -> Iterator[str]:
+    """Yield one line for each decision, in aligned columns."""
     rows = []
     for line in lines(report):
-        why = line.rule if line.verdict == "error" else line.why
-        bracketed = f"({why})" if line.verdict in (*FOLDED, "error") else why
-        rows.append(
-            (
-                line.word,
-                line.application,
-                line.image,
-                line.version(),
-                f"{bracketed}  {line.file}".rstrip(),
-            )
-        )
+        why = line.why
+        if line.verdict == "error":
+            why = f"({line.rule})"
+        elif line.verdict in FOLDED:
+            why = f"({line.why})"
+        why_and_file = f"{why}  {line.file}".rstrip()
+        rows.append((line.word, line.application, line.image, line.version(), why_and_file))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -198,7 +200,8 @@ def _commits(report: JSON) -> Iterator[str]:
 
 def commit_words(commit: JSON) -> str:
     """Return a commit's page, if the Git host is known, and the commit's branch."""
-    if url := commit.get("url"):
+    url = commit.get("url")
+    if url:
         return f"{url} on {commit['head']}"
-    start = f"{commit['commit'][:12]} on " if commit["commit"] else "on "
-    return f"{start}{commit['head']} of {commit['repository']}"
+    place = f"on {commit['head']} of {commit['repository']}"
+    return f"{commit['commit'][:12]} {place}" if commit["commit"] else place

@@ -50,17 +50,18 @@ def json_lines(status: Status) -> Iterator[str]:
 
     Building the data or text of all images at once would use more memory than the status itself.
     """
-    around = _dumped(as_json(replace(status, images=())))
+    without_images = _dumped(as_json(replace(status, images=())))
     if not status.images:
-        yield f"{around}\n"
+        yield f"{without_images}\n"
         return
-    before, empty, after = around.partition('"images": []')
-    yield f"{before}{empty[:-1]}\n"
+    before, _empty, after = without_images.partition('"images": []')
+    yield f'{before}"images": [\n'
     for start in range(0, len(status.images), _AT_ONCE):
         end = start + _AT_ONCE
-        listed = _dumped([_image(one) for one in status.images[start:end]])
-        inner = listed.removeprefix("[\n").removesuffix("\n]").replace("\n", "\n  ")
-        yield f"  {inner}{',' if end < len(status.images) else ''}\n"
+        chunk = _dumped([_image(image_status) for image_status in status.images[start:end]])
+        elements = chunk.removeprefix("[\n").removesuffix("\n]").replace("\n", "\n  ")
+        comma = "," if end < len(status.images) else ""
+        yield f"  {elements}{comma}\n"
     yield f"  ]{after}\n"
 
 
@@ -182,20 +183,21 @@ def is_behind(image_status: ImageStatus) -> bool:
     newest = image_status.newest
     if newest is None or not image_status.read:
         return False
-    return not (_is_the_one_in_git(image_status, newest) or _is_older(image_status, newest.tag))
+    is_in_git = _is_the_one_in_git(image_status, newest)
+    return not is_in_git and not _is_older(image_status, newest.tag)
 
 
 def differs(image_status: ImageStatus) -> bool:
     """Return whether all running images differ from the one in Git."""
-    return bool(image_status.in_git.version and image_status.live) and not any(
-        _is_the_one_in_git(image_status, on) for on in image_status.live
-    )
+    if not image_status.in_git.version or not image_status.live:
+        return False
+    return not any(_is_the_one_in_git(image_status, running) for running in image_status.live)
 
 
 def ordered(status: Status) -> list[ImageStatus]:
     """Return the images that may need attention first, then by Application and alias."""
     states = list(STATES)
-    return sorted(status.images, key=lambda image: states.index(state(image)))
+    return sorted(status.images, key=lambda image_status: states.index(state(image_status)))
 
 
 def note(image_status: ImageStatus) -> str:
@@ -203,9 +205,12 @@ def note(image_status: ImageStatus) -> str:
     build.
     """
     label = STATES[state(image_status)]
-    told = [fact for fact in facts(image_status) if fact[0] in (label, "would be")]
-    named = ("newest", "runs", "would be")
-    return "; ".join(f"{found} {text}" if found in named else text for found, text in told)
+    shown_labels = ("newest", "runs", "would be")
+    parts = []
+    for fact_label, text in facts(image_status):
+        if fact_label in (label, "would be"):
+            parts.append(f"{fact_label} {text}" if fact_label in shown_labels else text)
+    return "; ".join(parts)
 
 
 def name(image_status: ImageStatus) -> str:
@@ -229,35 +234,26 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     yield "tracks", rules(image_status)
     yield _written_in(image_status)
     if image_status.live:
-        yield (
-            "runs",
-            ", ".join(
-                dict.fromkeys(
-                    _short_version(image.tag, image.digest) for image in image_status.live
-                )
-            ),
-        )
-    if image_status.newest:
-        yield "newest", _short_version(image_status.newest.tag, image_status.newest.digest)
+        running = [_short_version(image.tag, image.digest) for image in image_status.live]
+        yield "runs", ", ".join(dict.fromkeys(running))
+    newest = image_status.newest
+    if newest:
+        yield "newest", _short_version(newest.tag, newest.digest)
     elif image_status.unanswered:
         yield "newest", "unknown: the registry did not answer"
     if image_status.too_young_until:
         yield "too young", f"a newer tag, until {image_status.too_young_until}"
     if image_status.hold:
         yield "hold", _held_by(image_status, image_status.hold)
-    if image_status.deferred:
+    deferred = image_status.deferred
+    if deferred:
+        version = _short_version(deferred.tag, deferred.digest)
         since = f", since {readable(image_status.deferred_at)}" if image_status.deferred_at else ""
-        yield (
-            "waits",
-            f"{_short_version(image_status.deferred.tag, image_status.deferred.digest)}{since}",
-        )
-    if image_status.request:
-        where = (
-            f"in {image_status.request.url}"
-            if image_status.request.url
-            else f"on branch {image_status.request.head}"
-        )
-        yield "request", f"{image_status.request.tag} {where}"
+        yield "waits", f"{version}{since}"
+    request = image_status.request
+    if request:
+        place = f"in {request.url}" if request.url else f"on branch {request.head}"
+        yield "request", f"{request.tag} {place}"
     if image_status.would:
         yield "would be", _verdict(image_status.would, image_status.overridden_by)
     for number, build in enumerate(image_status.builds):
@@ -281,10 +277,8 @@ def _written_in(image_status: ImageStatus) -> tuple[str, str]:
         return "Argo CD", f"{says(image_status)} in the live Application"
     place = f" in {image_status.in_git.file}" if image_status.in_git.file else ""
     branch = f" on {image_status.branch}" if image_status.branch else ""
-    return (
-        "Git",
-        f"{says(image_status)}{place}{branch} of {without_login(image_status.subscription.repo)}",
-    )
+    repository = without_login(image_status.subscription.repo)
+    return "Git", f"{says(image_status)}{place}{branch} of {repository}"
 
 
 def _verdict(would: Verdict, overridden_by: str) -> str:
@@ -298,13 +292,15 @@ def _verdict(would: Verdict, overridden_by: str) -> str:
         return f"{OVERRIDDEN}: {would.rule}: {because}; {but}"
     if would.rule != word:
         return f"{word}: {would.rule}: {because}"
-    return because if because.startswith(word) else f"{word}: {because}"
+    if because.startswith(word):
+        return because
+    return f"{word}: {because}"
 
 
 def rules(image_status: ImageStatus) -> str:
     """Return an entry's rules for accepting tags."""
     sub = image_status.subscription
-    policy = image_status.subscription.policy
+    policy = sub.policy
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
     if policy.allow is not None:
         words.append(f"allow-tags {policy.allow}")
@@ -335,15 +331,16 @@ def summary(status: Status) -> str:
     """Return the number of images in each state, and of errors and warnings."""
     apps = {image_status.subscription.application.key for image_status in status.images}
     states = Counter(state(image_status) for image_status in status.images)
-    words = [f"{states[text]} {text}" for text in STATES if states[text]]
+    words = [f"{states[label]} {label}" for label in STATES if states[label]]
     severities = Counter(problem.severity for problem in status.problems)
     if severities["error"]:
         words.append(counted(severities["error"], "error"))
     if severities["warning"]:
         words.append(counted(severities["warning"], "warning"))
-    many = f"{counted(len(status.images), 'image')} of {counted(len(apps), 'Application')}"
-    at = f", as of {status.at}" if status.at else ""
-    return f"{many}{': ' if words else ''}{', '.join(words)}{at}"
+    sentence = f"{counted(len(status.images), 'image')} of {counted(len(apps), 'Application')}"
+    if words:
+        sentence = f"{sentence}: {', '.join(words)}"
+    return f"{sentence}, as of {status.at}" if status.at else sentence
 
 
 def _is_older(image_status: ImageStatus, tag: str) -> bool:
@@ -351,24 +348,27 @@ def _is_older(image_status: ImageStatus, tag: str) -> bool:
 
     If the rules do not admit the tag in Git, no tag is older.
     """
-    now = image_status.in_git.tag
+    tag_in_git = image_status.in_git.tag
     policy = image_status.subscription.policy
-    if not now or objection(now, policy) is not None:
+    if not tag_in_git or objection(tag_in_git, policy) is not None:
         return False
-    return bool(rules_of(policy).older(tag, now))
+    return bool(rules_of(policy).older(tag, tag_in_git))
 
 
 def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
     """Return whether an image is the one in Git, as far as both are known."""
-    now = image_status.in_git
-    if now.digest and image.digest:
-        return now.digest == image.digest
-    return now.tag == image.tag or (not now.tag and bool(now.digest)) or not image.tag
+    in_git = image_status.in_git
+    if in_git.digest and image.digest:
+        return in_git.digest == image.digest
+    if in_git.tag == image.tag or not image.tag:
+        return True
+    return not in_git.tag and in_git.digest != ""  # only the digest is in Git
 
 
 def _short_version(tag: str, digest: str) -> str:
-    short = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
-    return f"{tag}@{short}" if tag and digest else tag or short
+    """Return tag@digest, or the one that is known, with a short digest."""
+    short_digest = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
+    return "@".join(filter(None, (tag, short_digest)))
 
 
 MARKS = {
@@ -401,38 +401,38 @@ def plain(status: Status, *, brief: bool = False) -> str:
     """
     lines: list[str] = []
     for image_status in ordered(status):
-        lines.append(
-            f"{state(image_status):8}  {'  '.join(filter(None, _words(image_status, brief=brief)))}"
-        )
-        lines += () if brief else [f"      {label:8} {text}" for label, text in facts(image_status)]
+        words = "  ".join(filter(None, _words(image_status, brief=brief)))
+        lines.append(f"{state(image_status):8}  {words}")
+        if not brief:
+            lines += [f"      {label:8} {text}" for label, text in facts(image_status)]
     return "\n".join(map(printable, [*lines, summary(status)])) + "\n"
 
 
 def table(status: Status, console: Console, *, brief: bool = False) -> str:
     """Render the status for a console, like `plain`. No line is wider than the console."""
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
+    images = ordered(status)
+    rows: list[tuple[Text, ...]] = []
+    for image_status in images:
+        name_of_state = state(image_status)
+        mark = f"{symbols[name_of_state]} {name_of_state:8}"
+        words = _words(image_status, brief=brief)
+        rows.append((Text(mark, STYLES[name_of_state]), *map(_cell, words)))
     parts: list[RenderableType] = []
-    rows = [
-        (
-            Text(
-                f"{symbols[state(image_status)]} {state(image_status):8}",
-                STYLES[state(image_status)],
-            ),
-            *map(_cell, _words(image_status, brief=brief)),
-        )
-        for image_status in ordered(status)
-    ]
     if brief:
         parts.append(_grid(rows))
-    if not brief:
-        for shown, row in zip(ordered(status), rows, strict=True):
-            known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(shown)]
+    else:
+        for image_status, row in zip(images, rows, strict=True):
+            fact_rows = [
+                (Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(image_status)
+            ]
             parts.append(Text("  ").join(row))
-            parts.append(Padding(_grid(known), (0, 0, 0, 6)))
+            parts.append(Padding(_grid(fact_rows), (0, 0, 0, 6)))
     return rendered(console, *parts, Text(summary(status), "bold"))
 
 
 def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
+    """Return the words of an image's line, which includes the note only if it is brief."""
     return (
         image_status.subscription.application.key,
         name(image_status),

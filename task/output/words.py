@@ -120,24 +120,27 @@ class _Run(NamedTuple):
 
 def _line_of(decision: JSON, run: _Run) -> Line:
     verdict: str = decision["verdict"]
-    changes = run.checks or verdict == "update"
+    shows_change = run.checks or verdict == "update"
     candidate = decision["candidate"] or ""
     image = decision["image"]
-    said = (decision["application"], decision["because"])
+    fix = ""
+    if verdict == "error":
+        fix = run.hints.get((decision["application"], decision["because"])) or ""
     old = decision["current"] or (NO_VERSION if decision["target"] else NOT_READ)
-    alone = verdict == "unchanged" or run.alone or decision["candidate"] == old
+    # the reader already knows the only image's version
+    is_known = verdict == "unchanged" or run.alone or decision["candidate"] == old
     return Line(
         verdict=verdict,
         word=_word_of(decision, run),
         application=decision["application"],
         image=f"{decision['alias']}={image}" if decision["alias"] else image,
         old=old,
-        new=candidate if changes else "",
-        offered="" if changes or alone else candidate,
+        new=candidate if shows_change else "",
+        offered="" if shows_change or is_known else candidate,
         rule=decision["rule"],
         because=f"{_source_words(decision)}{decision['because']}{_origin_words(decision)}",
-        fix=(run.hints.get(said) or "") if verdict == "error" else "",
-        file=_file_of(decision) if changes else "",
+        fix=fix,
+        file=_file_of(decision) if shows_change else "",
     )
 
 
@@ -162,8 +165,10 @@ def _word_of(decision: JSON, run: _Run) -> str:
     if run.dry:
         return "would update"
     head = decision["head"]
-    proposed = head != decision["branch"] and (decision["repository"], head) in run.heads
-    return "proposed" if proposed else VERDICTS[verdict]
+    has_request = (decision["repository"], head) in run.heads
+    if head != decision["branch"] and has_request:
+        return "proposed"
+    return VERDICTS[verdict]
 
 
 def _source_words(decision: JSON) -> str:
@@ -179,15 +184,16 @@ def _origin_words(decision: JSON) -> str:
 
     Older reports do not have these members.
     """
+    words = ""
+    if decision.get("event"):
+        words += f", {decision['event']}"
     proof = proved(decision)
-    by = decision.get("overridden_by")
-    return "".join(
-        (
-            f", {decision['event']}" if decision.get("event") else "",
-            f", proof: {proof}" if proof else "",
-            f"; but {by} writes it to the same place" if by else "",
-        )
-    )
+    if proof:
+        words += f", proof: {proof}"
+    overridden_by = decision.get("overridden_by")
+    if overridden_by:
+        words += f"; but {overridden_by} writes it to the same place"
+    return words
 
 
 def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
@@ -195,23 +201,23 @@ def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
 
     At least one line is always shown.
     """
-    first = [text for text in shown if not text.folded]
-    rest = [text for text in shown if text.folded]
+    first = [line for line in shown if not line.folded]
+    rest = [line for line in shown if line.folded]
     if not first:
         return rest, [], ""
-    return (
-        first,
-        rest,
-        ", ".join(
-            f"{number} {word}" for word, number in Counter(text.word for text in rest).items()
-        ),
-    )
+    counts = Counter(line.word for line in rest)
+    title = ", ".join(f"{number} {word}" for word, number in counts.items())
+    return first, rest, title
 
 
 def others(report: JSON) -> list[JSON]:
     """Return the errors and warnings that are not part of any line."""
-    said = {(item["application"], item["because"]) for item in report["decisions"]}
-    return [item for item in report["errors"] if (item["application"], item["message"]) not in said]
+    in_lines = {(decision["application"], decision["because"]) for decision in report["decisions"]}
+    return [
+        error
+        for error in report["errors"]
+        if (error["application"], error["message"]) not in in_lines
+    ]
 
 
 def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
@@ -221,14 +227,15 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
     `named` escapes a name for the output format.
     """
     shown = lines(report)
-    failed = dict.fromkeys(text.application for text in shown if text.verdict == "error")
+    failed = dict.fromkeys(line.application for line in shown if line.verdict == "error")
     words = []
-    for word, number in Counter(text.word for text in shown).items():
+    for word, number in Counter(line.word for line in shown).items():
         names = _in_brackets(failed, named) if word in (VERDICTS["error"], CHECKED["error"]) else ""
         words.append(f"{number} {word.replace('would', 'to')}{names}")
     errors = [other for other in others(report) if other["severity"] == "error"]
     if errors:
-        words.insert(bool(failed), _error_words(errors, named))
+        after_failed = 1 if failed else 0  # the number of failed lines comes first
+        words.insert(after_failed, _error_words(errors, named))
     words += _commit_words(report, shown)
     return ", ".join(words) or nothing_decided(report)
 
@@ -261,11 +268,13 @@ def _in_brackets(applications: Iterable[str], named: Callable[[str], str]) -> st
 def headline(report: JSON) -> str:
     """Return the summary line: the image, the outcome, the exit code, and who has to act."""
     subjects = [image["reference"] for image in report["images"]]
-    subjects = subjects or list(dict.fromkeys(item["application"] for item in report["decisions"]))
-    start = " ".join(
-        filter(None, ("image-update", report["command"], and_more(subjects, MOST_IMAGES)))
-    )
-    return f"{start}: {outcome(report)}{f'; {end}' if (end := exit_words(report)) else ''}"
+    if not subjects:
+        applications = [decision["application"] for decision in report["decisions"]]
+        subjects = list(dict.fromkeys(applications))
+    words = ("image-update", report["command"], and_more(subjects, MOST_IMAGES))
+    line = f"{' '.join(filter(None, words))}: {outcome(report)}"
+    end = exit_words(report)
+    return f"{line}; {end}" if end else line
 
 
 def proved(decision: JSON) -> str:
@@ -295,16 +304,17 @@ def own_commits(report: JSON) -> Iterator[JSON]:
 
     For a commit from a different run, only the request is shown.
     """
-    for item in report["commits"]:
-        if item["commit"] is None or item.get("through", "") is not None:
-            yield item
+    for commit in report["commits"]:
+        would_create = commit["commit"] is None
+        is_own = commit.get("through", "") is not None  # older reports do not have it
+        if would_create or is_own:
+            yield commit
 
 
 def requests(report: JSON) -> list[str]:
     """Return the URLs of the requests."""
-    return list(
-        dict.fromkeys(item["pull_request"] for item in report["commits"] if item["pull_request"])
-    )
+    urls = [commit["pull_request"] for commit in report["commits"]]
+    return list(dict.fromkeys(filter(None, urls)))
 
 
 def waiting_words(waited: JSON) -> str:
@@ -313,16 +323,17 @@ def waiting_words(waited: JSON) -> str:
     """
     version = waited["tag"] or waited["digest"]
     words = (waited["application"], waited["alias"], version)
-    what = " ".join(filter(None, words))
-    return f"{what} on {waited['pull_request'] or waited['head']}: {waited['because']}"
+    build = " ".join(filter(None, words))
+    return f"{build} on {waited['pull_request'] or waited['head']}: {waited['because']}"
 
 
 def would_be(report: JSON) -> bool:
     """Return whether a report only shows what would happen."""
-    guess = report["command"] == "plan" or any(
-        commit["commit"] is None for commit in report["commits"]
-    )
-    return bool(report.get("dry_run", guess))  # older reports do not have it
+    if "dry_run" in report:
+        return bool(report["dry_run"])
+    # older reports do not have the member
+    without_commit = any(commit["commit"] is None for commit in report["commits"])
+    return report["command"] == "plan" or without_commit
 
 
 def commit_name(report: JSON, commit: JSON) -> str:
