@@ -235,7 +235,7 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
     )
 
 
-def alone(tree: Tree, node: Node) -> Node:
+def require_unshared(tree: Tree, node: Node) -> Node:
     """Return the node.
 
     Raises TargetError if an alias elsewhere shares its value and would change with it.
@@ -255,7 +255,7 @@ def alone(tree: Tree, node: Node) -> Node:
     return node
 
 
-def says(node: Node, text: str) -> bool:
+def has_text(node: Node, text: str) -> bool:
     """Return whether a scalar, or the scalar that an alias refers to, has this value and is a
     string for every YAML reader.
     """
@@ -270,7 +270,7 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     """
     return splice(
         tree,
-        [(alone(tree, node), text) for node, text in wanted if not says(node, text)],
+        [(require_unshared(tree, node), text) for node, text in wanted if not has_text(node, text)],
     )
 
 
