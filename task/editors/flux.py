@@ -123,8 +123,7 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
             image_value = _tag(resolved(holder))
             if image_value is not None:
                 return image_value
-    has_marker = next(marked(tree, target, None), None) is not None
-    if has_marker:
+    if next(marked(tree, target, None), None):  # there is a marker
         return None
     hint = (
         "add `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"

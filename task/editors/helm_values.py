@@ -319,8 +319,7 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
     """
     steps = parse_path(key)
     node, missing = locate(tree, tree.root, steps)
-    may_be_shared = any(ancestor.anchor for ancestor in tree.ancestors(node))
-    if not may_be_shared:
+    if not any(ancestor.anchor for ancestor in tree.ancestors(node)):  # it cannot be shared
         return ()
     own_path = key.replace("\\.", ".")
     own_name = steps[-1].name.lower()
@@ -427,8 +426,7 @@ def digest_value(image: Image, key: str, old: str) -> str:
     if old:
         without_prefix = _HEX.fullmatch(old) is not None
     else:
-        last_step = parse_path(key)[-1]
-        without_prefix = "sha" in last_step.name.lower()
+        without_prefix = "sha" in parse_path(key)[-1].name.lower()
     return image.digest.removeprefix("sha256:") if without_prefix else image.digest
 
 
@@ -444,8 +442,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     steps = parse_path(tag)
     digests: dict[str, _Digest] = {}  # by full key
     layers = tuple(_layers(files, target, steps))
-    must_be_parsed = any(_SET.search(text) for _, text, _ in layers)
-    if must_be_parsed:
+    if any(_SET.search(text) for _, text, _ in layers):
         for path, text, lacking in layers:
             digests |= _in_text(path, text, steps, lacking)
     for parameter in parameters:

@@ -290,12 +290,7 @@ def _versions_of_entries(tree: Tree, target: Target) -> dict[str, str]:
 
 def _replacement(entry: Node) -> Replacement:
     """Return the fields of an entry."""
-    return Replacement(
-        name=_text(entry, "name"),
-        new=_text(entry, "newName"),
-        tag=_text(entry, "newTag"),
-        digest=_text(entry, "digest"),
-    )
+    return Replacement(*(_text(entry, field) for field in ("name", "newName", "newTag", "digest")))
 
 
 def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:

@@ -317,11 +317,10 @@ def _entries_to_append(
             missing.append(original)
     all_entries = (*entries, *missing)
     annotated = target.keys.kustomize_name
-    if annotated:
-        has_own_entry = any(entry.key == identity_of(annotated) for entry in all_entries)
-    else:
-        has_own_entry = any(_is_of_image(entry, target) for entry in all_entries)
-    if has_own_entry:
+    if any(
+        entry.key == identity_of(annotated) if annotated else _is_of_image(entry, target)
+        for entry in all_entries
+    ):
         return missing
     originals = (original.right for original, _ in lower_layer.origins.values())
     full_name = spelled(image, target, *originals)

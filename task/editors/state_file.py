@@ -279,16 +279,14 @@ def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:
     allows_any_key = ANY in shape
     for key, value in pairs(node):
         name = key.value
-        is_unknown = name not in shape and not allows_any_key
-        if is_unknown:
+        if name not in shape and not allows_any_key:  # unknown
             combined[name] = value
             continue
         inner_shape = shape.get(name, shape.get(ANY))
         if inner_shape is None:  # the key has a single value or a list
             continue
         inner_data = data.get(name)
-        is_removed = inner_data is None and not allows_any_key and ANY not in inner_shape
-        if is_removed:
+        if inner_data is None and not allows_any_key and ANY not in inner_shape:  # removed
             continue
         known = inner_data if isinstance(inner_data, Mapping) else {}
         inner = _with_kept(value, known, inner_shape)

@@ -159,8 +159,7 @@ def becomes(data: Word, old: Node) -> Same:
 
     def compare(_: Node, new: Node) -> Pairs | None:
         keeps_anchor = old.kind == "alias" or new.anchor == old.anchor
-        no_more_pairs = ()
-        return no_more_pairs if keeps_anchor and reads_as(new, data) else None
+        return () if keeps_anchor and reads_as(new, data) else None
 
     return compare
 

@@ -233,11 +233,12 @@ class _Mappings:
         first_line = self.tree.line((hidden_own or hidden)[0])
         last_line = self.tree.line(last)
         again = "the merge key << adds it again" if is_merge(last) else "it appears again"
-        merge_hides_own = hidden_own and is_merge(last)
         raise TargetError(
             f"line {first_line} has {key}, and on line {last_line}, {again}: Helm uses the"
             " later one",
-            hint="move the merge key above it" if merge_hides_own else "keep one of them",
+            hint="move the merge key above it"
+            if hidden_own and is_merge(last)
+            else "keep one of them",
         )
 
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
