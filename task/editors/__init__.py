@@ -85,21 +85,25 @@ def also_at(
     `files` are the files after an update, so the update did not write these scalars. Scalars that
     belong to another alias or cannot be read are skipped.
     """
-    short = image.repository.rpartition("/")[2]
-    # Parsing is slow, and most files do not contain a different version.
-    other = re.compile(rf"{re.escape(short)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
-    in_parts = kind in ("helmvalues", "helm-override")
-    found = []
+    short_name = image.repository.rpartition("/")[2]
+    other_version = re.compile(
+        rf"{re.escape(short_name)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w"
+    )
+    may_be_in_parts = kind in ("helmvalues", "helm-override")
+    locations = []
     for path in _paths_that_argo_cd_reads(kind, files, target):
         text = files[path].text
-        if not (other.search(text) or (in_parts and short in text)):
+        # Parsing is slow, and most files do not contain a different version.
+        must_be_parsed = other_version.search(text) or (may_be_in_parts and short_name in text)
+        if not must_be_parsed:
             continue
         with suppress(TargetError):
             tree = tree_of(files, path)
             lines = set(_lines(tree, target, image))
-            lines |= set(_lines_of_parts(tree, target, image)) if in_parts else set()
-            found += [(path, line) for line in sorted(lines)]
-    return tuple(found)
+            if may_be_in_parts:
+                lines.update(_lines_of_parts(tree, target, image))
+            locations += [(path, line) for line in sorted(lines)]
+    return tuple(locations)
 
 
 def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) -> list[str]:
@@ -129,59 +133,68 @@ def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
                 continue
             for child in _versions_beside_the_name(node, image):
                 tag, digest = split_tag(child.value)
-                there = live_image(f"{image.name}:{tag}") if tag and not digest else None
-                if there is None or there.tag == image.tag or _of_another(tree, child, target):
+                if digest or not tag:
                     continue
-                yield tree.line(child)
+                other = live_image(f"{image.name}:{tag}")  # None if it is not a valid tag
+                if other is None or other.tag == image.tag:
+                    continue
+                if not _has_another_owner(tree, child, target):
+                    yield tree.line(child)
 
 
 def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
     """Yield the versions in a mapping whose keys match a key with the image's name."""
-    texts = {
+    scalars = {
         re.sub("[_-]", "", key.lower()): child
         for key, child in entries(mapping).items()
         if child.kind == "scalar" and not child.null and child.value
     }
     stems = {
         stem
-        for key, child in texts.items()
+        for key, child in scalars.items()
         for stem in _stems(_NAME, key)
-        if _is_name_of(child.value, texts, image)
+        if _is_name_of(child.value, scalars, image)
     }
-    for key, child in texts.items():
-        version = _VERSION.fullmatch(key)
-        if version and stems & {version[1], version[1].removesuffix("image")}:
+    for key, child in scalars.items():
+        if stems & _stems(_VERSION, key):
             yield child
 
 
 def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
-    found = pattern.fullmatch(key)
-    return {found[1], found[1].removesuffix("image")} if found else set()
+    """Return the part of a key before the pattern's ending, with and without "image": "workerimage"
+    and "worker" for `workerimagetag`. If the key does not match, return an empty set.
+    """
+    match = pattern.fullmatch(key)
+    return {match[1], match[1].removesuffix("image")} if match else set()
 
 
-def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
+def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
     """Return whether a value is the image's name: in full, next to a registry key, or without a
     registry.
     """
-    registries = [node.value for key, node in beside.items() if _REGISTRY.fullmatch(key)]
-    for text in (name, *(f"{registry}/{name}" for registry in registries)):
-        found = live_image(text)
-        if found and found.identity == image.identity:
+    registries = [node.value for key, node in siblings.items() if _REGISTRY.fullmatch(key)]
+    for full_name in (name, *(f"{registry}/{name}" for registry in registries)):
+        named = live_image(full_name)
+        if named and named.identity == image.identity:
             return True
-    return not registries and name == split_registry(image.name)[1] != image.name
+    if registries:
+        return False
+    _, short_name = split_registry(image.name)
+    return name == short_name and short_name != image.name
 
 
 def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    at = 0
+    """Yield the line of each scalar that is the whole reference at a different version."""
     line = 1
+    counted_until = 0  # the position up to which `line` counts the line breaks
     for root in tree.roots:
         for node in walk(root):
             if node.kind != "scalar" or not _differs(node.value, image):
                 continue
-            if tree.key_of(node) is node or _of_another(tree, node, target):
+            if tree.key_of(node) is node or _has_another_owner(tree, node, target):
                 continue
-            line += tree.text.count("\n", at, node.start)
-            at = node.start
+            line += tree.text.count("\n", counted_until, node.start)
+            counted_until = node.start
             yield line
 
 
@@ -189,30 +202,31 @@ def _differs(text: str, image: Image) -> bool:
     """Return whether a value is exactly this image at a different version."""
     if image.repository.rpartition("/")[2] not in text:  # much faster than parsing
         return False
-    there = live_image(text)
-    if there is None or there.identity != image.identity or not there.version:
+    other = live_image(text)
+    if other is None or other.identity != image.identity or not other.version:
         return False
-    if there.tag and image.tag:
-        return there.tag != image.tag
-    return there.digest != image.digest
+    if other.tag and image.tag:
+        return other.tag != image.tag
+    return other.digest != image.digest
 
 
-def _of_another(tree: Tree, node: Node, target: Target) -> bool:
+def _has_another_owner(tree: Tree, node: Node, target: Target) -> bool:
     """Return whether another alias writes the scalar, or the scalar is an annotation that
     configures tracking.
     """
     key = tree.key_of(node)
     if key is not None and key.value.endswith("image-list"):
         return True
-    places = {key_path(tree, node)}
-    if key is not None and key.value == "value" and (name := value(tree.parent(node), "name")):
-        places.add(name.value)
-    if places & set(target.managed):
+    managed_names = {key_path(tree, node)}
+    if key is not None and key.value == "value":  # of a parameter
+        name = value(tree.parent(node), "name")
+        if name is not None:
+            managed_names.add(name.value)
+    if not managed_names.isdisjoint(target.managed):
         return True
+    identity = target.image.identity
     if target.kind == "manifests":
-        return not belongs(target.image.identity, target, "manifests_name")
-    return target.kind == "kustomize-override" and not belongs(
-        target.image.identity,
-        target,
-        "kustomize_name",
-    )
+        return not belongs(identity, target, "manifests_name")
+    if target.kind == "kustomize-override":
+        return not belongs(identity, target, "kustomize_name")
+    return False

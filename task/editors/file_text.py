@@ -19,6 +19,8 @@ MODES = {
     "160000": ("a submodule", "set git-repository to the submodule's own repository"),
     "040000": ("a folder", "use a file in it"),
 }
+_FILES = ("100644", "100755")  # Git's modes for a file without and with the executable bit
+_LINKS = ("120000", "160000")  # a symbolic link and a submodule
 # People do not write values files this large by hand, and the tree takes many times the memory of
 # the text.
 _LARGEST = 10 * 1024 * 1024
@@ -44,26 +46,30 @@ def text_of(files: Files, path: str) -> str | None:
     """
     # In Git, a link or a file cannot contain other files. Writing below it would replace it with a
     # folder.
-    parent = path
-    while parent := posixpath.dirname(parent):
-        if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
-            what, hint = MODES.get(files[parent].mode, ("a file", "use a path inside a folder"))
+    parent = posixpath.dirname(path)
+    while parent:
+        if parent in files and files[parent].mode in {*_FILES, *_LINKS}:
+            kind, hint = MODES.get(files[parent].mode, ("a file", "use a path inside a folder"))
             raise TargetError(
-                f"{parent} is {what}, not a folder",
+                f"{parent} is {kind}, not a folder",
                 hint=hint,
                 subject=path,
             )
+        parent = posixpath.dirname(parent)
     if path not in files:
         return None
     file = files[path]
     if file.mode in MODES:
-        what, hint = MODES[file.mode]
-        raise TargetError(f"is {what}, not a file", hint=hint, subject=path)
-    problem = file.problem or ("larger than 10 MB" if len(file.text) > _LARGEST else "")
-    if problem and "LFS" not in problem:
+        kind, hint = MODES[file.mode]
+        raise TargetError(f"is {kind}, not a file", hint=hint, subject=path)
+    problem = file.problem
+    if not problem and len(file.text) > _LARGEST:
+        problem = "larger than 10 MB"
+    is_lfs_problem = "LFS" in problem
+    if problem and not is_lfs_problem:
         hint = "use a UTF-8 YAML file of at most 10 MB"
         raise TargetError(f"cannot be edited: {problem}", hint=hint, subject=path)
-    if problem or file.text.startswith(_LFS):
+    if is_lfs_problem or file.text.startswith(_LFS):
         message = "is stored in Git LFS: Git has only a pointer, not the text"
         raise TargetError(message, hint=f"git lfs untrack {path}", subject=path)
     return file.text
@@ -110,11 +116,11 @@ def first(tree: Tree) -> Node:
 
     Raises TargetError if it is neither a mapping nor null.
     """
-    kind = tree.root.kind
-    if kind != "mapping" and not tree.root.null:
-        what = {"sequence": "a list", "scalar": "a single value"}.get(kind, "an alias")
-        raise TargetError(f"is {what} at its root, not a mapping", hint="use `key: value` lines")
-    return tree.root
+    root = tree.root
+    if root.null or root.kind == "mapping":
+        return root
+    kind = {"sequence": "a list", "scalar": "a single value"}.get(root.kind, "an alias")
+    raise TargetError(f"is {kind} at its root, not a mapping", hint="use `key: value` lines")
 
 
 def result(
@@ -143,9 +149,9 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
     # AIU normalizes the name: `docker.io/library/nginx` becomes `docker.io/nginx`, which Kustomize
     # treats as a different image.
     for text in texts:
-        written = live_image(text) if text else None
-        if written and written.identity == image.identity:
-            return written.name
+        image_in_text = live_image(text) if text else None
+        if image_in_text and image_in_text.identity == image.identity:
+            return image_in_text.name
     return target.image.name if target.image.identity == image.identity else image.name
 
 
@@ -164,27 +170,33 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
     Several aliases may track the same image, such as an app and its migration. An alias with an
     annotated name gets only the entry with that name. An alias without one gets all other entries.
     """
-    mine = identity_of(getattr(target.keys, key))
-    if mine and name == mine:
+    annotated = identity_of(getattr(target.keys, key))
+    if annotated and annotated == name:
         return True
-    if any(name and identity_of(getattr(other, key)) == name for other in target.others):
+    annotated_elsewhere = {identity_of(getattr(other, key)) for other in target.others} - {""}
+    if name in annotated_elsewhere:
         return False
-    return not (mine and any(other.identity == target.image.identity for other in target.others))
+    if not annotated:
+        return True
+    # The entry has a different name than the annotated one, so it belongs to another alias of the
+    # image, if there is one.
+    return all(other.identity != target.image.identity for other in target.others)
 
 
 def refuse_taken(target: Target) -> None:
     """Raise AnnotationError if another alias's `kustomize.image-name` claims the target's entry."""
     name = identity_of(target.keys.kustomize_name) or target.image.identity
-    if target.others and not belongs(name, target, "kustomize_name"):
-        owner = next(
-            other.alias for other in target.others if identity_of(other.kustomize_name) == name
-        )
-        own = f"{target.alias or '<alias>'}.kustomize.image-name"
-        raise AnnotationError(
-            f"the entry {name} belongs to {owner or 'another image-list entry'}, because of its"
-            " kustomize.image-name",
-            hint=f"set {own} to the image's name in the base manifests",
-        )
+    if not target.others or belongs(name, target, "kustomize_name"):
+        return
+    owner = next(
+        other.alias for other in target.others if identity_of(other.kustomize_name) == name
+    )
+    own_key = f"{target.alias or '<alias>'}.kustomize.image-name"
+    raise AnnotationError(
+        f"the entry {name} belongs to {owner or 'another image-list entry'}, because of its"
+        " kustomize.image-name",
+        hint=f"set {own_key} to the image's name in the base manifests",
+    )
 
 
 def tag_value(image: Image) -> str:
@@ -199,8 +211,9 @@ def tag_value(image: Image) -> str:
 
 def split_tag(text: str) -> tuple[str, str]:
     """Split `tag@sha256:…` into tag and digest. For a bare digest, the tag is ""."""
-    tag, _, digest = text.partition("@")
-    return (tag, digest) if not tag.startswith("sha256:") else ("", tag)
+    before, _, after = text.partition("@")
+    is_bare_digest = before.startswith("sha256:")
+    return ("", before) if is_bare_digest else (before, after)
 
 
 @contextmanager

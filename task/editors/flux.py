@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from task.editors.file_text import about, result, split_tag, tag_value, tree_of
 from task.editors.manifests import first_parts, marked
-from task.editors.yaml.edit import add, alone, splice, with_texts
+from task.editors.yaml.edit import add, require_unshared, splice, with_texts
 from task.editors.yaml.path import find, find_all, key_path, parse_path
 from task.editors.yaml.spelling import sound
 from task.editors.yaml.tree import Node, Tree, resolved, resolved_value, value
@@ -45,59 +45,59 @@ def read(files: Files, target: Target) -> Reading:
     """
     tree = tree_of(files, target.path)
     with about(target.path):
-        spot = _spot(tree, target)
-    if spot is None:
-        return Reading(
-            *first_parts([hit.old for hit in marked(tree, target, None)]),
-            file=target.path,
-        )
-    if spot.kind == "missing":
-        return Reading(spot.name, file=target.path)
-    node = resolved(spot.node)
-    if spot.kind == "tag":
-        return Reading(
-            spot.name,
-            *split_tag(node.value),
-            sound=sound(node),
-            file=target.path,
-        )
-    reference = live_image(node.value)
-    version = (reference.tag, reference.digest) if reference else ("", "")
-    return Reading(spot.name, *version, sound=sound(node), file=target.path)
+        image_value = _image_value(tree, target)
+    if image_value is None:
+        name, tag, digest = first_parts([hit.old for hit in marked(tree, target, None)])
+        return Reading(name, tag, digest, file=target.path)
+    name = image_value.name
+    if image_value.kind == "missing":
+        return Reading(name, file=target.path)
+    node = resolved(image_value.node)
+    if image_value.kind == "tag":
+        tag, digest = split_tag(node.value)
+    else:
+        reference = live_image(node.value)
+        tag, digest = (reference.tag, reference.digest) if reference else ("", "")
+    return Reading(name, tag, digest, sound=sound(node), file=target.path)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return the file with the new tag in its values and its marked scalars."""
     path = target.path
-    before = tree = tree_of(files, path)
+    old_tree = tree_of(files, path)
+    tree = old_tree
     edits = []
     with about(path):
-        if spot := _spot(before, target):
-            text = (
-                replace(image, name=spot.name).reference
-                if spot.kind == "reference"
-                else tag_value(image)
-            )
-            key = key_path(before, spot.node)
-            old = resolved(spot.node).value
-            if spot.kind == "missing":
-                key = f"{key}.tag"
-                old = ""
-                tree = add(
-                    tree,
-                    alone(tree, spot.node),
-                    {"tag": text},
-                )
-            else:
-                tree = with_texts(tree, [(spot.node, text)])
-            edits = [Edit(path, key, old, text)] if tree.text != before.text else []
+        image_value = _image_value(old_tree, target)
+        if image_value is not None:
+            tree, edit = _with_image_value(old_tree, path, image_value, image)
+            if tree.text != old_tree.text:
+                edits.append(edit)
         hits = [hit for hit in marked(tree, target, image) if resolved(hit.node).value != hit.new]
         edits += [hit.edit(path, tree) for hit in hits]
-        tree = splice(tree, [(alone(tree, hit.node), hit.new) for hit in hits])
+        tree = splice(tree, [(require_unshared(tree, hit.node), hit.new) for hit in hits])
     return result(files, path, tree.text, edits)
 
 
-def _spot(tree: Tree, target: Target) -> ImageValue | None:
+def _with_image_value(
+    tree: Tree,
+    path: str,
+    image_value: ImageValue,
+    image: Image,
+) -> tuple[Tree, Edit]:
+    """Return the tree with the image in the values, and the edit."""
+    node = image_value.node
+    key = key_path(tree, node)
+    if image_value.kind == "missing":
+        text = tag_value(image)
+        changed = add(tree, require_unshared(tree, node), {"tag": text})
+        return changed, Edit(path, f"{key}.tag", "", text)
+    is_reference = image_value.kind == "reference"
+    text = replace(image, name=image_value.name).reference if is_reference else tag_value(image)
+    return with_texts(tree, [(node, text)]), Edit(path, key, resolved(node).value, text)
+
+
+def _image_value(tree: Tree, target: Target) -> ImageValue | None:
     """Return the tag's place in the values, or None if there are only markers.
 
     Raises TargetError if neither exists.
@@ -111,20 +111,19 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
         if release and _text_at_path(tree, root, "metadata.name") != release:
             continue
         # "": Kustomize or kubectl adds the namespace later
-        if _text_at_path(tree, root, "metadata.namespace") not in {
-            "",
-            namespace,
-        }:
+        if _text_at_path(tree, root, "metadata.namespace") not in {"", namespace}:
             continue
-        if (values := find(tree, root, parse_path("spec.values"))) is None:
+        values = find(tree, root, parse_path("spec.values"))
+        if values is None:
             continue
         # The mapping with the image is the values mapping itself, or the one at the container's
         # path in it.
         holders = find_all(tree, values, parse_path(name)) if name else (values,)
         for holder in holders:
-            if (spot := _tag(resolved(holder))) is not None:
-                return spot
-    if next(marked(tree, target, None), None):
+            image_value = _tag(resolved(holder))
+            if image_value is not None:
+                return image_value
+    if next(marked(tree, target, None), None):  # there is a marker
         return None
     hint = (
         "add `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"
@@ -137,6 +136,7 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
 
 
 def _text_at_path(tree: Tree, root: Node, path: str) -> str:
+    """Return the value at a key path, or "" if the path is missing."""
     node = find(tree, root, parse_path(path))
     return node.value if node else ""
 
@@ -148,27 +148,32 @@ def _tag(holder: Node) -> ImageValue | None:
     """
     image = value(holder, "image") if holder.kind == "mapping" else holder
     if image is None:
-        return _beside(holder, "")
+        return _tag_in(holder, "")
     node = resolved(image)
     if node.kind == "mapping":
-        return _beside(node, "")
-    if node.kind != "scalar" or (reference := live_image(node.value)) is None:
+        return _tag_in(node, "")
+    reference = live_image(node.value) if node.kind == "scalar" else None
+    if reference is None:
         return None
-    beside = _beside(holder, node.value) if holder.kind == "mapping" and not reference.tag else None
-    return (
-        beside
-        if beside and beside.kind == "tag"
-        else ImageValue(image, "reference", reference.name)
-    )
+    if holder.kind == "mapping" and not reference.tag:
+        separate_tag = _tag_in(holder, node.value)
+        if separate_tag and separate_tag.kind == "tag":
+            return separate_tag
+    return ImageValue(image, "reference", reference.name)
 
 
-def _beside(mapping: Node, name: str) -> ImageValue | None:
+def _tag_in(mapping: Node, name: str) -> ImageValue | None:
     """Return the `tag` of a mapping, or the mapping itself
-    if it has a repository and no `tag` yet.
+    if it has a repository and no `tag` yet, else None.
+
+    If `name` is "", the repository is the one in the mapping.
     """
-    repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")
-    known = name or (repository.value if repository else "")
+    if not name:
+        repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")
+        name = repository.value if repository else ""
     tag = value(mapping, "tag")
     if tag and resolved(tag).kind == "scalar":
-        return ImageValue(tag, "tag", known)
-    return ImageValue(mapping, "missing", known) if known and tag is None else None
+        return ImageValue(tag, "tag", name)
+    if name and tag is None:
+        return ImageValue(mapping, "missing", name)
+    return None

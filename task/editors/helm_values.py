@@ -31,7 +31,7 @@ from task.editors.file_text import (
     text_of,
     tree_of,
 )
-from task.editors.yaml.edit import add, says, splice
+from task.editors.yaml.edit import add, has_text, splice
 from task.editors.yaml.path import Segment, entries, find, item, locate, parse_path, path_text, uses
 from task.editors.yaml.spelling import Data, sound
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, walk
@@ -79,22 +79,17 @@ def read(files: Files, target: Target) -> Reading:
     keys = _used_keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
-    known_digest(files, target, keys, target.source.parameters)
+    known_digest(files, target, keys, target.source.parameters)  # called only for its errors
+    nodes: dict[str, Node] = {}
     with about(path):
-        nodes = {
-            key: _scalar_at(tree, key)
-            for key in (keys.name, keys.tag, keys.spec, keys.digest)
-            if key
-        }
-        # In Helm, spaces around a quoted tag are part of the tag.
-        good = all(
-            node is None or (sound(node) and node.value == node.value.strip())
-            for node in nodes.values()
-        )
-    texts = {
-        key: node.value if keys.spec else node.value.strip() for key, node in nodes.items() if node
-    }
-    return reading_of(texts, keys, path, sound=good)
+        for key in filter(None, (keys.name, keys.tag, keys.spec, keys.digest)):
+            node = _scalar_at(tree, key)
+            if node is not None:
+                nodes[key] = node
+    # In Helm, spaces around a quoted tag are part of the tag.
+    is_sound = all(sound(node) and node.value == node.value.strip() for node in nodes.values())
+    texts = {key: node.value if keys.spec else node.value.strip() for key, node in nodes.items()}
+    return reading_of(texts, keys, path, sound=is_sound)
 
 
 def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) -> Reading:
@@ -103,16 +98,18 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
     """
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
-        return Reading(
-            *(image.name, image.tag, image.digest) if image else ("", "", ""),
-            sound=sound,
-            file=path,
-        )
+        if image is None:
+            return Reading(sound=sound, file=path)
+        return Reading(image.name, image.tag, image.digest, sound=sound, file=path)
     tag, digest = split_tag(texts.get(keys.tag, ""))
-    if keys.digest:  # without this key, the chart's own digest would remain
-        sound = sound and not digest and (keys.digest in texts or not tag)
+    if keys.digest:
+        if digest:  # it belongs in the digest's own key
+            sound = False
+        if tag and keys.digest not in texts:  # the chart's own digest would remain
+            sound = False
         digest = texts.get(keys.digest, "")
-        digest = f"sha256:{digest}" if _HEX.fullmatch(digest) else digest
+        if _HEX.fullmatch(digest):
+            digest = f"sha256:{digest}"
     return Reading(texts.get(keys.name, ""), tag, digest, sound=sound, file=path)
 
 
@@ -152,12 +149,12 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
         return None
     node = find(tree, root, path)
     if node is None:
-        locate(tree, root, path)
+        locate(tree, root, path)  # called only for its errors
         return None
     if node.kind != "scalar":
-        what = "list" if node.kind == "sequence" else "mapping"
+        kind = "list" if node.kind == "sequence" else "mapping"
         raise TargetError(
-            f"line {tree.line(node)}: {key} is a {what}, not a single value",
+            f"line {tree.line(node)}: {key} is a {kind}, not a single value",
             hint="use a key inside it",
         )
     return None if node.null else node
@@ -171,13 +168,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     keys = _used_keys(target.keys)
     path = chosen(files, target)
     text = text_of(files, path) or ""
-    tree = tree_of(files, path) if text.strip("\ufeff \t\r\n") else parse(_HEAD)
+    is_blank = not text.strip("\ufeff \t\r\n")
+    tree = parse(_HEAD) if is_blank else tree_of(files, path)
     edits = []
     with about(path):
         for key in filter(None, (keys.spec, keys.tag, keys.digest, keys.name)):
             node = _scalar_at(tree, key)
             old = node.value.strip() if node else ""
-            if key == keys.name and not target.keys.name and not old:
+            is_default_name_key = key == keys.name and not target.keys.name
+            if is_default_name_key and not old:
                 # neither an annotation nor the file has a key for the name, so only the tag is
                 # written
                 continue
@@ -201,7 +200,9 @@ def _new_value(
     if key == keys.digest:
         return digest_value(image, key, old)
     name = _name_without_registry(old, target, image)
-    return replace(image, name=name).reference if key == keys.spec else name
+    if key == keys.spec:
+        return replace(image, name=name).reference
+    return name
 
 
 def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
@@ -233,8 +234,10 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     with about(path):
         if first(tree).null:
             return ()
-        written = filter(None, (keys.spec or keys.tag, keys.digest))
-        return tuple(other for key in written for other in _keys_that_change_too(tree, key, target))
+        written_keys = filter(None, (keys.spec or keys.tag, keys.digest))
+        return tuple(
+            other for key in written_keys for other in _keys_that_change_too(tree, key, target)
+        )
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -256,19 +259,20 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
             node, missing = locate(tree, root, steps)
             if not missing or node.kind != "mapping":
                 continue
-            texts = [step.text for step in steps]
-            number = len(steps) - len(missing)  # of the first step that the file lacks
+            step_texts = [step.text for step in steps]
+            first_missing = len(steps) - len(missing)  # the number of the step
             siblings = []
             for name, _ in islice(pairs(node), MOST_BESIDE):
-                texts[number] = name.value
-                path = ".".join(text.replace(".", "\\.") for text in texts)
-                if _single_value_at(tree, root, path):
-                    siblings.append(path)
+                step_texts[first_missing] = name.value
+                sibling = ".".join(text.replace(".", "\\.") for text in step_texts)
+                if _single_value_at(tree, root, sibling):
+                    siblings.append(sibling)
             found.append((key, tuple(siblings)))
     return tuple(found)
 
 
 def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
+    """Return whether a key path has a scalar, without following merge keys."""
     try:
         node = find(tree, root, parse_path(key), merges=False)
     except TargetError:  # the key is not annotated, so its mistakes are not worth reporting
@@ -286,9 +290,12 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
     current = live_image(old)
     if current and current.identity == image.identity:
         return current.name
-    full = target.image.name if target.image.identity == image.identity else image.name
-    short = current is not None and not split_registry(current.name)[0]
-    return split_registry(full)[1] if short else full
+    full_name = target.image.name if target.image.identity == image.identity else image.name
+    if current is None:
+        return full_name
+    current_registry, _ = split_registry(current.name)
+    _, short_name = split_registry(full_name)
+    return full_name if current_registry else short_name
 
 
 def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
@@ -296,7 +303,7 @@ def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
     added.
     """
     node, missing = locate(tree, tree.root, parse_path(key))
-    if not missing and says(node, text):
+    if not missing and has_text(node, text):
         return tree
     _keys_that_change_too(tree, key, target)  # raises an error if the key must not be changed
     if missing:
@@ -312,48 +319,53 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
     """
     steps = parse_path(key)
     node, missing = locate(tree, tree.root, steps)
-    if not any(ancestor.anchor for ancestor in tree.ancestors(node)):
+    if not any(ancestor.anchor for ancestor in tree.ancestors(node)):  # it cannot be shared
         return ()
-    mine = key.replace("\\.", ".")
-    others = []
-    annotated = [
+    own_path = key.replace("\\.", ".")
+    own_name = steps[-1].name.lower()
+    annotated_elsewhere = [
         claim.tag.replace("\\.", ".")
         for claim in target.others
         if claim.identity == target.image.identity
     ]
-    own = steps[-1].name.lower()
-    for steps in uses(tree, tree.root, node, missing):
-        if (text := path_text(steps)) == mine:
+    other_paths = []
+    for other_steps in uses(tree, tree.root, node, missing):
+        other_path = path_text(other_steps)
+        if other_path == own_path:
             continue
-        last = steps[-1].name.lower()
+        other_name = other_steps[-1].name.lower()
+        is_version = other_name == own_name or other_name.endswith("tag")
         if key in (target.keys.spec, target.keys.name):
             # the value itself contains the image name
-            known = identity_of(node.value) == target.image.identity
+            may_change = identity_of(node.value) == target.image.identity
+        elif not is_version or other_path in annotated_elsewhere:
+            may_change = True
         else:
-            of_an_image = (last == own or last.endswith("tag")) and text not in annotated
-            known = not of_an_image or _names_image(tree, steps[:-1], target)
-        if not known:
+            may_change = _names_image(tree, other_steps[:-1], target)
+        if not may_change:
             message = (
-                f"{mine} and {text} share this value through an anchor, but {text} may belong to"
-                " another image"
+                f"{own_path} and {other_path} share this value through an anchor, but {other_path}"
+                " may belong to another image"
             )
             hint = (
                 "write out the value in one of the two places, or put the image name next to"
-                f" {text}"
+                f" {other_path}"
             )
             raise TargetError(f"line {tree.line(node)}: {message}", hint=hint)
-        others.append(text)
-    return tuple(others)
+        other_paths.append(other_path)
+    return tuple(other_paths)
 
 
 def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
     """Return whether a mapping contains the target's image name, with or without its registry."""
     name, registry = _named_in(tree, mapping, target)
-    full = f"{registry}/{name}" if registry else name
-    return bool(name) and (
-        identity_of(full) == target.image.identity
-        or name == split_registry(target.image.name)[1] == full
-    )
+    if not name:
+        return False
+    full_name = f"{registry}/{name}" if registry else name
+    if identity_of(full_name) == target.image.identity:
+        return True
+    _, short_name = split_registry(target.image.name)
+    return not registry and name == short_name
 
 
 def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[str, str]:
@@ -362,11 +374,16 @@ def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[s
     """
 
     def text(key: str) -> str:
+        """Return the value of a key in the mapping, or "" if it is missing."""
         node = find(tree, tree.root, (*mapping, Segment(key)))
         return node.value if node and node.kind == "scalar" and not node.null else ""
 
-    keys = (parse_path(target.keys.name)[-1].name, *NAMES) if target.keys.name else NAMES
-    return next(filter(None, map(text, keys)), ""), text("registry")
+    keys: Sequence[str] = NAMES
+    if target.keys.name:
+        annotated = parse_path(target.keys.name)[-1]
+        keys = (annotated.name, *NAMES)
+    names = filter(None, map(text, keys))
+    return next(names, ""), text("registry")
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
@@ -383,16 +400,17 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
             return "", ""
         mapping = parse_path(keys.tag)[:-1]
         name, registry = _named_in(tree, mapping, target)
-    repository = split_registry(name)[1]
-    wanted = target.image
-    if not registry or repository != split_registry(wanted.name)[1]:
+    _, repository = split_registry(name)
+    _, own_repository = split_registry(target.image.name)
+    if not registry or repository != own_repository:
         return "", ""
-    if identity_of(f"{registry}/{repository}") == wanted.identity:
+    if identity_of(f"{registry}/{repository}") == target.image.identity:
         return "", ""
-    return ".".join((*(step.text for step in mapping), "registry")), registry
+    return path_text((*mapping, Segment("registry"))), registry
 
 
 def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
+    """Return a mapping in a mapping for each name, with `text` as the innermost value."""
     data: Data = text
     for name in reversed(names[1:]):
         data = {name: data}
@@ -405,8 +423,11 @@ def digest_value(image: Image, key: str, old: str) -> str:
     Some charts add `sha256:` themselves. So the new value omits this prefix if the old value lacks
     the prefix, or if the old value is empty and the key is called `sha`.
     """
-    bare = _HEX.fullmatch(old) if old else "sha" in parse_path(key)[-1].name.lower()
-    return image.digest.removeprefix("sha256:") if bare else image.digest
+    if old:
+        without_prefix = _HEX.fullmatch(old) is not None
+    else:
+        without_prefix = "sha" in parse_path(key)[-1].name.lower()
+    return image.digest.removeprefix("sha256:") if without_prefix else image.digest
 
 
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
@@ -419,14 +440,14 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     tag = keys.spec or keys.tag
     annotated = keys.digest.replace("\\.", ".")
     steps = parse_path(tag)
-    found: dict[str, _Digest] = {}  # by full key
+    digests: dict[str, _Digest] = {}  # by full key
     layers = tuple(_layers(files, target, steps))
     if any(_SET.search(text) for _, text, _ in layers):
-        for path, text, above in layers:
-            found |= _in_text(path, text, steps, above)
+        for path, text, lacking in layers:
+            digests |= _in_text(path, text, steps, lacking)
     for parameter in parameters:
-        found |= _in_parameter(parameter, steps)
-    for name, digest in found.items():
+        digests |= _in_parameter(parameter, steps)
+    for name, digest in digests.items():
         if digest.value and name != annotated:
             hint = f"set {name} to an empty string"
             if not (keys.digest or keys.spec):
@@ -442,18 +463,20 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
                 hint=hint,
                 subject=digest.path,
             )
-    return found[annotated].value if annotated in found else ""
+    return digests[annotated].value if annotated in digests else ""
 
 
 def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
     """Return the digest that a parameter sets next to the key at these steps, by full key."""
     *parents, key = parse_path(parameter.name)
-    if path_text(parents) != path_text(steps[: len(parents)]) or len(parents) >= len(steps):
+    level = len(parents)
+    is_next_to_path = level < len(steps) and path_text(parents) == path_text(steps[:level])
+    if not is_next_to_path:
         return {}
     # `--set` with null removes the key
-    removed = parameter.value == "null" and not parameter.force_string
-    value = "" if removed else parameter.value
-    if not _belongs(key.name, value, steps[len(parents) :], ()):
+    removes_key = parameter.value == "null" and not parameter.force_string
+    value = "" if removes_key else parameter.value
+    if not _is_digest_key(key.name, value, steps[level:], ()):
         return {}
     return {path_text((*parents, key)): _Digest(value, "", "the Application's parameters")}
 
@@ -475,39 +498,47 @@ def _layers(
     The file of a chart in `charts/` lacks the first step, which is the chart's name.
     """
     paths = list(target.values)
-    if target.kind == "helmvalues" and not {target.path, *target.fallbacks} & {*paths}:
+    own_paths = {target.path, *target.fallbacks}
+    if target.kind == "helmvalues" and own_paths.isdisjoint(paths):
         paths.append(chosen(files, target))
     for path in paths:
         try:
             text = text_of(files, path) or ""
         except TargetError:
             continue
-        yield path, text, int(f"/{path}".endswith(f"/charts/{steps[0].name}/values.yaml"))
+        is_of_subchart = f"/{path}".endswith(f"/charts/{steps[0].name}/values.yaml")
+        yield path, text, 1 if is_of_subchart else 0
     yield "", target.source.values, 0
 
 
 @lru_cache(maxsize=1024)  # a run reads each target several times
-def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Mapping[str, _Digest]:
+def _in_text(
+    path: str,
+    text: str,
+    steps: tuple[Segment, ...],
+    lacking: int,
+) -> Mapping[str, _Digest]:
     """Return the digests for the tag at these steps in a YAML layer, by full key.
 
-    The first `above` steps are not in the layer.
+    The first `lacking` steps are not in the layer.
     """
     found: dict[str, _Digest] = {}
     try:
         tree = parse(text)
         node: Node | None = tree.root
-        for level in range(above, len(steps)):
+        for level in range(lacking, len(steps)):
             if node is None or node.kind != "mapping":
                 break
-            beside = entries(node)
-            for name, child in beside.items():
+            siblings = entries(node)
+            for name, child in siblings.items():
                 value = _digest_in(child)
-                if _belongs(name, value, steps[level:], beside):
+                if _is_digest_key(name, value, steps[level:], siblings):
                     where = f"line {tree.line(child)}" if path else "the Application's helm.values"
                     full_key = path_text((*steps[:level], Segment(name)))
                     found[full_key] = _Digest(value, path, where)
-            below = item(beside.get(steps[level].name), steps[level].indices or ())
-            node = resolved(below) if below else None
+            step = steps[level]
+            next_node = item(siblings.get(step.name), step.indices or ())
+            node = resolved(next_node) if next_node else None
     except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
         return {}
     return found
@@ -526,7 +557,12 @@ def _digest_in(node: Node) -> str:
     return ""
 
 
-def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
+def _is_digest_key(
+    name: str,
+    value: str,
+    steps: Sequence[Segment],
+    siblings: Iterable[str],
+) -> bool:
     """Return whether a key next to the first of these steps holds the digest for the tag at the
     last step.
 
@@ -534,23 +570,24 @@ def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[s
     `imageDigest` next to `image`. Any other key with a digest also counts, unless it is next to
     its own tag. An empty string overrides a digest.
     """
-    name = _bare_name(name)
+    bare_name = _bare_name(name)
+    stem = _DIGEST_WORDS.sub("", bare_name)
+    if stem == bare_name:
+        return False
     first = _bare_name(steps[0].name)
-    stem = _DIGEST_WORDS.sub("", name)
-    is_tag = len(steps) == 1
-    if stem == name:
-        return False
-    stems = {first}
-    if is_tag:
-        stems |= {"", "image", first.removesuffix("tag")}
+    is_beside_tag = len(steps) == 1
+    stems_of_tag = {first}
+    if is_beside_tag:
+        stems_of_tag |= {"", "image", first.removesuffix("tag")}
     may_be_digest = not value or _DIGEST.fullmatch(value) is not None
-    if stem in stems:
-        return may_be_digest or _DIGEST_NAME.search(name) is not None
-    if not is_tag or not may_be_digest:
+    if stem in stems_of_tag:
+        return may_be_digest or _DIGEST_NAME.search(bare_name) is not None
+    if not is_beside_tag or not may_be_digest:
         return False
-    own_tags = {stem, f"{stem}tag"} - {first}
-    return own_tags.isdisjoint(_bare_name(other) for other in beside)
+    its_own_tags = {stem, f"{stem}tag"} - {first}
+    return its_own_tags.isdisjoint(_bare_name(sibling) for sibling in siblings)
 
 
 def _bare_name(name: str) -> str:
+    """Return the name in lowercase, without `_` and `-`."""
     return re.sub("[_-]", "", name).lower()

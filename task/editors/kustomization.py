@@ -24,7 +24,7 @@ from task.editors.file_text import (
     text_of,
     tree_of,
 )
-from task.editors.yaml.edit import add, alone, drop_key, with_texts
+from task.editors.yaml.edit import add, drop_key, require_unshared, with_texts
 from task.editors.yaml.spelling import Data, sound
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value, values
 from task.errors import TargetError
@@ -45,7 +45,7 @@ class Replacement:
     @property
     def version(self) -> str:
         """The part after the image's name."""
-        return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
+        return "@".join(filter(None, (self.tag, self.digest)))
 
 
 # Kustomize rejects an empty file ("kustomization.yaml is empty"), so a file that we fill begins
@@ -68,10 +68,12 @@ def read(files: Files, target: Target) -> Reading:
     entries = _entries_of_image(tree, target)
     if not entries:
         return Reading(file=path)
-    mine = [_replacement(entry) for entry in entries]
-    strings = all(sound(resolved(node)) for entry in entries for node in values(entry, "newTag"))
-    found = reading_of(mine, mine, target, path)
-    return replace(found, sound=found.sound and strings)
+    own_entries = [_replacement(entry) for entry in entries]
+    tags_are_strings = all(
+        sound(resolved(node)) for entry in entries for node in values(entry, "newTag")
+    )
+    reading = reading_of(own_entries, own_entries, target, path)
+    return replace(reading, sound=reading.sound and tags_are_strings)
 
 
 def replacements(files: Files, target: Target) -> list[Replacement]:
@@ -86,8 +88,7 @@ def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
         _, tree = _load(files, replace(target, path=folder))
     except TargetError:
         return []
-    images = resolved_value(tree.root, "images")
-    return [_replacement(entry) for entry in map(resolved, images.children if images else ())]
+    return [_replacement(entry) for entry in _all_entries(tree)]
 
 
 def aliased(files: Files, target: Target) -> tuple[str, ...]:
@@ -115,43 +116,53 @@ def is_component(files: Files, folder: str) -> bool:
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
     """Return the result of applying these lists of entries to an image in sequence."""
     for entries in lists:
-        made = _replacement_of(image.name, entries)
-        image = made if made.version else replace(made, tag=image.tag, digest=image.digest)
+        replacement = _replacement_of(image.name, entries)
+        if not replacement.version:  # the entries change at most the name
+            replacement = replace(replacement, tag=image.tag, digest=image.digest)
+        image = replacement
     return image
 
 
 def reading_of(
-    mine: Sequence[Replacement],
-    every: Sequence[Replacement],
+    own_entries: Sequence[Replacement],
+    all_entries: Sequence[Replacement],
     target: Target,
     path: str,
 ) -> Reading:
     """Return the image's version according to its entries, in Kustomize's order, and all other
-    versions in `every`.
+    tags in `all_entries`.
 
     An image named in `kustomize.image-name` comes first. The reading is not sound if the result is
     a different image, or if the entries differ.
     """
-    named = identity_of(target.keys.kustomize_name)
-    names = list(dict.fromkeys(entry.name for entry in mine))
-    if named:
-        names.sort(key=lambda name: identity_of(name) != named)
-    results = [_replacement_of(name, mine) for name in names]
-    is_sound = len({entry.version for entry in every}) == 1
-    if named:
-        gives_image = identity_of(results[0].name) == target.image.identity
-        is_sound = is_sound and identity_of(names[0]) == named and gives_image
+    annotated = identity_of(target.keys.kustomize_name)
+    names = list(dict.fromkeys(entry.name for entry in own_entries))
+    if annotated:
+        names.sort(key=lambda name: identity_of(name) != annotated)  # the annotated name first
+    results = [_replacement_of(name, own_entries) for name in names]
+    is_sound = len({entry.version for entry in all_entries}) == 1
+    if annotated:
+        has_annotated_name = identity_of(names[0]) == annotated
+        gives_the_image = identity_of(results[0].name) == target.image.identity
+        is_sound = is_sound and has_annotated_name and gives_the_image
     # An entry may have no effect, because a later one changes its result: AIU appends such
     # entries.
-    of_image = [
+    results_with_image = [
         result
         for result in results
         if identity_of(result.name) == target.image.identity and result.version
     ]
-    now = (of_image or results)[0]
-    tags = dict.fromkeys(entry.tag for entry in (*of_image, *every))
-    also = tuple(tag for tag in tags if tag not in ("", now.tag))
-    return Reading(now.name, now.tag, now.digest, sound=is_sound, file=path, also=also)
+    current = (results_with_image or results)[0]
+    tags = dict.fromkeys(entry.tag for entry in (*results_with_image, *all_entries))
+    other_tags = tuple(tag for tag in tags if tag not in ("", current.tag))
+    return Reading(
+        current.name,
+        current.tag,
+        current.digest,
+        sound=is_sound,
+        file=path,
+        also=other_tags,
+    )
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
@@ -178,21 +189,26 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     refuse_taken(target)
     path, tree = _load(files, target)
-    before = _versions_of_entries(tree, target)
-    named = identity_of(target.keys.kustomize_name)
+    old_versions = _versions_of_entries(tree, target)
+    annotated = identity_of(target.keys.kustomize_name)
     with about(path):
         tree = _with_new_fields(tree, target, image)
         names = {identity_of(_text(entry, "name")) for entry in _entries_of_image(tree, target)}
-        if not before or (named and named not in names):
+        lacks_annotated_name = annotated != "" and annotated not in names
+        if not old_versions or lacks_annotated_name:
             tree = _with_new_entry(tree, target, image)
+    new_versions = _versions_of_entries(tree, target)
     edits = [
-        Edit(path, name, before.get(name, ""), new)
-        for name, new in _versions_of_entries(tree, target).items()
+        Edit(path, key, old_versions.get(key, ""), version) for key, version in new_versions.items()
     ]
     return result(files, path, tree.text, edits)
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
+    """Return the kustomization file's path and tree.
+
+    Raises TargetError if the folder does not have exactly one usable file.
+    """
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
         hint = "use write-back-target: kustomization:<folder>; for plain manifests, use manifests"
@@ -231,32 +247,37 @@ def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> N
     """
     for key, _ in pairs(mapping):
         for name in known:
-            if key.value.lower() == name.lower() and key.value != name:
-                what = f"Kustomize reads {key.value!r} as {name}, but other tools do not"
-                message = f"line {tree.line(key)}: {what}"
-                raise TargetError(message, hint=f"use {name}")
+            if key.value != name and key.value.lower() == name.lower():
+                problem = f"Kustomize reads {key.value!r} as {name}, but other tools do not"
+                raise TargetError(f"line {tree.line(key)}: {problem}", hint=f"use {name}")
+
+
+def _all_entries(tree: Tree) -> list[Node]:
+    """Return all entries in `images:`, or [] if there is no list."""
+    images = resolved_value(tree.root, "images")
+    return [resolved(entry) for entry in images.children] if images else []
 
 
 def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
     """Return the entries for the image: by name, by `kustomize.image-name`, or because their
     `newName` is the image.
     """
-    images = resolved_value(tree.root, "images")
-    wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
-    mine = []
-    for entry in map(resolved, images.children if images else ()):
-        _refuse_other_spelling(tree, entry, _FIELDS[:1])
+    wanted_names = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
+    own_entries = []
+    for entry in _all_entries(tree):
+        _refuse_other_spelling(tree, entry, ("name",))
         name = identity_of(_text(entry, "name"))
-        new = identity_of(_text(entry, "newName"))
+        new_name = identity_of(_text(entry, "newName"))
         # AIU finds an entry only by name, and appends a second entry if `newName` is the image.
-        is_for_image = name in wanted or new == target.image.identity
+        is_for_image = name in wanted_names or new_name == target.image.identity
         if is_for_image and belongs(name, target, "kustomize_name"):
             _refuse_other_spelling(tree, entry, _FIELDS)
-            mine.append(entry)
-    return mine
+            own_entries.append(entry)
+    return own_entries
 
 
 def _text(entry: Node, field: str) -> str:
+    """Return the value of a field, or "" if the field is missing, null, or not a scalar."""
     node = resolved_value(entry, field)
     return node.value if node and node.kind == "scalar" and not node.null else ""
 
@@ -268,6 +289,7 @@ def _versions_of_entries(tree: Tree, target: Target) -> dict[str, str]:
 
 
 def _replacement(entry: Node) -> Replacement:
+    """Return the fields of an entry."""
     return Replacement(*(_text(entry, field) for field in ("name", "newName", "newTag", "digest")))
 
 
@@ -287,9 +309,12 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
     # Each added or removed line moves the nodes after it, so the tree is searched again.
     while gap := _first_gap(tree, target, image):
         entry, field, text = gap
-        alone(tree, entry)
-        key = next((key for key, _ in pairs(entry) if key.value == field), None)
-        tree = drop_key(tree, entry, key) if key is not None else add(tree, entry, {field: text})
+        require_unshared(tree, entry)
+        existing_key = next((key for key, _ in pairs(entry) if key.value == field), None)
+        if existing_key is not None:
+            tree = drop_key(tree, entry, existing_key)
+        else:
+            tree = add(tree, entry, {field: text})
     return tree
 
 
@@ -299,7 +324,9 @@ def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str
     """
     for entry in _entries_of_image(tree, target):
         for field, text in _wanted_fields(entry, target, image).items():
-            if bool(values(entry, field)) != bool(text):
+            exists = bool(values(entry, field))
+            must_exist = text != ""
+            if exists != must_exist:
                 return entry, field, text
     return None
 
@@ -308,20 +335,21 @@ def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
     """Return the wanted fields of an entry. "" means that the field must not exist."""
     fields = {"newTag": image.tag, "digest": image.digest}
     name = _text(entry, "name")
-    new = _text(entry, "newName")
-    named = identity_of(target.keys.kustomize_name)
-    if named and identity_of(name) == named and identity_of(new or name) != image.identity:
+    current_result = _text(entry, "newName") or name
+    annotated = identity_of(target.keys.kustomize_name)
+    has_annotated_name = annotated != "" and identity_of(name) == annotated
+    if has_annotated_name and identity_of(current_result) != image.identity:
         fields["newName"] = spelled(image, target, *target.source.images)
     return fields
 
 
 def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the file with one more entry. A missing list is added."""
-    full = spelled(image, target, *target.source.images)
-    name = target.keys.kustomize_name or full
+    full_name = spelled(image, target, *target.source.images)
+    name = target.keys.kustomize_name or full_name
     fields = {
         "name": name,
-        "newName": full if name != full else "",
+        "newName": full_name if name != full_name else "",
         "newTag": image.tag,
         "digest": image.digest,
     }
@@ -335,8 +363,4 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
             f"line {tree.line(images)}: images is an alias",
             hint="write out the list",
         )
-    return add(
-        tree,
-        alone(tree, images),
-        [entry],
-    )
+    return add(tree, require_unshared(tree, images), [entry])

@@ -62,15 +62,10 @@ def write(
     if not changed:
         return (), ()
     wanted = [_element(node, section) for node in elements(tree_of(changed, _FILE), section)]
-    operations = _operations(
-        source,
-        section,
-        f"{_path(manifest, index)}/{section.name}",
-        wanted,
-        places,
-    )
-    where = place(manifest, index, target)
-    return operations, tuple(replace(edit, path=where) for edit in edits)
+    section_path = f"{_path(manifest, index)}/{section.name}"
+    operations = _operations(source, section, section_path, wanted, places)
+    field = place(manifest, index, target)
+    return operations, tuple(replace(edit, path=field) for edit in edits)
 
 
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
@@ -80,8 +75,9 @@ def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
 
 
 def _list_of(source: Source) -> tuple[TargetKind, Section]:
-    found = _LISTS.get(source.kind or source.section)
-    if found is None:
+    """Return the kind of the override editor for the source, and the source's list."""
+    kind_and_section = _LISTS.get(source.kind or source.section)
+    if kind_and_section is None:
         raise SourceError(
             f"the source's type is {source.kind or 'not known yet'}: the live Application has no"
             " image field",
@@ -89,7 +85,7 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
                 "set write-back-method: git; for plain manifests, also write-back-target: manifests"
             ),
         )
-    return found
+    return kind_and_section
 
 
 def _without_git(target: Target, kind: TargetKind) -> Target:
@@ -122,8 +118,9 @@ def _path(manifest: Mapping[str, Any], index: int) -> str:
 
 
 def _source_of(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
+    """Return the source at `_path`. Raises SourceError if it does not exist."""
     value: Any = manifest
-    for part in _path(manifest, index).split("/")[1:]:
+    for part in _path(manifest, index).removeprefix("/").split("/"):
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]
         else:
@@ -144,28 +141,33 @@ def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
 
 def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
     """Return the equivalent override file, and each element's position in `raw`."""
-    texts = [
-        (place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, section))
-    ]
+    texts = {}  # by position
+    for position, element in enumerate(raw):
+        text = _as_yaml(element, section)
+        if text:
+            texts[position] = text
     if not texts:
         return {}, ()
     head = f"{section.name}:\n  {section.list}:\n"
-    body = "".join(f"  - {text}\n" for _, text in texts)
-    return {_FILE: File(head + body)}, tuple(place for place, _ in texts)
+    body = "".join(f"  - {text}\n" for text in texts.values())
+    return {_FILE: File(head + body)}, tuple(texts)
 
 
 def _as_yaml(element: Any, section: Section) -> str:
     """Return a list element as YAML, or "" for an element of the wrong type."""
     if section == override_kustomize.SECTION:
         return double_quoted(element) if isinstance(element, str) else ""
-    known = mapping(element)
-    if not isinstance(known.get("name"), str) or not known["name"]:
+    parameter = mapping(element)
+    name = parameter.get("name")
+    if not isinstance(name, str) or not name:
         return ""
-    fields = [f"name: {double_quoted(known['name'])}"]
-    if isinstance(known.get("value"), str):
-        fields.append(f"value: {double_quoted(known['value'])}")
+    fields = [f"name: {double_quoted(name)}"]
+    value = parameter.get("value")
+    if isinstance(value, str):
+        fields.append(f"value: {double_quoted(value)}")
     if section == overrides.HELM:
-        fields.append(f"forcestring: {'true' if known.get('forceString') is True else 'false'}")
+        force = parameter.get("forceString") is True
+        fields.append(f"forcestring: {str(force).lower()}")
     return "\n    ".join(fields)
 
 
@@ -173,54 +175,57 @@ def _element(node: Node, section: Section) -> Any:
     """Return an override file's element in the form used in the Application's spec."""
     if section == override_kustomize.SECTION:
         return resolved(node).value
-    texts = {
-        name: text
-        for name in ("name", "value", "forcestring")
-        if (text := resolved_value(node, name))
-    }
-    element: dict[str, Any] = {name: text.value for name, text in texts.items()}
+    element: dict[str, Any] = {}
+    for name in ("name", "value"):
+        field = resolved_value(node, name)
+        if field is not None:
+            element[name] = field.value
     if section == overrides.HELM:
-        element["forceString"] = element.pop("forcestring", "") == "true"
+        force = resolved_value(node, "forcestring")
+        element["forceString"] = force is not None and force.value == "true"
     return element
 
 
 def _operations(
     source: Mapping[str, Any],
     section: Section,
-    path: str,
+    section_path: str,
     wanted: Sequence[Any],
     places: Sequence[int],
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones.
 
-    A missing list is added.
+    The first of the wanted elements are at these places in the list, and the others are new. A
+    missing list is added.
     """
     added = list(wanted[len(places) :])
-    there = source.get(section.name)
+    fields = source.get(section.name)
     # JSON patch does not add parents: if a section or list is missing, an `add` below it fails
     # ("doc is missing path").
-    if not isinstance(there, dict):
-        return (_operation("add", path, {section.list: added}),)
-    list_path = f"{path}/{section.list}"
-    raw = there.get(section.list)
-    if not isinstance(raw, list):
+    if not isinstance(fields, dict):
+        return (_operation("add", section_path, {section.list: added}),)
+    list_path = f"{section_path}/{section.list}"
+    old_elements = fields.get(section.list)
+    if not isinstance(old_elements, list):
         return (_operation("add", list_path, added),)
     operations: list[Operation] = []
-    for place, new in zip(places, wanted, strict=False):
-        at = f"{list_path}/{place}"
-        if changes := _changes_of_element(at, raw[place], new):
-            operations += [_operation("test", at, raw[place]), *changes]
+    for position, new in zip(places, wanted, strict=False):
+        element_path = f"{list_path}/{position}"
+        old = old_elements[position]
+        changes = _changes_of_element(element_path, old, new)
+        if changes:
+            operations += [_operation("test", element_path, old), *changes]
     operations += [_operation("add", f"{list_path}/-", element) for element in added]
     return tuple(operations)
 
 
-def _changes_of_element(at: str, old: Any, new: Any) -> list[Operation]:
+def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
     """Return the operations that turn the element at this path into the new one."""
     if isinstance(new, str):
-        return [_operation("replace", at, new)] if new != old else []
+        return [_operation("replace", path, new)] if new != old else []
     # Field by field, so that unknown fields are kept. An absent forceString means false.
     return [
-        _operation("add", f"{at}/{name}", value)
+        _operation("add", f"{path}/{name}", value)
         for name, value in new.items()
         if (old.get(name) or False) != (value or False)
     ]

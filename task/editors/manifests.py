@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from task.editors.file_text import MODES, about, belongs, spelled, tag_value, text_of
-from task.editors.yaml.edit import alone, line_start, says, splice
+from task.editors.yaml.edit import has_text, line_start, require_unshared, splice
 from task.editors.yaml.path import key_path
 from task.editors.yaml.spelling import sound
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, value, walk
@@ -84,7 +84,8 @@ def first_parts(images: Sequence[Image]) -> tuple[str, str, str]:
     """Return the first name, the first tag, and the first digest in the images."""
     name = next((image.name for image in images if image.name), "")
     tag = next((image.tag for image in images if image.tag), "")
-    return name, tag, next((image.digest for image in images if image.digest), "")
+    digest = next((image.digest for image in images if image.digest), "")
+    return name, tag, digest
 
 
 def places(target: Target) -> tuple[Place, ...]:
@@ -111,13 +112,18 @@ def read(files: Files, target: Target) -> Reading:
         raise _no_such_image(target, broken)
     images = [hit.old for _, hit in hits]
     name, tag, digest = first_parts(images)
-    alike = all(
-        (image.tag or tag, image.digest or digest) == (tag, digest)
-        for image in images
-        if image.version
+    # A scalar may have only a part of the image, such as a marked tag.
+    same_tags = all(image.tag in ("", tag) for image in images)
+    same_digests = all(image.digest in ("", digest) for image in images)
+    are_strings = all(sound(resolved(hit.node)) for _, hit in hits)
+    first_path, _ = hits[0]
+    return Reading(
+        name,
+        tag,
+        digest,
+        sound=same_tags and same_digests and are_strings,
+        file=first_path,
     )
-    strings = all(sound(resolved(hit.node)) for _, hit in hits)
-    return Reading(name, tag, digest, sound=alike and strings, file=hits[0][0])
 
 
 def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
@@ -144,18 +150,18 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     changed: dict[str, File] = {}
     edits: list[Edit] = []
-    seen = False
+    has_image = False
     broken: list[TaskError] = []
     for path, tree in _trees(files, target, broken):
         with about(path):
             hits = list(_hits(tree, target, image))
-            seen = seen or bool(hits)
-            hits = [hit for hit in hits if not says(hit.node, hit.new)]
-            new = _rewritten(tree, hits)
-        if new.text != tree.text:
-            changed[path] = File(new.text, files[path].mode)
-            edits += [hit.edit(path, tree) for hit in hits]
-    if not seen:
+            has_image = has_image or bool(hits)
+            outdated = [hit for hit in hits if not has_text(hit.node, hit.new)]
+            new_tree = _rewritten(tree, outdated)
+        if new_tree.text != tree.text:
+            changed[path] = File(new_tree.text, files[path].mode)
+            edits += [hit.edit(path, tree) for hit in outdated]
+    if not has_image:
         raise _no_such_image(target, broken)
     return changed, tuple(edits)
 
@@ -166,32 +172,40 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
     If all uses of an anchored scalar are hits, it is written only at its anchor.
     """
     wanted = {id(hit.node): hit.new for hit in hits}
-    changes: list[tuple[Node, str]] = []
+    changes: dict[int, tuple[Node, str]] = {}  # by the node's id
     for hit in hits:
-        origin = resolved(hit.node)
-        others = tree.aliases(origin)
-        together = bool(others) and all(
-            wanted.get(id(node)) == hit.new for node in (origin, *others)
+        anchored = resolved(hit.node)
+        aliases = tree.aliases(anchored)
+        changes_with_aliases = bool(aliases) and all(
+            wanted.get(id(node)) == hit.new for node in (anchored, *aliases)
         )
-        if together and hit.node.kind == "alias":
+        if changes_with_aliases and hit.node.kind == "alias":
             continue
-        changes.append((hit.node if together else alone(tree, hit.node), hit.new))
-    by_node = {id(node): (node, text) for node, text in changes}
-    return splice(tree, list(by_node.values()))
+        if not changes_with_aliases:
+            require_unshared(tree, hit.node)
+        changes[id(hit.node)] = (hit.node, hit.new)
+    return splice(tree, list(changes.values()))
 
 
 def manifests_in(files: Files, target: Target) -> Iterator[str]:
     """Yield the paths of the target's files, in sorted order."""
     for path in sorted(files):
-        folder = posixpath.dirname(path)
-        below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
-        inside = path.endswith(SUFFIXES) and (folder == target.path or below)
-        if (
-            (inside or path == target.path)
-            and files[path].mode not in MODES
-            and not files[path].problem
-        ):
+        if not _is_in_target(path, target):
+            continue
+        if files[path].mode not in MODES and not files[path].problem:
             yield path
+
+
+def _is_in_target(path: str, target: Target) -> bool:
+    """Return whether a path is the target's file, or a manifest in its folder."""
+    if path == target.path:
+        return True
+    if not path.endswith(SUFFIXES):
+        return False
+    folder = posixpath.dirname(path)
+    if folder == target.path:
+        return True
+    return target.recurse and (not target.path or folder.startswith(f"{target.path}/"))
 
 
 def _trees(
@@ -230,20 +244,23 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
     When reading, there is no new image, and `new` is "".
     """
-    hits = list(marked(tree, target, image))
-    yield from hits
+    marked_hits = list(marked(tree, target, image))
+    yield from marked_hits
     for other in target.others:  # a scalar with another alias's marker belongs to that alias
-        hits += marked(tree, replace(target, alias=other.alias), None) if other.alias else ()
-    known = {id(hit.node) for hit in hits}
-    wanted = {target.image.identity}
-    if (named := live_image(target.keys.manifests_name)) is not None:
-        wanted.add(named.identity)
+        if other.alias:
+            marked_hits += marked(tree, replace(target, alias=other.alias), None)
+    marked_nodes = {id(hit.node) for hit in marked_hits}
+    identities = {target.image.identity}
+    annotated = live_image(target.keys.manifests_name)
+    if annotated is not None:
+        identities.add(annotated.identity)
     for node in _container_images(tree):
         old = live_image(resolved(node).value)
-        if not old or old.identity not in wanted or id(node) in known:
+        if id(node) in marked_nodes or old is None or old.identity not in identities:
             continue
         if belongs(old.identity, target, "manifests_name"):
-            yield Hit(node, old, replace(image, name=old.name).reference if image else "")
+            new = replace(image, name=old.name).reference if image else ""
+            yield Hit(node, old, new)
 
 
 def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
@@ -255,21 +272,21 @@ def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
         return
     namespace = target.application.partition("/")[0]
     alias = target.alias or target.image.repository.rpartition("/")[2]
+    # In annotation names, AIU up to v0.18 spells an alias `a/b` as `a_b`, so people use that
+    # spelling here too.
+    aliases = (alias, alias.replace("/", "_"))
     for match in _MARKER.finditer(tree.text):
-        # In annotation names, AIU up to v0.18 spells an alias `a/b` as `a_b`, so people use that
-        # spelling here too.
-        if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
+        marker_namespace, marker_alias, part = match.groups(default="")
+        if marker_namespace != namespace or marker_alias not in aliases:
             continue
-        if node := _value_before(tree, match.start()):
-            text = resolved(node).value
-            part = match[3] or ""
-            blank = Image("", "", "")
-            old = (
-                replace(blank, **{part: text})
-                if part in ("tag", "digest")
-                else live_image(text) or blank
-            )
-            yield Hit(node, old, _marked_text(part, text, target, image) if image else "")
+        node = _value_before(tree, match.start())
+        if node is None:
+            continue
+        text = resolved(node).value
+        blank = Image("", "", "")
+        is_one_part = part in ("tag", "digest")
+        old = replace(blank, **{part: text}) if is_one_part else live_image(text) or blank
+        yield Hit(node, old, _marked_text(part, text, target, image) if image else "")
 
 
 def _value_before(tree: Tree, at: int) -> Node | None:
@@ -287,7 +304,10 @@ def _value_before(tree: Tree, at: int) -> Node | None:
                 return None
             if start <= node.start and node.end <= at:
                 last = node
-    return last if last and tree.key_of(last) is not last else None
+    if last is None:
+        return None
+    is_key = tree.key_of(last) is last
+    return None if is_key else last
 
 
 def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
@@ -328,26 +348,26 @@ def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
     for node in walk(root):
         if node.kind != "mapping":
             continue
-        for key, found in pairs(node):
+        for key, child in pairs(node):
             if key.value not in names:
                 continue
-            if found.kind == "sequence":
-                yield from found.children
+            if child.kind == "sequence":
+                yield from child.children
             elif key.value not in _LISTS:
-                yield found
+                yield child
 
 
 def _engines_in(root: Node) -> Iterator[_WorkflowEngine]:
     """Yield the workflow engines whose objects appear in a document."""
     for node in walk(root):
-        if (
-            node.kind == "mapping"
-            and (version := value(node, "apiVersion"))
-            and (kind := value(node, "kind"))
-        ):
-            group = version.value.partition("/")[0]
-            yield from (
-                engine
-                for engine in _ENGINES
-                if engine.group == group and kind.value in (engine.kinds or (kind.value,))
-            )
+        if node.kind != "mapping":
+            continue
+        version = value(node, "apiVersion")
+        kind = value(node, "kind")
+        if version is None or kind is None:
+            continue
+        group, _, _ = version.value.partition("/")
+        for engine in _ENGINES:
+            has_kind = not engine.kinds or kind.value in engine.kinds
+            if engine.group == group and has_kind:
+                yield engine

@@ -7,7 +7,7 @@ repository's normal form. Argo CD's own `KustomizeImage.Match` compares everythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -15,18 +15,18 @@ from task.editors import kustomization
 from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
 from task.editors.kustomization import Replacement, reading_of
 from task.editors.overrides import (
-    Below,
+    LowerLayer,
     Section,
     Stray,
-    below,
     elements,
     follow,
     grow,
+    is_copy,
     load,
-    origin_comment,
     places,
+    read_lower_layer,
 )
-from task.editors.yaml.edit import alone, splice
+from task.editors.yaml.edit import require_unshared, splice
 from task.editors.yaml.tree import Node, Tree, resolved
 from task.errors import TargetError
 from task.image import live_image
@@ -75,15 +75,14 @@ def read(files: Files, target: Target) -> Reading:
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
-    mine = [entry for _, entry in _entries(elements(tree, SECTION)) if _is_of_image(entry, target)]
-    if not mine or live_image(mine[0].right) is None:
+    entries = [entry for _, entry in _entries(elements(tree, SECTION))]
+    own_entries = [entry for entry in entries if _is_of_image(entry, target)]
+    if not own_entries or live_image(own_entries[0].right) is None:
         return Reading(file=path)
-    every = _replacements(mine)
-    found = reading_of(edited(every), every, target, path)
-    return replace(
-        found,
-        sound=found.sound and all(entry.identity == target.image.identity for entry in mine),
-    )
+    replacements = _replacements(own_entries)
+    reading = reading_of(edited(replacements), replacements, target, path)
+    give_the_image = all(entry.identity == target.image.identity for entry in own_entries)
+    return replace(reading, sound=reading.sound and give_the_image)
 
 
 def read_below(files: Files, target: Target) -> Reading:
@@ -93,15 +92,15 @@ def read_below(files: Files, target: Target) -> Reading:
     """
     spec = [parse_entry(text) for text in target.source.images]
     if target.kind == "kustomize-override":
-        there = _below(files, replace(target, carry=None))
-        spec = [entry for entry, _ in there.origins.values()] if there.used else []
+        lower_layer = _lower_layer(files, replace(target, carry=None))
+        spec = [entry for entry, _ in lower_layer.origins.values()] if lower_layer.used else []
     folder = target.source.path.strip("/")
-    in_file = []
+    in_file: list[Replacement] = []
     with suppress(TargetError):  # the file may not exist, or may be in a different repository
         in_file = kustomization.replacements(files, replace(target, path=folder))
     in_spec = _replacements(entry for entry in spec if _is_of_image(entry, target))
-    every = edited([*in_file, *in_spec]) if in_spec else in_file
-    return reading_of(every, every, target, "") if every else Reading()
+    replacements = edited([*in_file, *in_spec]) if in_spec else in_file
+    return reading_of(replacements, replacements, target, "") if replacements else Reading()
 
 
 def given_replacements(images: Iterable[str]) -> list[Replacement]:
@@ -145,9 +144,12 @@ def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
     """Return whether an entry is for the target's image: either the result is the image,
     or the entry has the annotated name.
     """
-    name = target.keys.kustomize_name
-    about = entry.identity == target.image.identity or bool(name and entry.key == identity_of(name))
-    return about and belongs(entry.key, target, "kustomize_name")
+    annotated = target.keys.kustomize_name
+    gives_the_image = entry.identity == target.image.identity
+    has_annotated_name = annotated != "" and entry.key == identity_of(annotated)
+    if not gives_the_image and not has_annotated_name:
+        return False
+    return belongs(entry.key, target, "kustomize_name")
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -159,68 +161,70 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
-    now = _entries(elements(tree, SECTION))
-    there = _below(files, target)
-    renewed = _wanted_entries(tree, there, target, image)
+    old_entries = _entries(elements(tree, SECTION))
+    lower_layer = _lower_layer(files, target)
+    wanted_entries = _wanted_entries(tree, lower_layer, target, image)
     changes = [
-        (node, entry, fresh)
-        for (node, entry), fresh in zip(now, renewed, strict=True)
-        if fresh != entry
+        (node, old, new)
+        for (node, old), new in zip(old_entries, wanted_entries, strict=True)
+        if new != old
     ]
-    missing = _entries_to_append(renewed, there.origins, target, image, carries=there.carries)
+    missing = _entries_to_append(wanted_entries, lower_layer, target, image)
 
     def key_of(node: Node) -> str | None:
         entry = parse_entry(resolved(node).value)
         return None if _is_of_image(entry, target) else entry.key
 
     with about(path):
-        tree = splice(tree, [(alone(tree, node), fresh.text) for node, _, fresh in changes])
+        tree = splice(tree, [(require_unshared(tree, node), new.text) for node, _, new in changes])
         tree = grow(tree, SECTION, [entry.text for entry in missing])
         added = {entry.key for entry in missing if not _is_of_image(entry, target)}
-        tree = follow(tree, SECTION, there, key_of, added)
-    left = [entry for _, entry in _entries(elements(tree, SECTION))]
+        tree = follow(tree, SECTION, lower_layer, key_of, added)
+    remaining = [entry for _, entry in _entries(elements(tree, SECTION))]
+    removed = [entry for entry in wanted_entries if entry not in remaining]
     edits = [
-        *(Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes),
+        *(Edit(path, _key(new), old.text, new.text) for _, old, new in changes),
         *(Edit(path, _key(entry), "", entry.text) for entry in missing),
-        *(Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left),
+        *(Edit(path, _key(entry), entry.text, "") for entry in removed),
     ]
-    same = [
+    # `result` uses these if only quotes or a comment changed.
+    unchanged = [
         Edit(path, _key(entry), entry.text, entry.text)
-        for entry in renewed
+        for entry in wanted_entries
         if _is_of_image(entry, target)
     ]
-    return result(files, path, tree.text, [*edits, *same])
+    return result(files, path, tree.text, [*edits, *unchanged])
 
 
 def _wanted_entries(
     tree: Tree,
-    there: Below[KustomizeImage],
+    lower_layer: LowerLayer[KustomizeImage],
     target: Target,
     image: Image,
 ) -> list[KustomizeImage]:
     """Return the wanted text of each entry in the file: the image's own entries have the new
     version, and copies follow their origin.
     """
-    spec = there.origins
-    renewed: list[KustomizeImage] = []
-    own: list[int] = []
-    for place, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
+    origins = lower_layer.origins
+    wanted_entries: list[KustomizeImage] = []
+    own_numbers: list[int] = []
+    for number, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
+        wanted = entry
         if _is_of_image(entry, target):
-            own.append(place)
-            renewed.append(_at_version(entry, spec, target, image))
-        elif there.carries and entry.key in spec and origin_comment(tree, node) is not None:
-            theirs, _ = spec[entry.key]
-            renewed.append(
-                entry if _as_kustomize_reads(theirs) == _as_kustomize_reads(entry) else theirs
-            )
-        else:
-            renewed.append(entry)
-    name = target.keys.kustomize_name
-    if name and own and identity_of(name) not in {entry.key for entry in renewed}:
+            own_numbers.append(number)
+            wanted = _at_version(entry, origins, target, image)
+        elif lower_layer.copied and entry.key in origins and is_copy(tree, node):
+            original, _ = origins[entry.key]
+            if _as_kustomize_reads(entry) != _as_kustomize_reads(original):
+                wanted = original
+        wanted_entries.append(wanted)
+    annotated = target.keys.kustomize_name
+    keys = {entry.key for entry in wanted_entries}
+    if annotated and own_numbers and identity_of(annotated) not in keys:
         # replaces a different name that resulted in the image
-        first = own[0]
-        renewed[first] = KustomizeImage(name, renewed[first].right)
-    return renewed
+        first = own_numbers[0]
+        wanted_entries[first] = KustomizeImage(annotated, wanted_entries[first].right)
+    return wanted_entries
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
@@ -230,60 +234,59 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     if target.carry is False:
         return ()
     _, tree = load(files, target, SECTION)
-    there = _below(files, target)
-    spec = there.origins
+    lower_layer = _lower_layer(files, target)
+    origins = lower_layer.origins
     strays = dict[str, Stray]()
-    names = set[str]()
-    for node, entry in _entries(elements(tree, SECTION)):
-        names.add(entry.key)
-        theirs, origin = spec.get(entry.key, (entry, ""))
-        managed = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed)
-        if managed or _is_of_image(entry, target):
+    entries = _entries(elements(tree, SECTION))
+    for node, entry in entries:
+        names = {entry.key, entry.identity, entry.left, entry.right}
+        is_managed = not names.isdisjoint(target.managed)
+        if entry.key not in origins or is_managed or _is_of_image(entry, target):
             continue
-        if _as_kustomize_reads(theirs) != _as_kustomize_reads(entry) and not origin_comment(
-            tree,
-            node,
-        ):
-            strays[_key(entry)] = Stray(_key(entry), origin, hidden=False)
-    if not there.carries:
-        for key, (entry, origin) in spec.items():
-            if key not in names and not _is_of_image(entry, target):
-                strays[_key(entry)] = Stray(_key(entry), origin, hidden=True)
+        original, comment = origins[entry.key]
+        differs = _as_kustomize_reads(entry) != _as_kustomize_reads(original)
+        if differs and not is_copy(tree, node):
+            strays[_key(entry)] = Stray(_key(entry), comment, hidden=False)
+    if not lower_layer.copied:
+        keys_in_file = {entry.key for _, entry in entries}
+        for key, (entry, comment) in origins.items():
+            if key not in keys_in_file and not _is_of_image(entry, target):
+                strays[_key(entry)] = Stray(_key(entry), comment, hidden=True)
     return tuple(strays.values())
 
 
 def _key(entry: KustomizeImage) -> str:
+    """Return the entry's key in an `Edit`: `kustomize.images[<name>]`."""
     image = live_image(entry.right)
-    return f"kustomize.images[{entry.left or (image.name if image else entry.right)}]"
+    name = image.name if image else entry.right
+    return f"kustomize.images[{entry.left or name}]"
 
 
 # by key: the entry, and its origin comment
-Carried = Mapping[str, tuple[KustomizeImage, str]]
+Origins = Mapping[str, tuple[KustomizeImage, str]]
 
 
-def _below(files: Files, target: Target) -> Below[KustomizeImage]:
+def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
+    def common(nodes: Sequence[Node]) -> dict[str, KustomizeImage]:
+        return {entry.key: entry for _, entry in _entries(nodes)}
+
     spec = {entry.key: entry for entry in map(parse_entry, target.source.images)}
-    return below(
-        files,
-        target,
-        SECTION,
-        spec,
-        lambda nodes: {entry.key: entry for _, entry in _entries(nodes)},
-    )
+    return read_lower_layer(files, target, SECTION, spec, common)
 
 
 def _at_version(
     entry: KustomizeImage,
-    spec: Carried,
+    origins: Origins,
     target: Target,
     image: Image,
 ) -> KustomizeImage:
     """Return the image's entry with the new version, keeping the spelling of the image's name."""
-    others = (other.right for other, _ in spec.values())
-    full = spelled(image, target, entry.right, *others)
-    name = target.keys.kustomize_name
-    left = entry.left or (name if name and entry.identity != image.identity else "")
-    return KustomizeImage(left, replace(image, name=full).reference)
+    originals = (original.right for original, _ in origins.values())
+    full_name = spelled(image, target, entry.right, *originals)
+    left = entry.left
+    if not left and entry.identity != image.identity:
+        left = target.keys.kustomize_name
+    return KustomizeImage(left, replace(image, name=full_name).reference)
 
 
 def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
@@ -295,31 +298,30 @@ def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
 
 
 def _entries_to_append(
-    now: list[KustomizeImage],
-    spec: Carried,
+    entries: Sequence[KustomizeImage],
+    lower_layer: LowerLayer[KustomizeImage],
     target: Target,
     image: Image,
-    *,
-    carries: bool,
 ) -> list[KustomizeImage]:
-    """Return the entries to append: the spec's entries that the file lacks,
-    and the image's own entry if there is none.
+    """Return the entries to append to the file's `entries`: those of the lower layer that the file
+    lacks, and the image's own entry if there is none.
     """
-    keys = {entry.key for entry in now}
-    lacking = [
-        entry
-        for entry, _ in spec.values()
-        if entry.key not in keys and (carries or _is_of_image(entry, target))
-    ]
-    carried = [
-        _at_version(entry, spec, target, image) if _is_of_image(entry, target) else entry
-        for entry in lacking
-    ]
-    name = target.keys.kustomize_name
+    keys = {entry.key for entry in entries}
+    missing = []
+    for original, _ in lower_layer.origins.values():
+        if original.key in keys:
+            continue
+        if _is_of_image(original, target):
+            missing.append(_at_version(original, lower_layer.origins, target, image))
+        elif lower_layer.copied:
+            missing.append(original)
+    all_entries = (*entries, *missing)
+    annotated = target.keys.kustomize_name
     if any(
-        entry.key == identity_of(name) if name else _is_of_image(entry, target)
-        for entry in (*now, *carried)
+        entry.key == identity_of(annotated) if annotated else _is_of_image(entry, target)
+        for entry in all_entries
     ):
-        return carried
-    full = spelled(image, target, *(other.right for other, _ in spec.values()))
-    return [*carried, KustomizeImage(name, replace(image, name=full).reference)]
+        return missing
+    originals = (original.right for original, _ in lower_layer.origins.values())
+    full_name = spelled(image, target, *originals)
+    return [*missing, KustomizeImage(annotated, replace(image, name=full_name).reference)]

@@ -32,12 +32,12 @@ from task.editors.helm_values import digest_value, known_digest, reading_of
 from task.editors.yaml.edit import (
     Splice,
     add,
-    alone,
     checked,
     content_end,
     drop_items,
     line_end,
     only_blank,
+    require_unshared,
     splice,
 )
 from task.editors.yaml.spelling import Data, Word, looks_typed, sound
@@ -67,13 +67,13 @@ PLUGIN = Section("plugin", "env")
 
 
 @dataclass(frozen=True)
-class Below(Generic[T]):
+class LowerLayer(Generic[T]):
     """The elements of the spec or the common file, which the override file's list hides."""
 
     # by key: each element, and its origin comment
     origins: Mapping[str, tuple[T, str]]
     used: bool  # whether Argo CD uses these elements, because the override file has no list
-    carries: bool  # whether the override file's list gets copies of the elements it lacks
+    copied: bool  # whether the override file's list gets copies of the elements it lacks
 
 
 class Stray(NamedTuple):
@@ -97,8 +97,8 @@ def common_path(target: Target) -> str:
     """Return the path of `.argocd-source.yaml` in the source's folder."""
     # A `write-back-target` may use any file as the override file, and only the usual name shows
     # which folder the file is for.
-    override = posixpath.basename(target.path).startswith(".argocd-source-")
-    folder = posixpath.dirname(target.path) if override else target.source.path.strip("/")
+    has_usual_name = posixpath.basename(target.path).startswith(".argocd-source-")
+    folder = posixpath.dirname(target.path) if has_usual_name else target.source.path.strip("/")
     return posixpath.normpath(posixpath.join(folder, COMMON))
 
 
@@ -112,6 +112,7 @@ def load(files: Files, target: Target, section: Section) -> tuple[str, Tree]:
 
 
 def _tree(files: Files, path: str, section: Section) -> Tree:
+    """Return a file's tree. Raises the same errors as `load`."""
     tree = tree_of(files, path)
     with about(path):
         single(tree)
@@ -131,11 +132,9 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
             raise _shape(f"{section.name} is not a mapping")
         # Argo CD ignores case in keys, but its merge patch does not: the result would have both
         # `Helm:` and `helm:`.
-        if other := next(
-            (name.value for name, _ in pairs(node) if name.value.lower() == key != name.value),
-            "",
-        ):
-            raise _shape(f"has {other} where Argo CD expects {key}")
+        for name, _ in pairs(node):
+            if name.value != key and name.value.lower() == key:
+                raise _shape(f"has {name.value} where Argo CD expects {key}")
         node = resolved_value(node, key)
     if node is None or node.null:
         return None
@@ -153,37 +152,41 @@ def _shape(problem: str) -> TargetError:
 
 def elements(tree: Tree, section: Section) -> Sequence[Node]:
     """Return the elements of the section's list, or () if it does not exist."""
-    return listed.children if (listed := _section_list(tree, section)) else ()
+    section_list = _section_list(tree, section)
+    return section_list.children if section_list else ()
 
 
-def below(
+def read_lower_layer(
     files: Files,
     target: Target,
     section: Section,
     spec: Mapping[str, T],
     common: Common[T],
-) -> Below[T]:
+) -> LowerLayer[T]:
     """Return the elements that Argo CD would use if the override file had no list.
 
     `spec` has the spec's elements, and `common` reads those of the common file's list.
     """
     path, tree = load(files, target, section)
     has_list = _section_list(tree, section) is not None
-    found = [origin_comment(tree, element) for element in elements(tree, section)]
-    comments = {comment[1] for comment in found if comment}
-    shared = common_path(target)
-    common_list = _section_list(_tree(files, shared, section), section) if shared != path else None
+    matches = [origin_comment(tree, element) for element in elements(tree, section)]
+    comments = {match[1] for match in matches if match}
+    common_list = None
+    if common_path(target) != path:
+        common_tree = _tree(files, common_path(target), section)
+        common_list = _section_list(common_tree, section)
     origins: dict[str, tuple[T, str]] = {}
     # The common file's list also replaces the spec's list.
-    if target.carry or FROM_SPEC in comments or common_list is None:
+    is_spec_used = common_list is None
+    if is_spec_used or target.carry or FROM_SPEC in comments:
         origins = {key: (element, FROM_SPEC) for key, element in spec.items()}
     if common_list:
         in_common = common(common_list.children)
         origins |= {key: (element, FROM_COMMON) for key, element in in_common.items()}
-    carries = target.carry
-    if carries is None:  # a list without origin comments is not ours
-        carries = not has_list or bool(comments)
-    return Below(origins, not has_list, carries)
+    copied = target.carry
+    if copied is None:  # a list without origin comments is not ours
+        copied = not has_list or bool(comments)
+    return LowerLayer(origins, used=not has_list, copied=copied)
 
 
 def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
@@ -202,7 +205,7 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
                 f"line {tree.line(node)}: *{node.value} refers to a shared list",
                 hint="write out the list",
             )
-        alone(tree, node)
+        require_unshared(tree, node)
     return add(tree, sequence, items) if sequence else add(tree, mapping, {section.list: items})
 
 
@@ -218,20 +221,21 @@ def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
     return None
 
 
+def is_copy(tree: Tree, element: Node) -> bool:
+    """Return whether an element is a copy, which means that it has an origin comment."""
+    return origin_comment(tree, element) is not None
+
+
 def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
     """Yield the end of each of the element's values that a comment may follow."""
     parent = tree.parent(element)
+    in_flow_style = element.style == "{" or (parent is not None and parent.style == "{")
     # After a flow-style element, the comment could belong to anything on the line.
-    if (
-        element.kind == "alias"
-        or element.style == "{"
-        or (parent is not None and parent.style == "{")
-    ):
+    if element.kind == "alias" or in_flow_style:
         return
-    nodes = [element]
-    if element.kind == "mapping":
-        nodes = [child for _, child in pairs(element)]
-    for node in nodes:
+    is_mapping = element.kind == "mapping"
+    value_nodes = [child for _, child in pairs(element)] if is_mapping else [element]
+    for node in value_nodes:
         # in a block scalar, the comment would be part of the value
         if node.kind == "scalar" and node.style not in {"|", ">"}:
             yield content_end(tree.text, node)
@@ -240,7 +244,7 @@ def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
 def follow(
     tree: Tree,
     section: Section,
-    there: Below[T],
+    lower_layer: LowerLayer[T],
     key_of: KeyOf,
     added: Collection[str],
 ) -> Tree:
@@ -251,48 +255,50 @@ def follow(
     returns an element's key, or None for the image's own elements, which do not get a comment. A
     copy that shares its line with anything else is kept.
     """
-    gone = []
-    for number, node in enumerate(elements(tree, section)):
-        key = key_of(node)
-        without_origin = key is not None and key not in there.origins
-        if there.carries and without_origin and origin_comment(tree, node):
-            gone.append(number)
-    if gone and (listed := _section_list(tree, section)):
-        tree = drop_items(tree, alone(tree, listed), gone)
-    splices = [
-        splice
-        for node in elements(tree, section)
-        for splice in _with_origin_comment(tree, node, key_of(node), there, added)
-    ]
+    if lower_layer.copied:
+        kept_keys = {None, *lower_layer.origins}
+        numbers_to_drop = [
+            number
+            for number, element in enumerate(elements(tree, section))
+            if key_of(element) not in kept_keys and is_copy(tree, element)
+        ]
+        section_list = _section_list(tree, section)
+        if section_list and numbers_to_drop:
+            require_unshared(tree, section_list)
+            tree = drop_items(tree, section_list, numbers_to_drop)
+    splices: list[Splice] = []
+    for element in elements(tree, section):
+        splices += _origin_comment_change(tree, element, key_of(element), lower_layer, added)
     return checked(tree, splices, {}) if splices else tree
 
 
-def _with_origin_comment(
+def _origin_comment_change(
     tree: Tree,
-    node: Node,
+    element: Node,
     key: str | None,
-    there: Below[T],
+    lower_layer: LowerLayer[T],
     added: Collection[str],
 ) -> Iterator[Splice]:
     """Yield the change, if any is needed, after which an element has the right origin comment."""
-    comment = origin_comment(tree, node)
-    if key is None:
+    comment = origin_comment(tree, element)
+    is_ours = comment is not None or key in added
+    if key is None:  # one of the image's own elements
         wanted = ""
-    elif there.carries and key in there.origins and (comment or key in added):
-        _, wanted = there.origins[key]
+    elif is_ours and lower_layer.copied and key in lower_layer.origins:
+        _, wanted = lower_layer.origins[key]
     else:
         return
-    if comment:
+    if comment is not None:
         if comment[1] != wanted:
             yield Splice(*comment.span(), f"  {wanted}" if wanted else "")
         return
-    at = next(_comment_positions(tree, node), None)
-    if at is None or not wanted:
+    start = next(_comment_positions(tree, element), None)
+    if start is None or not wanted:
         return
-    end = line_end(tree.text, at)
+    end = line_end(tree.text, start)
     # A person's comment on the line takes precedence over ours.
-    if only_blank(tree.text, at, end):
-        yield Splice(at, end, f"  {wanted}")
+    if only_blank(tree.text, start, end):
+        yield Splice(start, end, f"  {wanted}")
 
 
 def _section(target: Target) -> Section:
@@ -346,10 +352,13 @@ def _field(element: Node, name: str) -> Node | None:
     element = resolved(element)
     if element.kind != "mapping":
         return None
-    return value(element, name) or next(
-        (node for key, node in pairs(element) if key.value.lower() == name),
-        None,
-    )
+    exact = value(element, name)
+    if exact is not None:
+        return exact
+    for key, node in pairs(element):
+        if key.value.lower() == name:
+            return node
+    return None
 
 
 def _text(element: Node, name: str) -> str:
@@ -360,14 +369,12 @@ def _text(element: Node, name: str) -> str:
 
 def _parameters(tree: Tree, section: Section) -> list[Parameter]:
     """Return the elements that have a name."""
-    return [
-        found
-        for element in elements(tree, section)
-        if (found := _parameter_of_element(element, section)).name
-    ]
+    parameters = [_parameter_of_element(element, section) for element in elements(tree, section)]
+    return [parameter for parameter in parameters if parameter.name]
 
 
 def _parameter_of_element(element: Node, section: Section) -> Parameter:
+    """Return the element's fields. A missing field is "" or false."""
     force = section == HELM and _text(element, "forcestring").lower() == "true"
     return Parameter(
         _text(element, "name"),
@@ -385,59 +392,61 @@ def read(files: Files, target: Target) -> Reading:
     section = _section(target)
     names = _element_names(target)
     path, tree = load(files, target, section)
-    found = _parameters(tree, section)
-    unsound = set[str]()
-    values = dict[str, str]()
+    parameters = _parameters(tree, section)
+    unsound_names = set[str]()
     for element in elements(tree, section):
-        name = _text(element, "name")
-        text = _text(element, "value")
-        node = _field(element, "value")
-        if node and not sound(resolved(node)):
-            unsound.add(name)
-        if name and values.setdefault(name, text) != text:
-            unsound.add(name)
+        value_node = _field(element, "value")
+        if value_node and not sound(resolved(value_node)):
+            unsound_names.add(_text(element, "name"))
+    first_values = dict[str, str]()
+    for parameter in parameters:
+        first_value = first_values.setdefault(parameter.name, parameter.value)
+        if parameter.value != first_value:
+            unsound_names.add(parameter.name)
     if section == HELM:
-        known_digest(files, target, names, found or target.source.parameters)
+        # called only for its errors
+        known_digest(files, target, names, parameters or target.source.parameters)
         # Without forceString, Argo CD uses `--set`, and Helm converts such a value to a number or a
         # boolean: 12345678 becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD uses
         # `--set-string`.
-        unsound |= {
+        unsound_names |= {
             parameter.name
-            for parameter in found
+            for parameter in parameters
             if not parameter.force_string and looks_typed(parameter.value)
         }
-    own = {names.spec or names.name, names.spec or names.tag, names.digest}
-    texts = {parameter.name: parameter.value for parameter in found}
-    return reading_of(texts, names, path, sound=not own & unsound)
+    own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
+    texts = {parameter.name: parameter.value for parameter in parameters}
+    return reading_of(texts, names, path, sound=own_names.isdisjoint(unsound_names))
 
 
 def read_below(files: Files, target: Target) -> Reading:
     """Return the image in the elements that Argo CD uses while the override file has no list."""
     used = _spec(target)
     if target.kind.endswith("-override"):
-        there = _below(files, replace(target, carry=None))
-        used = [element for element, _ in there.origins.values()] if there.used else []
+        lower_layer = _lower_layer(files, replace(target, carry=None))
+        used = [element for element, _ in lower_layer.origins.values()] if lower_layer.used else []
     texts = {parameter.name: parameter.value for parameter in used}
     return reading_of(texts, _element_names(target), "", sound=True)
 
 
-def _below(files: Files, target: Target) -> Below[Parameter]:
+def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
     section = _section(target)
     spec = _spec(target)
 
     def common(nodes: Sequence[Node]) -> dict[str, Parameter]:
-        found = []
+        parameters = []
         for number, node in enumerate(nodes):
             # Argo CD takes a missing field from the spec's element at the same index.
-            under = spec[number] if number < len(spec) else Parameter("", "")
+            inherited = spec[number] if number < len(spec) else Parameter("", "")
             given = _parameter_of_element(node, section)
-            name = given.name if _field(node, "name") else under.name
-            value = given.value if _field(node, "value") else under.value
-            force = given.force_string if _field(node, "forcestring") else under.force_string
-            found.append(Parameter(name, value, force))
-        return {parameter.name: parameter for parameter in found if parameter.name}
+            name = given if _field(node, "name") else inherited
+            value = given if _field(node, "value") else inherited
+            force = given if _field(node, "forcestring") else inherited
+            parameters.append(Parameter(name.name, value.value, force.force_string))
+        return {parameter.name: parameter for parameter in parameters if parameter.name}
 
-    return below(files, target, section, {parameter.name: parameter for parameter in spec}, common)
+    of_spec = {parameter.name: parameter for parameter in spec}
+    return read_lower_layer(files, target, section, of_spec, common)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -450,30 +459,27 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     names = _element_names(target)
     spec = _spec(target)
     path, tree = load(files, target, section)
-    now = _parameters(tree, section)
-    before = {parameter.name: parameter.value for parameter in now}
-    digest = (
-        known_digest(files, target, names, now or target.source.parameters)
-        if section == HELM
-        else ""
-    )
-    mine = _wanted(target, image, names, [*now, *spec], digest)
-    there = _below(files, target)
-    carried: dict[str, Parameter] = {}
-    if there.carries:
-        carried = {name: element for name, (element, _) in there.origins.items()}
+    old_parameters = _parameters(tree, section)
+    old_values = {parameter.name: parameter.value for parameter in old_parameters}
+    digest = ""
+    if section == HELM:
+        digest = known_digest(files, target, names, old_parameters or target.source.parameters)
+    own_elements = _wanted(target, image, names, [*old_parameters, *spec], digest)
+    lower_layer = _lower_layer(files, target)
+    copies: dict[str, Parameter] = {}
+    if lower_layer.copied:
+        copies = {name: element for name, (element, _) in lower_layer.origins.items()}
 
     def wanted(tree: Tree, element: Node) -> Parameter | None:
         """Return the wanted content for an element, or None to leave the element unchanged."""
         name = _text(element, "name")
-        if name in mine:
-            return mine[name]
-        copied = carried.get(name)
-        return copied if copied and origin_comment(tree, element) else None
+        if name in own_elements:
+            return own_elements[name]
+        return copies.get(name) if is_copy(tree, element) else None
 
     def key_of(element: Node) -> str | None:
         name = _text(element, "name")
-        return None if name in mine else name
+        return None if name in own_elements else name
 
     with about(path):
         tree = _with_values(tree, section, wanted)
@@ -481,14 +487,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         # element has a different name.
         while gap := _incomplete_element(tree, section, wanted):
             element, name, data = gap
-            tree = add(tree, alone(tree, element), {name: data})
-        whole = {**carried, **mine}
-        missing = [name for name in whole if name not in before]
-        tree = grow(tree, section, [_element_data(whole[name], section) for name in missing])
-        tree = follow(tree, section, there, key_of, missing)
-    after = {parameter.name: parameter.value for parameter in _parameters(tree, section)}
+            tree = add(tree, require_unshared(tree, element), {name: data})
+        all_wanted = {**copies, **own_elements}
+        missing = [name for name in all_wanted if name not in old_values]
+        tree = grow(tree, section, [_element_data(all_wanted[name], section) for name in missing])
+        tree = follow(tree, section, lower_layer, key_of, missing)
+    new_values = {parameter.name: parameter.value for parameter in _parameters(tree, section)}
     edits = [
-        Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}
+        Edit(path, name, old_values.get(name, ""), new_values.get(name, ""))
+        for name in {**new_values, **old_values}
     ]
     return result(files, path, tree.text, edits)
 
@@ -539,34 +546,38 @@ def _with_values(
     section: Section,
     wanted: Callable[[Tree, Node], Parameter | None],
 ) -> Tree:
-    """Write the wanted values to the fields that exist, and return the new tree."""
+    """Write the wanted values to the fields that exist, and return the new tree.
+
+    A value that is not a string becomes one, even if the element is otherwise left unchanged.
+    """
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
-        want = wanted(tree, element)
+        parameter = wanted(tree, element)
         value_node = _field(element, "value")
-        if value_node and _must_be_rewritten(resolved(value_node), want):
-            text = want.value if want else resolved(value_node).value
-            changes.append((alone(tree, value_node), text))
-        if want and section == HELM and (force_node := _field(element, "forcestring")):
-            now = resolved(force_node)
-            plain = now.kind == "scalar" and not now.style
+        if value_node and _must_be_rewritten(resolved(value_node), parameter):
+            text = parameter.value if parameter else resolved(value_node).value
+            changes.append((require_unshared(tree, value_node), text))
+        force_node = _field(element, "forcestring")
+        if section == HELM and parameter and force_node:
+            current = resolved(force_node)
+            is_plain = current.kind == "scalar" and not current.style
             # Argo CD accepts only plain booleans: its JSON decoder fails on the string `"true"`.
-            if not plain or now.value != str(want.force_string).lower():
-                changes.append((alone(tree, force_node), want.force_string))
+            if not is_plain or current.value != str(parameter.force_string).lower():
+                changes.append((require_unshared(tree, force_node), parameter.force_string))
     return splice(tree, changes)
 
 
-def _must_be_rewritten(now: Node, want: Parameter | None) -> bool:
+def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
     """Return whether a value differs from the wanted one, or is not a string.
 
     A value that is not a string (`1.10`, `true`) breaks the whole Application, even if it was
     written by a person: Argo CD cannot generate the manifests.
     """
-    if now.kind != "scalar":
+    if current.kind != "scalar":
         return False
-    if want is None:
-        return not sound(now) and not now.null
-    return now.value != want.value or not sound(now)
+    if wanted is None:
+        return not sound(current) and not current.null
+    return current.value != wanted.value or not sound(current)
 
 
 def _incomplete_element(
@@ -576,9 +587,9 @@ def _incomplete_element(
 ) -> tuple[Node, str, Data] | None:
     """Return the first element that lacks a field, the missing field, and its value, or None."""
     for element in elements(tree, section):
-        want = wanted(tree, element)
-        if want:
-            for name, data in _element_data(want, section).items():
+        parameter = wanted(tree, element)
+        if parameter:
+            for name, data in _element_data(parameter, section).items():
                 if _field(element, name) is None:
                     return resolved(element), name, data
     return None
@@ -593,23 +604,24 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     section = _section(target)
     keys = _element_names(target)
     _, tree = load(files, target, section)
-    there = _below(files, target)
-    origins = there.origins
-    own = {keys.name, keys.tag, keys.spec, keys.digest}
+    lower_layer = _lower_layer(files, target)
+    origins = lower_layer.origins
+    own_names = {keys.name, keys.tag, keys.spec, keys.digest}
     differing = {}
     for element in elements(tree, section):
-        found = _parameter_of_element(element, section)
-        if found.name not in origins or found.name in {*own, *target.managed}:
+        parameter = _parameter_of_element(element, section)
+        name = parameter.name
+        if name not in origins or name in own_names or name in target.managed:
             continue
-        theirs, origin = origins[found.name]
-        if found != theirs and not origin_comment(tree, element):
-            differing[found.name] = Stray(found.name, origin, hidden=False)
-    if there.carries:
+        original, comment = origins[name]
+        if parameter != original and not is_copy(tree, element):
+            differing[name] = Stray(name, comment, hidden=False)
+    if lower_layer.copied:
         return tuple(differing.values())
-    names = {parameter.name for parameter in _parameters(tree, section)} | own
+    names_in_file = {parameter.name for parameter in _parameters(tree, section)}
     hidden = [
-        Stray(name, origin, hidden=True)
-        for name, (_, origin) in origins.items()
-        if name not in names
+        Stray(name, comment, hidden=True)
+        for name, (_, comment) in origins.items()
+        if name not in names_in_file and name not in own_names
     ]
     return (*differing.values(), *hidden)

@@ -79,34 +79,33 @@ def states_of(tree: Tree) -> dict[str, State]:
     for node in walk(tree.root):
         # an anchor would link lines that must change independently
         if node.kind == "alias" or node.anchor:
-            name = (
-                f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
-            )
+            is_alias = node.kind == "alias"
+            name = f"the alias *{node.value}" if is_alias else f"the anchor &{node.anchor}"
             raise _line_error(
                 tree,
                 node,
                 f"{name[:50]} is not allowed in a state file",
                 "write out the value",
             )
-    states = {}
-    for path, node in _children(
-        tree,
-        _fields(tree, tree.root, "the file", _FILE)["files"],
-        "files",
-    ).items():
-        fields = _fields(tree, node, path, _STATE)
-        images = _children(tree, fields["images"], "images").items()
-        memories = {alias: _image_memory(tree, image, alias) for alias, image in images}
-        state = State(
-            _hold(tree, fields["hold"]),
-            {alias: memory for alias, memory in memories.items() if memory != Memory()},
-        )
-        if state != State():
-            states[path] = state
-    return states
+    top_level = _fields(tree, tree.root, "the file", _FILE)
+    files = _children(tree, top_level["files"], "files")
+    states = {path: _file_state(tree, node, path) for path, node in files.items()}
+    return {path: state for path, state in states.items() if state != State()}
+
+
+def _file_state(tree: Tree, node: Node, path: str) -> State:
+    """Return the state below a write-back file's path, without empty memories."""
+    fields = _fields(tree, node, path, _STATE)
+    images = _children(tree, fields["images"], "images")
+    memories = {alias: _image_memory(tree, image, alias) for alias, image in images.items()}
+    return State(
+        _hold(tree, fields["hold"]),
+        {alias: memory for alias, memory in memories.items() if memory != Memory()},
+    )
 
 
 def _image_memory(tree: Tree, node: Node, alias: str) -> Memory:
+    """Return the memory below an alias."""
     fields = _fields(tree, node, alias, _MEMORY)
     rollback = Meant(**_words(tree, _fields(tree, fields["rollback"], "rollback", _MEANT)))
     return Memory(
@@ -120,7 +119,7 @@ def _image_memory(tree: Tree, node: Node, alias: str) -> Memory:
 
 
 def _hold(tree: Tree, node: Node) -> Hold | None:
-    """Return the hold.
+    """Return the hold, or None if the key is missing.
 
     An unreadable hold is an error and does not count as "no hold", because the held images must not
     change.
@@ -136,17 +135,19 @@ def _hold(tree: Tree, node: Node) -> Hold | None:
     return Hold(**_words(tree, fields))
 
 
-def _written(tree: Tree, node: Node, what: str) -> Written | None:
-    words = _words(tree, fields := _fields(tree, node, what, _WRITTEN))
-    number = words["sequence"]
-    if number and not _SEQUENCE.fullmatch(number):
+def _written(tree: Tree, node: Node, key: str) -> Written | None:
+    """Return the written or deferred build below a key, or None if it has no fields."""
+    fields = _fields(tree, node, key, _WRITTEN)
+    words = _words(tree, fields)
+    sequence = words["sequence"]
+    if sequence and not _SEQUENCE.fullmatch(sequence):
         raise _line_error(
             tree,
             fields["sequence"],
-            f"sequence: {number[:50]!r} is not a number",
+            f"sequence: {sequence[:50]!r} is not a number",
             "use up to 20 digits",
         )
-    build = Build(int(number) if number else None, *(words[field] for field in _BUILD))
+    build = Build(int(sequence) if sequence else None, *(words[field] for field in _BUILD))
     written = Written(words["tag"], words["digest"], build, words["image-digest"])
     return written if written != Written() else None
 
@@ -155,20 +156,19 @@ def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
     """Return the value of each field, with times normalized."""
     words = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
-        if text := words.get(name):
-            try:
-                words[name] = utc(text)
-            except Malformed as error:
-                raise _line_error(
-                    tree,
-                    fields[name],
-                    f"{name}: {error.message}",
-                    error.hint,
-                ) from error
+        time = words.get(name, "")
+        if not time:
+            continue
+        try:
+            words[name] = utc(time)
+        except Malformed as error:
+            problem = f"{name}: {error.message}"
+            raise _line_error(tree, fields[name], problem, error.hint) from error
     return words
 
 
 def _scalar_text(tree: Tree, node: Node, name: str) -> str:
+    """Return the string, or "" for a null. Raises TargetError for any other value."""
     if node.kind != "scalar" or node.tag not in _TAGS:
         raise _line_error(
             tree,
@@ -180,58 +180,68 @@ def _scalar_text(tree: Tree, node: Node, name: str) -> str:
 
 
 def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
+    """Return the strings in a list, or () for a null. Raises TargetError for any other value."""
     hint = f'put each item on its own line below {name}: - "…"'
     if node.null:
         return ()
     if node.kind != "sequence" or node.tag:
         raise _line_error(tree, node, f"{name} is {_kind_in_words(node)}, not a list", hint)
-    if empty := next((item for item in node.children if item.null), None):
-        raise _line_error(tree, empty, f"{name} has an empty item", hint)
+    for item in node.children:
+        if item.null:
+            raise _line_error(tree, item, f"{name} has an empty item", hint)
     return tuple(_scalar_text(tree, item, f"an item of {name}") for item in node.children)
 
 
-def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]:
-    """Return the values of all known keys in a mapping.
+def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]:
+    """Return the values of all known keys in the mapping with this name.
 
     A key that resembles a known key, or belongs elsewhere, is an error, because a misspelled hold
     would have no effect.
     """
-    children = _children(tree, node, what)
-    if children:
-        similar = _STEMS | {word.rstrip("s") for word in known}
-        for key, _ in pairs(node):
-            letters = [each for each in key.value.lower() if each.isprintable()]
-            stem = "".join(each for each in letters if not each.isspace()).rstrip("s")
-            if key.value not in known and stem in similar:
-                raise _line_error(
-                    tree,
-                    key,
-                    f"{what[:50]} has the key {key.value!r}",
-                    _MISPLACED.format(", ".join(known)),
-                )
+    children = _children(tree, node, name)
+    known_stems = _STEMS | {word.rstrip("s") for word in known}
+    for key, _ in pairs(node):
+        letters = [
+            letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace()
+        ]
+        stem = "".join(letters).rstrip("s")
+        if key.value not in known and stem in known_stems:
+            raise _line_error(
+                tree,
+                key,
+                f"{name[:50]} has the key {key.value!r}",
+                _MISPLACED.format(", ".join(known)),
+            )
     return {key: children.get(key, NOTHING) for key in known}
 
 
-def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
+def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
+    """Return the keys and values of the mapping with this name, or {} for a null.
+
+    Raises TargetError for any other value, and for a key that is not a string or appears twice.
+    """
     if node.null:
         return {}
+    short_name = name[:50]
     if node.kind != "mapping" or node.tag:
         hint = "use `key: value` lines" + (" below it" if node is not tree.root else "")
-        raise _line_error(tree, node, f"{what[:50]} is {_kind_in_words(node)}, not a mapping", hint)
+        raise _line_error(
+            tree, node, f"{short_name} is {_kind_in_words(node)}, not a mapping", hint
+        )
     children: dict[str, Node] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.tag not in _TAGS:
             raise _line_error(
                 tree,
                 key,
-                f"a key in {what[:50]} is {_kind_in_words(key)}",
+                f"a key in {short_name} is {_kind_in_words(key)}",
                 "use a plain word, or quote it",
             )
         if key.value in children:  # YAML readers disagree about which one wins
             raise _line_error(
                 tree,
                 key,
-                f"{key.value[:50]!r} appears twice in {what[:50]}",
+                f"{key.value[:50]!r} appears twice in {short_name}",
                 "keep one of them",
             )
         children[key.value] = value
@@ -239,6 +249,7 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
 
 
 def _kind_in_words(node: Node) -> str:
+    """Return the node's kind, for a message: "a list"."""
     if node.tag and node.kind == "scalar":
         return f"tagged {node.tag}"
     return {
@@ -248,8 +259,8 @@ def _kind_in_words(node: Node) -> str:
     }.get(node.kind, "a single value")
 
 
-def _line_error(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
-    return TargetError(f"line {tree.line(node)}: {what}", hint=hint)
+def _line_error(tree: Tree, node: Node, problem: str, hint: str) -> TargetError:
+    return TargetError(f"line {tree.line(node)}: {problem}", hint=hint)
 
 
 def with_unknown(tree: Tree, data: Wanted) -> Wanted:
@@ -261,23 +272,31 @@ def with_unknown(tree: Tree, data: Wanted) -> Wanted:
 
 
 def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:
-    whole = dict(data)
-    if node.kind == "mapping":
-        for key, value in pairs(node):
-            name = key.value
-            if name not in shape and ANY not in shape:
-                whole[name] = value
-                continue
-            inner = shape.get(name, shape.get(ANY))
-            known = data.get(name)
-            if inner is None or (known is None and ANY not in inner and ANY not in shape):
-                continue
-            if below := _with_kept(value, known if isinstance(known, Mapping) else {}, inner):
-                whole[name] = below
-    return whole
+    """Return the data with the unknown keys of the file's node, which should have this shape."""
+    combined = dict(data)
+    if node.kind != "mapping":
+        return combined
+    allows_any_key = ANY in shape
+    for key, value in pairs(node):
+        name = key.value
+        if name not in shape and not allows_any_key:  # unknown
+            combined[name] = value
+            continue
+        inner_shape = shape.get(name, shape.get(ANY))
+        if inner_shape is None:  # the key has a single value or a list
+            continue
+        inner_data = data.get(name)
+        if inner_data is None and not allows_any_key and ANY not in inner_shape:  # removed
+            continue
+        known = inner_data if isinstance(inner_data, Mapping) else {}
+        inner = _with_kept(value, known, inner_shape)
+        if inner:
+            combined[name] = inner
+    return combined
 
 
 def _instant(name: str, text: str) -> str:
+    """Return the time in UTC, or "" for "". Raises TargetError if it is not a time."""
     try:
         return text and utc(text)
     except Malformed as error:
@@ -301,30 +320,26 @@ def data_of(states: Mapping[str, State]) -> dict[str, object]:
     """
     files = {}
     for path, state in sorted(states.items()):
-        images = {
-            alias: (
-                asdict(memory)
-                | {
-                    "written": _written_data(memory.written),
-                    "deferred": _written_data(memory.deferred),
-                }
-            )
-            for alias, memory in sorted(state.images.items())
-        }
-        files[path] = {
-            "hold": state.hold and asdict(state.hold),
-            "images": images,
-        }
+        images = {}
+        for alias, memory in sorted(state.images.items()):
+            images[alias] = {
+                **asdict(memory),
+                "written": _written_data(memory.written),
+                "deferred": _written_data(memory.deferred),
+            }
+        hold = asdict(state.hold) if state.hold else None
+        files[path] = {"hold": hold, "images": images}
     return _as_stored({"files": files})
 
 
 def _written_data(written: Written | None) -> Wanted:
+    """Return the fields of a written or deferred build, or {} if there is none."""
     if written is None:
         return {}
-    number = "" if written.build.sequence is None else str(written.build.sequence)
-    if number and not _SEQUENCE.fullmatch(number):
-        raise TargetError(f"the sequence {number} cannot be stored", hint="use up to 20 digits")
-    build = {**asdict(written.build), "sequence": number}
+    sequence = "" if written.build.sequence is None else str(written.build.sequence)
+    if sequence and not _SEQUENCE.fullmatch(sequence):
+        raise TargetError(f"the sequence {sequence} cannot be stored", hint="use up to 20 digits")
+    build = {**asdict(written.build), "sequence": sequence}
     return {
         "tag": written.tag,
         "digest": written.digest,
@@ -338,14 +353,15 @@ def _as_stored(data: Wanted) -> dict[str, object]:
     stored: dict[str, object] = {}
     for key, value in data.items():
         if isinstance(value, Mapping):
-            plain: object = _as_stored(value)
+            stored_value: object = _as_stored(value)
         elif isinstance(value, tuple):
-            plain = [stripped(item) for item in value]
+            stored_value = [stripped(item) for item in value]
         else:
             text = str(value or "")
-            plain = _instant(key, text) if key in _TIMES else stripped(text)
-        if plain or (key, plain) == ("reason", ""):
-            stored[stripped(key)] = plain
+            stored_value = _instant(key, text) if key in _TIMES else stripped(text)
+        is_empty_reason = key == "reason" and stored_value == ""
+        if stored_value or is_empty_reason:
+            stored[stripped(key)] = stored_value
     return stored
 
 
@@ -354,16 +370,14 @@ def in_fixed_form(tree: Tree, data: Wanted) -> str:
     beginning.
     """
     head = []
-    end = eol(tree.text)
     for line in tree.text.splitlines():
-        if (
-            line.strip("\ufeff \t")
-            and line != "---"
-            and not line.lstrip("\ufeff \t").startswith("#")
-        ):
+        content = line.strip("\ufeff \t")
+        is_before_data = not content or content.startswith("#") or line == "---"
+        if not is_before_data:
             break
         head.append(line)
-    return "".join(line + end for line in (*head, *_lines(data)))
+    line_ending = eol(tree.text)
+    return "".join(line + line_ending for line in (*head, *_lines(data)))
 
 
 def in_flow(data: object) -> str:
@@ -380,13 +394,15 @@ def in_flow(data: object) -> str:
 
 
 def _node_in_flow(node: Node) -> str:
+    """Return a node from a newer version on one line."""
     tag = ""
     if node.tag:
-        short = f"!!{node.tag.removeprefix(_CORE)}" if node.tag.startswith(_CORE) else node.tag
-        tag = f"{short} "
+        is_core = node.tag.startswith(_CORE)
+        short_tag = f"!!{node.tag.removeprefix(_CORE)}" if is_core else node.tag
+        tag = f"{short_tag} "
     if node.kind == "scalar":
-        plain = not node.style and not set(node.value) & _TYPED
-        return tag + (node.value if plain else double_quoted(node.value))
+        can_be_plain = not node.style and _TYPED.isdisjoint(node.value)
+        return tag + (node.value if can_be_plain else double_quoted(node.value))
     if node.kind == "sequence":
         return f"{tag}[{', '.join(map(_node_in_flow, node.children))}]"
     entries = [f"{_node_in_flow(key)}: {_node_in_flow(value)}" for key, value in pairs(node)]
@@ -429,17 +445,23 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     kept. Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
     wanted = data_of(states)
-    tree = _state_tree(text if text.strip("\ufeff \t\r\n") else "")
-    known = data_of(states_of(tree))
+    is_blank = not text.strip("\ufeff \t\r\n")
+    tree = _state_tree("" if is_blank else text)
+    current = data_of(states_of(tree))
     data = with_unknown(tree, wanted)
     if not data:
         return ""
-    if known == wanted:
+    if current == wanted:
         return text
-    result = ("" if tree.text else _HEAD) + in_fixed_form(tree, data)
-    new = _state_tree(result)
-    written = in_flow(_sorted(with_unknown(new, wanted)))
-    if data_of(states_of(new)) != wanted or written != in_flow(_sorted(data)):
+    result = in_fixed_form(tree, data)
+    if is_blank:
+        result = _HEAD + result
+    # Reading the result must return the same states and the same keys from newer versions.
+    new_tree = _state_tree(result)
+    has_same_states = data_of(states_of(new_tree)) == wanted
+    new_data = with_unknown(new_tree, wanted)
+    has_same_data = in_flow(_sorted(new_data)) == in_flow(_sorted(data))
+    if not has_same_states or not has_same_data:
         raise TargetError(
             "the state is too large for one state file",
             hint="shorten the hold's reason",
@@ -457,6 +479,7 @@ def _sorted(data: object) -> object:
 
 
 def _state_tree(text: str) -> Tree:
+    """Return the tree of a state file's text. Raises TargetError with the fix."""
     if len(text) > LARGEST:
         raise TargetError("the state file is larger than 1 MB", hint=_CORRECT)
     try:

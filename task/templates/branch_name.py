@@ -41,7 +41,8 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
         raise Malformed(error.message, error.hint or FIELDS) from error
     if not name:
         raise Malformed(f"the template {template!r} produces an empty branch name", FIELDS)
-    if objection := objection_to_branch(name):
+    objection = objection_to_branch(name)
+    if objection:
         raise Malformed(
             f"the template produces {name!r}, which is not a valid branch name: {objection}",
             HINT,
@@ -54,7 +55,8 @@ def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) ->
     character.
     """
     text = _rendered(template, changes, app) if "{{" in template else template
-    return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
+    first_bytes = text.encode("utf-8", "replace")[:LONGEST]
+    return first_bytes.decode("utf-8", "ignore")
 
 
 def _rendered(template: str, changes: Sequence[Change], app: AppFields) -> str:
@@ -138,12 +140,9 @@ def objection_to_branch(name: str) -> str:
     if len(name.encode("utf-8", "surrogatepass")) > LONGEST:
         return f"it is longer than {LONGEST} bytes"
     for letter in name:
-        if (
-            letter in FORBIDDEN
-            or letter < " "
-            or ord(letter) == DELETE
-            or "\ud800" <= letter <= "\udfff"
-        ):
+        is_control = letter < " " or ord(letter) == DELETE
+        is_surrogate = "\ud800" <= letter <= "\udfff"
+        if letter in FORBIDDEN or is_control or is_surrogate:
             return f"it contains {letter!r}"
     if name == "HEAD":
         return "HEAD means the current commit"

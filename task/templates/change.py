@@ -62,9 +62,10 @@ class AppChanges:
 def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
     """Return each Application's changes, without duplicates, in order of first appearance."""
     apps: dict[tuple[str, str], tuple[Change, ...]] = {}
-    for app in (app for changed in several for app in changed):
-        key = (app.namespace, app.name)
-        apps[key] = (*apps.get(key, ()), *app.changes)
+    for app_changes in several:
+        for app in app_changes:
+            key = (app.namespace, app.name)
+            apps[key] = (*apps.get(key, ()), *app.changes)
     return [
         AppChanges(namespace, app_name, changes) for (namespace, app_name), changes in apps.items()
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
@@ -86,12 +87,13 @@ def commit_message(
     Raises Malformed for a template that cannot be parsed, and for an invalid trailer key.
     """
     message = message_text(template, apps)
-    last = _last_paragraph(apps, trailers)
+    last_paragraph = _last_paragraph(apps, trailers)
     text = tidy(message.text) or EMPTY
     if lines:
         held_back = map(one_line, lines[:MOST_LINES])
         text = tidy("\n".join((text, "", "Held back:", *held_back)))
-    return replace(message, text=f"{text}\n\n{last}" if last else f"{text}\n")
+    text = f"{text}\n\n{last_paragraph}" if last_paragraph else f"{text}\n"
+    return replace(message, text=text)
 
 
 def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
@@ -101,15 +103,18 @@ def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> 
         replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
         for change in changes
     ]
-    own = {
-        "Image": [] if any(key == "Image" for key, _ in trailers) else images,
+    has_image_trailer = any(key == "Image" for key, _ in trailers)
+    own_values = {
+        "Image": [] if has_image_trailer else images,
         "Application": [f"{app.namespace}/{app.name}" for app in apps],
         "Promoted-From": [change.promoted_from for change in changes if change.promoted_from],
         "Proof": [f"{change.image.name} {change.proof}" for change in changes if change.proof],
         "Event": [f"{change.image.name} {change.event}" for change in changes if change.event],
     }
-    ours = (trailer for key, values in own.items() for trailer in _repeated(key, values))
-    return trailer_lines([*ours, *trailers])
+    own_trailers: list[Trailer] = []
+    for key, values in own_values.items():
+        own_trailers += _repeated(key, values)
+    return trailer_lines([*own_trailers, *trailers])
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
@@ -147,44 +152,46 @@ def default_text(apps: Sequence[AppChanges]) -> str:
     """Return AIU's wording, with the version in the subject and the Applications' names on each
     line.
     """
-    owners: dict[str, list[str]] = {}
+    app_names: dict[str, list[str]] = {}  # by the line of a change
     for app in apps:
         for line in dict.fromkeys(map(_line, app.changes)):
-            owners.setdefault(line, []).append(one_line(app.name))
-    lines = [
-        text
-        for line, names in list(owners.items())[:MOST_LINES]
-        for text in _line_wrapped(line, names)
-    ]
-    if len(owners) > MOST_LINES:
-        lines.append(f"and {len(owners) - MOST_LINES} more changes")
+            app_names.setdefault(line, []).append(one_line(app.name))
+    lines: list[str] = []
+    for line, names in islice(app_names.items(), MOST_LINES):
+        lines += _line_wrapped(line, names)
+    if len(app_names) > MOST_LINES:
+        lines.append(f"and {len(app_names) - MOST_LINES} more changes")
     return "\n".join((_subject(apps), "", *lines, ""))
 
 
 def _subject(apps: Sequence[AppChanges]) -> str:
+    """Return the default text's subject: "build: automatic update of web to 1.2.0"."""
     changes = [change for app in apps for change in app.changes]
     is_promotion = changes and all(change.promoted_from for change in changes)
     verb = "promote" if is_promotion else "automatic update of"
     versions = list(dict.fromkeys(map(new_version, changes)))
-    to = ""
+    to_version = ""
     if len(versions) > 2:
-        to = f" to {len(versions)} versions"
+        to_version = f" to {len(versions)} versions"
     elif versions:
-        to = f" to {' and '.join(versions)}"
+        to_version = f" to {' and '.join(versions)}"
     if len(apps) == 1:
-        return f"build: {verb} {_names(apps)}{to}"
-    images = list(dict.fromkeys(one_line(change.name) for change in changes))
-    what = images[0] if len(images) == 1 else f"{len(images)} images"
-    subject = f"build: {verb} {what}{to} for {_names(apps)}"
+        return f"build: {verb} {_names(apps)}{to_version}"
+    image_names = list(dict.fromkeys(one_line(change.name) for change in changes))
+    images = image_names[0] if len(image_names) == 1 else f"{len(image_names)} images"
+    subject = f"build: {verb} {images}{to_version} for {_names(apps)}"
     if len(subject) > SUBJECT:
-        subject = f"build: {verb} {what}{to} for {len(apps)} Applications"
+        subject = f"build: {verb} {images}{to_version} for {len(apps)} Applications"
     return subject
 
 
 def new_version(change: Change) -> str:
     """Return the new tag, or the start of the new digest if the tag is unchanged or missing."""
     tag = one_line(change.new_tag)
-    return tag if tag and tag != change.old_tag else one_line(change.new_digest)[:DIGEST] or tag
+    if tag and tag != change.old_tag:
+        return tag
+    short_digest = one_line(change.new_digest)[:DIGEST]
+    return short_digest or tag
 
 
 def old_version(change: Change) -> str:
@@ -200,32 +207,27 @@ def old_version(change: Change) -> str:
 
 
 def _line(change: Change) -> str:
+    """Return the change's line in the default text, without the Applications' names."""
     name = one_line(change.name)
-    old, new = (
-        one_line("@".join(filter(None, version)))
-        for version in (
-            (change.old_tag, change.old_digest),
-            (change.new_tag, change.new_digest),
-        )
-    )
+    old = one_line("@".join(filter(None, (change.old_tag, change.old_digest))))
+    new = one_line("@".join(filter(None, (change.new_tag, change.new_digest))))
     source = f", promoted from {one_line(change.promoted_from)}" if change.promoted_from else ""
     return f"updates image {name} tag '{old}' to '{new}'{source}"
 
 
 def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
     """Return the line with its Applications' names, wrapped as needed."""
-    rest = len(names) - MOST_NAMES
-    words = [
-        f"for {names[0]},",
-        *(f"{name}," for name in names[1:MOST_NAMES]),
-        f"and {rest} more" if rest > 0 else "",
-    ]
-    lines = [line]
-    for word in filter(None, words):
-        if len(lines[-1]) + 1 + len(word) > SUBJECT:
-            lines.append("   ")
-        lines[-1] += f" {word}"
-    return [*lines[:-1], lines[-1].rstrip(",")]
+    first_name, *other_names = names[:MOST_NAMES]
+    words = [f"for {first_name},", *(f"{name}," for name in other_names)]
+    if len(names) > MOST_NAMES:
+        words.append(f"and {len(names) - MOST_NAMES} more")
+    finished_lines = []
+    for word in words:
+        if len(f"{line} {word}") > SUBJECT:
+            finished_lines.append(line)
+            line = "   "  # the indentation, without the space before the word
+        line = f"{line} {word}"
+    return [*finished_lines, line.rstrip(",")]
 
 
 def _names(apps: Sequence[AppChanges]) -> str:
@@ -242,6 +244,7 @@ def distinct(apps: Sequence[AppChanges]) -> list[Change]:
 
 
 def _words(change: Change) -> tuple[str, str, str]:
+    """Return the image's name, the old version, and the new version."""
     return one_line(change.name), one_line(change.old), one_line(change.new)
 
 
@@ -249,14 +252,11 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
     """Return AIU's template data, and our own `.Applications`."""
 
     def fields(change: Change) -> dict[str, Any]:
+        name, old, new = _words(change)
         return {
-            **dict(
-                zip(
-                    ("Image", "OldTag", "NewTag"),
-                    _words(change),
-                    strict=True,
-                )
-            ),
+            "Image": name,
+            "OldTag": old,
+            "NewTag": new,
             "Labels": _labels_of_images([change]),
         }
 
@@ -312,19 +312,19 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
-    olds = set(map(old_version, changes))
-    news = set(map(new_version, changes))
+    old_versions = set(map(old_version, changes))
+    new_versions = set(map(new_version, changes))
     end = ""
-    if command == "rollback" and len(olds) == 1 and "" not in olds:
-        end = f" from {olds.pop()}"
-    if len(news) == 1:
-        end += f" to {news.pop()}"
+    if command == "rollback" and len(old_versions) == 1 and "" not in old_versions:
+        end = f" from {old_versions.pop()}"
+    if len(new_versions) == 1:
+        end += f" to {new_versions.pop()}"
     elif why and not changes:
         end += f": {one_line(why)}"
-    line = f"{verb} {_names(apps)}"
-    if len(line + end) > SUBJECT and len(apps) > 1:
-        line = f"{verb} {len(apps)} Applications"
-    return one_line(line + end, 2 * SUBJECT)
+    line = f"{verb} {_names(apps)}{end}"
+    if len(line) > SUBJECT and len(apps) > 1:
+        line = f"{verb} {len(apps)} Applications{end}"
+    return one_line(line, 2 * SUBJECT)
 
 
 def hold_message(
@@ -339,25 +339,30 @@ def hold_message(
     If an image changes and the user has a template, the template renders the subject and text, as
     for any update.
     """
-    changing = [app for app in apps if app.changes]
-    if template is not None and changing:
-        return commit_message(template, changing, trailers, lines)
+    changed_apps = [app for app in apps if app.changes]
+    if template is not None and changed_apps:
+        return commit_message(template, changed_apps, trailers, lines)
     body = [one_line(line) for line in lines[:MOST_LINES]]
-    if changing:
-        last = _last_paragraph(changing, trailers)
+    if changed_apps:
+        last_paragraph = _last_paragraph(changed_apps, trailers)
     else:
-        names = (f"{app.namespace}/{app.name}" for app in apps[:MOST_TRAILERS])
-        last = trailer_lines((*(("Application", name) for name in names), *trailers))
+        own_trailers = [
+            ("Application", f"{app.namespace}/{app.name}") for app in apps[:MOST_TRAILERS]
+        ]
+        last_paragraph = trailer_lines([*own_trailers, *trailers])
     text = tidy("\n".join((subject, "", *body))) or EMPTY
-    return Message(f"{text}\n\n{last}")
+    return Message(f"{text}\n\n{last_paragraph}")
 
 
 def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
     """Return the text on one line, without control characters, truncated to `longest`
     characters.
     """
-    line = (text if text.isprintable() else _UNSAFE_IN_LINE.sub(" ", text)).strip()
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+    line = text if text.isprintable() else _UNSAFE_IN_LINE.sub(" ", text)
+    line = line.strip()
+    if len(line) <= longest:
+        return line
+    return line[: longest - len("…")].rstrip() + "…"
 
 
 def trailer_lines(trailers: Iterable[Trailer]) -> str:
@@ -372,8 +377,9 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
                 f"{key!r} is not a trailer key",
                 "use letters, digits, and dashes: --trailer Ticket=ABC-1",
             )
-        if line := one_line(value):
-            lines[f"{key}: {line}\n"] = None
+        text = one_line(value)
+        if text:
+            lines[f"{key}: {text}\n"] = None
     return "".join(lines)
 
 
@@ -403,8 +409,9 @@ def commit_references(
     }
     if body:
         # Truncate the body before encoding it, because a truncated JSON string cannot be read. An
-        # escape needs up to six characters.
-        values["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
+        # escape needs up to six characters, and the quotes are less than two escapes.
+        longest_body = LONGEST_VALUE // 6 - 2
+        values["body"] = dumps(shortened(body, longest_body))
     return [(REFERENCE + variable, value) for variable, value in values.items() if value.strip()]
 
 
@@ -414,23 +421,15 @@ def trailer_of(message: str, key: str, about: str = "") -> str:
     If `about` is set, consider only values that begin with that word, and return the rest of the
     value.
     """
-    last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
-    values = (
-        line.partition(":")[2]
-        for line in last.split("\n")
-        if line.lower().startswith(f"{key.lower()}:")
-    )
-    words = (value.strip() for value in values)
-    return one_line(
-        next(
-            (
-                word.removeprefix(about).strip()
-                for word in words
-                if word.startswith(f"{about} ".lstrip())
-            ),
-            "",
-        )
-    )
+    _, _, last_paragraph = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")
+    wanted_start = f"{about} " if about else ""
+    for line in last_paragraph.split("\n"):
+        line_key, colon, value = line.partition(":")
+        value = value.strip()
+        has_key = colon and line_key.lower() == key.lower()
+        if has_key and value.startswith(wanted_start):
+            return one_line(value.removeprefix(about).strip())
+    return ""
 
 
 def build_trailers(
@@ -442,5 +441,6 @@ def build_trailers(
     """Return the build's trailers, the user's own trailers, and Argo CD's references, skipping
     empty ones.
     """
-    known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))
-    return (*((key, value) for key, value in known if value), *more, *references)
+    build = [("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run)]
+    known = [(key, value) for key, value in build if value]
+    return (*known, *more, *references)

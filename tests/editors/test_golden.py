@@ -70,9 +70,9 @@ def test_each_golden_folder_is_edited_as_expected(folder: Path) -> None:
 def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if no wheel had libyaml."""
     monkeypatch.setattr("yaml.__with_libyaml__", False)
-    yaml_tree._parse_again.cache_clear()
+    yaml_tree._cached_parse.cache_clear()
     yield
-    yaml_tree._parse_again.cache_clear()
+    yaml_tree._cached_parse.cache_clear()
 
 
 @pytest.mark.usefixtures("_parser_in_python")

@@ -16,9 +16,11 @@ from task.editors.yaml.spelling import STRING, Data, Word, block, flow, reblock,
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, parse, resolved, walk
 from task.errors import TargetError
 
+_LONGEST_HEADER = 3  # of a block scalar: `|+2`
+_QUESTION_MARK = "? "  # begins an explicit key
 _WIDEST = 9  # columns after a dash; a wider gap does not count as the file's style
 _BREAK = re.compile(f"[{BREAKS}]")
-_PROPS = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
+_PROPERTIES = re.compile(r"(?:[&!][^\s]*(?:\s+|$)|#[^\n\r]*|\s+)*")
 
 
 class Splice(NamedTuple):
@@ -39,11 +41,11 @@ Same = Callable[[Node, Node], Pairs | None]
 def apply(text: str, splices: Sequence[Splice]) -> str:
     """Return the text with all splices applied. Splices at the same position keep their order."""
     parts = []
-    copied = 0
-    for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):  # sorting is stable
-        parts += [text[copied:start], fresh]
-        copied = end
-    return "".join(parts) + text[copied:]
+    copied_until = 0
+    for start, end, new_text in sorted(splices, key=lambda splice: (splice.start, splice.end)):
+        parts += [text[copied_until:start], new_text]
+        copied_until = end
+    return "".join(parts) + text[copied_until:]
 
 
 def more_than_meant() -> TargetError:
@@ -69,57 +71,65 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
         raise more_than_meant()
     stack = list(zip(tree.roots, new.roots, strict=True))
     while stack:
-        old, now = stack.pop()
-        more = meant.get(id(old), _alike)(old, now)
-        if more is None:
+        old_node, new_node = stack.pop()
+        compare = meant.get(id(old_node), _unchanged)
+        next_pairs = compare(old_node, new_node)
+        if next_pairs is None:
             raise more_than_meant()
-        stack.extend(more)
+        stack.extend(next_pairs)
     return new
 
 
-def _alike(old: Node, new: Node) -> Pairs | None:
-    same = (
+def _unchanged(old: Node, new: Node) -> Pairs | None:
+    """Accept a node that is the same as before, apart from its children."""
+    is_same = (
         old.kind == new.kind
         and old.value == new.value
         and old.style == new.style  # a quoted number without its quotes is a different value
         and old.anchor == new.anchor
         and old.tag == new.tag
     )
-    return _paired(old.children, new.children) if same else None
+    return _paired(old.children, new.children) if is_same else None
 
 
 def _paired(old: Sequence[Node], new: Sequence[Node]) -> Pairs | None:
+    """Return the pairs of old and new nodes, or None if their numbers differ."""
     return zip(old, new, strict=True) if len(old) == len(new) else None
 
 
 def grows(more: More, *, last: bool = True) -> Same:
     """Accept a collection with these new entries at its end, or before its last entry."""
-    width = 2 if isinstance(more, Mapping) else 1  # the children of one entry
-    count = width * len(more)
+    children_per_entry = 2 if isinstance(more, Mapping) else 1
+    added_count = children_per_entry * len(more)
 
-    def same(old: Node, new: Node) -> Pairs | None:
-        start = len(old.children) - (0 if last else width)
-        end = start + count
+    def compare(old: Node, new: Node) -> Pairs | None:
+        start = len(old.children) if last else len(old.children) - children_per_entry
+        end = start + added_count
         added = Node(new.kind, 0, 0, children=new.children[start:end])
         if new.anchor != old.anchor or not reads_as(added, more):
             return None
-        return _paired(old.children, new.children[:start] + new.children[end:])
+        others = new.children[:start] + new.children[end:]
+        return _paired(old.children, others)
 
-    return same
+    return compare
 
 
 def shrinks(*numbers: int) -> Same:
     """Accept a collection without the entries at these positions."""
-    gone = frozenset(numbers)
+    removed = frozenset(numbers)
 
-    def same(old: Node, new: Node) -> Pairs | None:
+    def compare(old: Node, new: Node) -> Pairs | None:
         if new.kind != old.kind:
             return None
-        width = 2 if old.kind == "mapping" else 1  # the children of one entry
-        left = [child for place, child in enumerate(old.children) if place // width not in gone]
-        return _paired(left, new.children)
+        children_per_entry = 2 if old.kind == "mapping" else 1
+        remaining = [
+            child
+            for number, child in enumerate(old.children)
+            if number // children_per_entry not in removed
+        ]
+        return _paired(remaining, new.children)
 
-    return same
+    return compare
 
 
 def reads_as(node: Node, data: Data) -> bool:
@@ -131,10 +141,12 @@ def reads_as(node: Node, data: Data) -> bool:
     if isinstance(data, str):
         return node.value == data and sound(node)
     if isinstance(data, Mapping):
-        keys = [key.value for key, _ in pairs(node)] if node.kind == "mapping" else None
-        return keys == list(data) and all(
-            reads_as(value, data[key.value]) for key, value in pairs(node)
-        )
+        if node.kind != "mapping":
+            return False
+        keys = [key.value for key, _ in pairs(node)]
+        if keys != list(data):
+            return False
+        return all(reads_as(value, data[key.value]) for key, value in pairs(node))
     return (
         node.kind == "sequence"
         and len(node.children) == len(data)
@@ -145,11 +157,11 @@ def reads_as(node: Node, data: Data) -> bool:
 def becomes(data: Word, old: Node) -> Same:
     """Accept a node that has this value and keeps its anchor."""
 
-    def same(_: Node, now: Node) -> Pairs | None:
-        keeps_anchor = old.kind == "alias" or now.anchor == old.anchor
-        return () if keeps_anchor and reads_as(now, data) else None
+    def compare(_: Node, new: Node) -> Pairs | None:
+        keeps_anchor = old.kind == "alias" or new.anchor == old.anchor
+        return () if keeps_anchor and reads_as(new, data) else None
 
-    return same
+    return compare
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
@@ -164,6 +176,10 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
 
 
 def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
+    """Return the splice that gives a scalar, alias, or null its new content.
+
+    Raises TargetError if the node is anything else, or has an unknown tag.
+    """
     # An application-specific tag (`!vault`) gives the value an unknown meaning.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
         raise TargetError(
@@ -172,43 +188,36 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
         )
     text = tree.text
     start = body(text, node)
-    nothing = start >= node.end
-    if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
+    end = content_end(text, node)
+    is_empty = start >= node.end
+    if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and is_empty):
         raise TargetError(
             f"line {tree.line(node)} does not have a single value",
             hint="use `key: value` on that line",
         )
     if isinstance(data, bool):
-        return Splice(
-            node.start,
-            content_end(text, node),
-            str(data).lower(),
-        )
+        return Splice(node.start, end, str(data).lower())
     # replace the alias itself, so that the anchor and its other uses keep their value
     if node.kind == "alias":
         return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
-    if not node.style and nothing and (node.anchor or node.tag):  # `key: &anchor` without a value
-        return Splice(
-            node.start,
-            node.end,
-            f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip(),
-        )
-    if not node.style and nothing:
-        at = slot(tree, node)  # after the `:` or the `-`
-        return Splice(at, at, " " + spell(data, quote=_quotes(tree, node, data)))
-    end = content_end(text, node)
+    if not node.style and is_empty and (node.anchor or node.tag):  # `key: &anchor` without a value
+        properties = _properties(tree, node, node.end).rstrip()
+        return Splice(node.start, node.end, f"{properties} {spell(data)}".lstrip())
+    if not node.style and is_empty:
+        position = slot(tree, node)  # after the `:` or the `-`
+        return Splice(position, position, " " + spell(data, quote=_quotes(tree, node, data)))
     if node.style not in {"|", ">"}:
         spelled = spell(data, node.style, quote=_quotes(tree, node, data))
-        return Splice(node.start, end, _props(tree, node, start) + spelled)
+        return Splice(node.start, end, _properties(tree, node, start) + spelled)
     end = max(end, node.start)
-    fresh = reblock(text[start:end], data)
-    if fresh is None:  # a block scalar without content has no indentation to copy
-        return Splice(node.start, end, _props(tree, node, start) + spell(data, quote=True))
-    return Splice(start, end, fresh)
+    block_scalar = reblock(text[start:end], data)
+    if block_scalar is None:  # a block scalar without content has no indentation to copy
+        return Splice(node.start, end, _properties(tree, node, start) + spell(data, quote=True))
+    return Splice(start, end, block_scalar)
 
 
-def _props(tree: Tree, node: Node, start: int) -> str:
-    """Return the anchor and tag as written, omitting a tag such as `!!float`.
+def _properties(tree: Tree, node: Node, start: int) -> str:
+    """Return the anchor and tag before `start` as written, omitting a tag such as `!!float`.
 
     AIU v0 wrote `!!float v2.0.0`.
     """
@@ -223,39 +232,36 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
     Quotes are needed in JSON, after `"key":`, and in flow style if the value contains a colon.
     """
     parent = tree.parent(node)
-    key = tree.key_of(node)
     if parent is None or parent.style != "{":
         return False
-    behind = node.start < node.end and tree.text[node.start - 1] == ":"
-    return (
-        ":" in text
-        or behind
-        or bool(key and key.style == '"')
-        or (key is None and quoted_keys(tree, node))
-    )
+    follows_colon = node.start < node.end and tree.text[node.start - 1] == ":"
+    if ":" in text or follows_colon:
+        return True
+    key = tree.key_of(node)
+    return quoted_keys(tree, node) if key is None else key.style == '"'
 
 
-def alone(tree: Tree, node: Node) -> Node:
+def require_unshared(tree: Tree, node: Node) -> Node:
     """Return the node.
 
     Raises TargetError if an alias elsewhere shares its value and would change with it.
     """
     # an alias itself may be replaced, because it is not shared
-    for parent in tree.ancestors(node):
-        if others := tree.aliases(parent):
-            here = tree.line(parent)
-            lines = ", ".join(str(tree.line(other)) for other in others)
-            name = parent.anchor
+    for ancestor in tree.ancestors(node):
+        aliases = tree.aliases(ancestor)
+        if aliases:
+            lines = ", ".join(str(tree.line(alias)) for alias in aliases)
+            name = ancestor.anchor
             hint = "write out the value where it must differ, or move the anchor"
             message = (
-                f"line {here}: the value of the anchor &{name} is also used by *{name} on line"
-                f" {lines}"
+                f"line {tree.line(ancestor)}: the value of the anchor &{name} is also used by"
+                f" *{name} on line {lines}"
             )
             raise TargetError(message, hint=hint)
     return node
 
 
-def says(node: Node, text: str) -> bool:
+def has_text(node: Node, text: str) -> bool:
     """Return whether a scalar, or the scalar that an alias refers to, has this value and is a
     string for every YAML reader.
     """
@@ -270,7 +276,7 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     """
     return splice(
         tree,
-        [(alone(tree, node), text) for node, text in wanted if not says(node, text)],
+        [(require_unshared(tree, node), text) for node, text in wanted if not has_text(node, text)],
     )
 
 
@@ -283,32 +289,35 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
     text = tree.text
     if not tree.roots:
         return _with_first_document(tree, more)
-    check = {id(node): grows(more)}
+    meant = {id(node): grows(more)}
     parent = tree.parent(node)
-    below_block_key = parent is not None and parent.style != "{"
+    is_below_block_key = parent is not None and parent.style != "{"
+    is_empty = not node.children
+    has_brackets = node.kind != "scalar" and node.style == "{"
     # Brackets are kept, but an empty list below a block key becomes a block list (in AIU, it
     # remains a flow list).
-    becomes_block = not node.children and not isinstance(more, Mapping) and below_block_key
-    if node.kind != "scalar" and node.style == "{" and not becomes_block:
-        return checked(tree, _grow_flow(tree, node, more), check)
-    if not node.children:
-        return checked(tree, _fill(tree, node, more), check)
+    becomes_block = is_empty and is_below_block_key and not isinstance(more, Mapping)
+    if has_brackets and not becomes_block:
+        return checked(tree, _grow_flow(tree, node, more), meant)
+    if is_empty:
+        return checked(tree, _fill(tree, node, more), meant)
     try:
-        at = line_end(text, content_end(text, node))
+        end = line_end(text, content_end(text, node))
         width = dash_width(text, node) if node.kind == "sequence" else 2
         lines = eol(text) + _lines(tree, more, column(text, node), width)
-        return checked(tree, [Splice(at, at, lines)], check)
+        return checked(tree, [Splice(end, end, lines)], meant)
     except TargetError:
         # Some last entries cannot be followed by a line, such as a block scalar at the end of the
         # file. Insert before them.
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
-        at = line_start(text, last.start)
+        start = line_start(text, last.start)
         lines = _lines(tree, more, column(text, node)) + eol(text)
-        before_last = {id(node): grows(more, last=False)}
-        return checked(tree, [Splice(at, at, lines)], before_last)
+        meant = {id(node): grows(more, last=False)}
+        return checked(tree, [Splice(start, start, lines)], meant)
 
 
 def _with_first_document(tree: Tree, more: More) -> Tree:
+    """Return the tree of a text without documents, with these entries as its first document."""
     text = tree.text
     splice = _append(text, len(text), _lines(tree, more, 0))
     new = parse(apply(text, [splice]))
@@ -324,30 +333,31 @@ def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
 
 
 def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
+    """Return the splices that add entries at the end of a collection in brackets."""
     text = tree.text
-    close = node.end - 1
-    quote = quoted_keys(tree, node)
-    fresh = flow(more, quote=quote)[1:-1]
+    close = node.end - 1  # the position of the closing bracket
+    in_brackets = flow(more, quote=quoted_keys(tree, node))
+    new_entries = in_brackets[1:-1]
     if not node.children:
-        return [Splice(close, close, fresh)]
+        return [Splice(close, close, new_entries)]
     end = content_end(text, node.children[-1])
     if node.kind == "mapping" and end <= node.children[-2].end:  # `{a: }`: the last value is empty
         last_key = node.children[-2]
         end = max(last_key.end, value_slot(text, last_key) or 0)
     first = node.children[0].start
-    if not only_blank(text, line_start(text, first), first):
-        return [Splice(end, end, f", {fresh}")]
-    tail = line_end(text, end)
-    if tail > close:  # the closing bracket is on the last entry's line
-        return [Splice(end, end, f", {fresh}")]
+    margin = text[line_start(text, first) : first]
+    last_line_end = line_end(text, end)
+    first_has_own_line = not margin.strip(" \t")
+    close_has_own_line = last_line_end <= close
+    if not first_has_own_line or not close_has_own_line:
+        return [Splice(end, end, f", {new_entries}")]
     # There is one entry per line. If the last entry has a trailing comma, the new entry also
     # gets one.
-    comma = "" if text[end:tail].lstrip().startswith(",") else ","
-    margin = text[line_start(text, first) : first]
-    return [
-        Splice(end, end, comma),
-        Splice(tail, tail, f"{eol(text)}{margin}{fresh}" + ("" if comma else ",")),
-    ]
+    new_line = f"{eol(text)}{margin}{new_entries}"
+    has_trailing_comma = text[end:last_line_end].lstrip().startswith(",")
+    if has_trailing_comma:
+        return [Splice(last_line_end, last_line_end, f"{new_line},")]
+    return [Splice(end, end, ","), Splice(last_line_end, last_line_end, new_line)]
 
 
 def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
@@ -359,49 +369,58 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     text = tree.text
     parent = tree.parent(node)
     start = body(text, node)
-    empty = start >= node.end
+    is_empty = start >= node.end
     if parent is None:
         return [_fill_root(tree, node, _lines(tree, more, 0))]
-    at = slot(tree, node) if empty and not node.anchor else start
+    if is_empty and not node.anchor:
+        start = slot(tree, node)
+    end = max(start, node.end)
     if parent.style == "{":
-        gap = " " if empty else ""
-        fresh = flow(more, quote=quoted_keys(tree, parent))
-        return [Splice(at, max(at, node.end), gap + fresh)]
+        gap = " " if is_empty else ""
+        return [Splice(start, end, gap + flow(more, quote=quoted_keys(tree, parent)))]
     if parent.kind == "sequence":
-        dash = column(text, parent)
-        lines = _lines(tree, more, dash + 2).lstrip(" ")
-        gap = "" if text[at - 1 : at] == " " else " "
-        return [Splice(at, max(at, node.end), gap + lines)]
+        dash_column = column(text, parent)
+        first_line_follows_dash = _lines(tree, more, dash_column + len("- ")).lstrip(" ")
+        gap = "" if text[start - 1 : start] == " " else " "
+        return [Splice(start, end, gap + first_line_follows_dash)]
+    indent_of_mapping, indent_of_sequence = indents(tree)
+    indent = indent_of_mapping if isinstance(more, Mapping) else indent_of_sequence
+    new_lines = eol(text) + _lines(tree, more, column(text, parent) + indent)
+    if is_empty:
+        end = line_end(text, start)
+        return [Splice(end, end, new_lines)]
     # `key: ~` or `key: []` loses its value, and a trailing comment stays on the key's line.
-    cut = [] if empty else [Splice(_without_blanks(text, start), node.end, "")]
-    step, shift = indents(tree)
-    indent = column(text, parent) + (step if isinstance(more, Mapping) else shift)
-    tail = line_end(text, at if empty else node.end)
-    return [*cut, Splice(tail, tail, eol(text) + _lines(tree, more, indent))]
+    without_value = Splice(_without_blanks(text, start), node.end, "")
+    end = line_end(text, node.end)
+    return [without_value, Splice(end, end, new_lines)]
 
 
 def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
+    """Return the splice that fills a document whose root is a null or empty brackets."""
     text = tree.text
     start = body(text, node)
-    if start < node.end:  # an explicit null or empty brackets
-        at = line_start(text, start)
-        if only_blank(text, at, start):
-            return Splice(at, node.end, lines)
+    is_empty = start >= node.end
+    if not is_empty:  # an explicit null or empty brackets
+        own_line = line_start(text, start)
+        if only_blank(text, own_line, start):
+            return Splice(own_line, node.end, lines)
         return Splice(_without_blanks(text, start), node.end, eol(text) + lines)
     if node.anchor:
         return Splice(node.end, node.end, eol(text) + lines)
     ends = zip(tree.roots, tree.ends, strict=True)
-    return _append(text, next(end for root, end in ends if root is node), lines)
+    document_end = next(end for root, end in ends if root is node)
+    return _append(text, document_end, lines)
 
 
 def _without_blanks(text: str, end: int) -> int:
+    """Return the position after the last character before `end` that is not a space or tab."""
     return len(text[:end].rstrip(" \t"))
 
 
 def _append(text: str, at: int, lines: str) -> Splice:
     """Return the splice that appends `lines` to a document, on separate lines."""
-    before = "" if at == line_start(text, at) else eol(text)
-    return Splice(at, at, before + lines + ("" if before else eol(text)))
+    is_at_line_start = at == line_start(text, at)
+    return Splice(at, at, lines + eol(text) if is_at_line_start else eol(text) + lines)
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
@@ -415,27 +434,21 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     following = entries[index + 1][0].start if index + 1 < len(entries) else None
     end = entry_end(text, *entries[index])
     start = line_start(text, key.start)
-    if mapping.style == "{":
-        before = entries[index - 1]
-        cut = (
-            Splice(key.start, following, "")
-            if following is not None
-            else Splice(entry_end(text, *before), end, "")
-        )
-    elif only_blank(text, start, key.start):
+    in_brackets = mapping.style == "{"
+    has_own_line = only_blank(text, start, key.start)
+    if has_own_line and not in_brackets:
         cut = _without_lines(text, start, line_end(text, end))
-    elif following is not None:  # after a dash
+    elif following is not None:  # in brackets or after a dash
         cut = Splice(key.start, following, "")
+    elif in_brackets:
+        previous_key, previous_value = entries[index - 1]
+        cut = Splice(entry_end(text, previous_key, previous_value), end, "")
     else:
         raise TargetError(
             f"line {tree.line(key)}: {key.value} is the only key",
             hint="remove the entry by hand",
         )
-    return checked(
-        tree,
-        [cut],
-        {id(mapping): shrinks(index)},
-    )
+    return checked(tree, [cut], {id(mapping): shrinks(index)})
 
 
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
@@ -447,34 +460,37 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     cuts: dict[int, Splice] = {}
     for number in numbers:
         item = sequence.children[number]
-        dash = len(text[: item.start].rstrip(" \t\r\n")) - 1  # the item may start below its dash
+        # the item may start below its dash
+        dash = len(text[: item.start].rstrip(" \t\r\n")) - len("-")
         start = line_start(text, dash)
-        if text[dash] == "-" and only_blank(text, start, dash):
+        has_own_line = text[dash] == "-" and only_blank(text, start, dash)
+        if has_own_line:
             cuts[number] = _without_lines(text, start, line_end(text, content_end(text, item)))
     # The removal is optional, so if it would change anything else, keep these items.
     try:
-        return checked(
-            tree,
-            [*cuts.values()],
-            {id(sequence): shrinks(*cuts)},
-        )
+        return checked(tree, list(cuts.values()), {id(sequence): shrinks(*cuts)})
     except TargetError:
         return tree
 
 
-def _without_lines(text: str, start: int, tail: int) -> Splice:
-    """Return the splice that removes whole lines and one line ending."""
-    if tail < len(text):
-        return Splice(start, tail + (2 if text[tail : tail + 2] == "\r\n" else 1), "")
-    return Splice(start - (2 if text[start - 2 : start] == "\r\n" else 1), tail, "")
+def _without_lines(text: str, start: int, end: int) -> Splice:
+    """Return the splice that removes whole lines and one line ending.
+
+    This is the line ending after them, or at the end of the text the one before them.
+    """
+    if end < len(text):
+        line_ending = "\r\n" if text.startswith("\r\n", end) else text[end]
+        return Splice(start, end + len(line_ending), "")
+    line_ending = "\r\n" if text[:start].endswith("\r\n") else "\n"
+    return Splice(start - len(line_ending), end, "")
 
 
 def eol(text: str) -> str:
     """Return the text's line ending, which is that of its first line."""
-    at = text.find("\n")
-    if at < 0 and "\r" in text:  # in YAML, a lone carriage return also ends a line
-        return "\r"
-    return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+    first_line, line_feed, _ = text.partition("\n")
+    if not line_feed:  # in YAML, a lone carriage return also ends a line
+        return "\r" if "\r" in text else "\n"
+    return "\r\n" if first_line.endswith("\r") else "\n"
 
 
 def line_end(text: str, at: int) -> int:
@@ -488,9 +504,11 @@ def line_start(text: str, at: int) -> int:
 
     A byte order mark before the first line is not part of it.
     """
-    while at > 0 and text[at - 1] not in BREAKS and not (at == 1 and text[0] == "\ufeff"):
-        at -= 1
-    return at
+    first = 1 if text.startswith("\ufeff") else 0
+    start = at
+    while start > first and text[start - 1] not in BREAKS:
+        start -= 1
+    return start
 
 
 def only_blank(text: str, start: int, end: int) -> bool:
@@ -502,7 +520,7 @@ def body(text: str, node: Node) -> int:
     """Return the start of the node's own text, after its anchor and tag."""
     if not (node.anchor or node.tag) or node.kind == "alias":
         return node.start
-    match = _PROPS.match(text, node.start, node.end)
+    match = _PROPERTIES.match(text, node.start, node.end)
     return match.end() if match else node.start
 
 
@@ -522,11 +540,15 @@ def content_end(text: str, node: Node) -> int:
     if node.kind != "scalar" or node.style not in {"|", ">"}:
         return node.end
     start = body(text, node)
-    if "+" not in text[start : start + 3].split(" ", maxsplit=1)[0]:
-        return len(text[: node.end].rstrip())
-    # `|+` keeps its trailing blank lines
-    end = node.end - int(text[: node.end].endswith(tuple(BREAKS)))
-    return end - int(text[:end].endswith("\r") and text[end : end + 1] == "\n")
+    header, _, _ = text[start : start + _LONGEST_HEADER].partition(" ")
+    content = text[: node.end]
+    keeps_blank_lines = "+" in header  # `|+`
+    if not keeps_blank_lines:
+        return len(content.rstrip())
+    # without the last line ending
+    if content.endswith("\r\n"):
+        return node.end - len("\r\n")
+    return node.end - 1 if content.endswith(tuple(BREAKS)) else node.end
 
 
 def entry_end(text: str, key: Node, value: Node) -> int:
@@ -540,10 +562,10 @@ def entry_end(text: str, key: Node, value: Node) -> int:
 
 def value_slot(text: str, key: Node) -> int | None:
     """Return the position after a key's `:`, or None if the key has no `:`."""
-    at = key.end
-    while at < len(text) and text[at] in " \t":
-        at += 1
-    return at + 1 if text[at : at + 1] == ":" else None
+    position = key.end
+    while position < len(text) and text[position] in " \t":
+        position += 1
+    return position + len(":") if text.startswith(":", position) else None
 
 
 def slot(tree: Tree, node: Node) -> int:
@@ -552,13 +574,13 @@ def slot(tree: Tree, node: Node) -> int:
     Raises TargetError if the key has no `:`.
     """
     key = tree.key_of(node)
-    at = node.end if key is None else value_slot(tree.text, key)
-    if at is None or key is node:
+    position = node.end if key is None else value_slot(tree.text, key)
+    if position is None or key is node:
         raise TargetError(
             f"line {tree.line(node)} has a key without a value",
             hint="use `key: value` on that line",
         )
-    return at
+    return position
 
 
 def quoted_keys(tree: Tree, node: Node) -> bool:
@@ -572,12 +594,13 @@ def quoted_keys(tree: Tree, node: Node) -> bool:
 def column(text: str, node: Node) -> int:
     """Return the column of a block collection's entries: its keys or its dashes."""
     if node.kind == "sequence":
-        at = body(text, node)
+        start = body(text, node)
     else:
-        at = node.children[0].start
-        # an explicit key starts at its question mark
-        at = at - 2 if text[at - 2 : at] == "? " else at
-    return at - line_start(text, at)
+        start = node.children[0].start
+        before = text[max(0, start - len(_QUESTION_MARK)) : start]
+        if before == _QUESTION_MARK:
+            start -= len(_QUESTION_MARK)
+    return start - line_start(text, start)
 
 
 @lru_cache(maxsize=2)
@@ -591,11 +614,11 @@ def indents(tree: Tree) -> tuple[int, int]:
     of_mapping: int | None = None
     of_sequence: int | None = None
     for parent, child in _nested_blocks(tree):
-        distance = column(tree.text, child) - column(tree.text, parent)
+        indent = column(tree.text, child) - column(tree.text, parent)
         if child.kind == "sequence" and of_sequence is None:
-            of_sequence = max(0, distance)
-        elif child.kind == "mapping" and of_mapping is None and distance > 0:
-            of_mapping = distance
+            of_sequence = max(0, indent)
+        elif child.kind == "mapping" and of_mapping is None and indent > 0:
+            of_mapping = indent
         if of_mapping is not None and of_sequence is not None:
             break
     return of_mapping or of_sequence or 2, of_sequence or 0
@@ -618,4 +641,6 @@ def dash_width(text: str, sequence: Node) -> int:
     """
     item = sequence.children[-1].start
     width = item - line_start(text, item) - column(text, sequence)
-    return width if 1 < width < _WIDEST and only_blank(text, item - width + 1, item) else 2
+    dash = item - width
+    has_usual_gap = 1 < width < _WIDEST and only_blank(text, dash + len("-"), item)
+    return width if has_usual_gap else len("- ")

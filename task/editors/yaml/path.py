@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from task.editors.yaml.tree import DEPTH, Node, Tree, is_merge, pairs, resolved, value
 from task.errors import TargetError
@@ -22,7 +23,7 @@ MOST_USES = 100  # keys that may share one value
 # nested merge keys; each uses five stack frames, and Python has a thousand
 MOST_MERGES = 50
 MOST_STEPS = 2_000  # steps from a shared value up to the keys that share it
-_INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
+_INDICES = re.compile(r"(?P<name>.*?)(?P<brackets>(?:\[[^\]]*\])+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,11 @@ class Segment:
     @property
     def indices(self) -> tuple[int, ...] | None:
         """The indices, or None if one of them is not a non-negative number."""
-        texts = self.brackets[1:-1].split("][") if self.brackets else []
-        return (
-            tuple(map(int, texts))
-            if all(re.fullmatch(r"[0-9]{1,9}", text) for text in texts)
-            else None
-        )
+        if not self.brackets:
+            return ()
+        texts = self.brackets.removeprefix("[").removesuffix("]").split("][")
+        are_numbers = all(re.fullmatch(r"[0-9]{1,9}", text) for text in texts)
+        return tuple(map(int, texts)) if are_numbers else None
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
@@ -53,16 +53,17 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
     Raises TargetError if the path has more steps than a file can have levels.
     """
-    plain = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
-    if len(plain) > DEPTH:
+    steps = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
+    if len(steps) > DEPTH:
         raise TargetError(
             f"the key path has more than {DEPTH} steps",
             hint="use a shorter key path",
         )
-    return tuple(
-        Segment(*match.groups()) if (match := _INDICES.fullmatch(step)) else Segment(step)
-        for step in plain
-    )
+    segments = []
+    for step in steps:
+        match = _INDICES.fullmatch(step)
+        segments.append(Segment(match["name"], match["brackets"]) if match else Segment(step))
+    return tuple(segments)
 
 
 def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
@@ -90,48 +91,63 @@ def find_all(
     Raises the same errors as `find`.
     """
     # The interpretation with the fewest dots in keys wins, which is the nested path.
-    matches = sorted(_matches(_mappings(tree), root, path, merges), key=lambda match: match[0])
+    matches = list(_matches(_mappings(tree), root, path, merges))
     if not matches:
         return ()
-    fewest = matches[0][0]
-    best = [node for dots, node, _ in matches if dots == fewest]
-    holders = {id(holder) for dots, _, holder in matches if dots == fewest}
-    if fewest and len(holders) > 1:
+    fewest_dots = min(match.dots for match in matches)
+    best_matches = [match for match in matches if match.dots == fewest_dots]
+    mappings = {id(match.mapping) for match in best_matches}
+    if fewest_dots > 0 and len(mappings) > 1:
         raise _ambiguous(path)
-    return tuple(best)
+    return tuple(match.node for match in best_matches)
 
 
 def _ambiguous(path: Sequence[Segment]) -> TargetError:
+    """Return the error for a path that several keys with dots match."""
     hint = "escape the dots in the intended key: \\."
     return TargetError(f"several keys with dots match {path_text(path)}", hint=hint)
 
 
-_Match = tuple[int, Node, Node]  # the number of dots that belong to keys; the node; its mapping
+class _Match(NamedTuple):
+    """A node that a path may refer to."""
+
+    dots: int  # the number of dots in the path that belong to keys
+    node: Node
+    mapping: Node  # contains the node
 
 
-def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
+def _matches(
+    mappings: _Mappings,
+    node: Node,
+    path: Sequence[Segment],
+    merges: bool,  # noqa: FBT001
+) -> Iterator[_Match]:
+    """Yield each node below this one that the path may refer to."""
     mapping = resolved(node)
-    if mapping.kind == "mapping":
-        for used in range(1, len(path) + 1):
-            for key, indices in _possible_keys(path[:used]):
-                inner = item(at.value(mapping, key) if merges else at.own(mapping, key), indices)
-                if inner is None:
-                    continue
-                if used == len(path):
-                    yield used - 1, inner, mapping
-                else:
-                    rest = _matches(at, inner, path[used:], merges)
-                    yield from ((dots + used - 1, match, holder) for dots, match, holder in rest)
+    if mapping.kind != "mapping":
+        return
+    value_in = mappings.value if merges else mappings.own
+    for used in range(1, len(path) + 1):
+        dots_in_key = used - 1  # if the key consists of this many steps
+        for key, indices in _possible_keys(path[:used]):
+            inner = item(value_in(mapping, key), indices)
+            if inner is None:
+                continue
+            if used == len(path):
+                yield _Match(dots_in_key, inner, mapping)
+                continue
+            for match in _matches(mappings, inner, path[used:], merges):
+                yield match._replace(dots=match.dots + dots_in_key)
 
 
 def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each key with dots that these steps may form together, and its indices."""
-    front = "".join(f"{step.text}." for step in steps[:-1])
-    last = steps[-1]
+    *first_steps, last = steps
+    prefix = "".join(f"{step.text}." for step in first_steps)
     if last.indices is not None:
-        yield front + last.name, last.indices
-    if last.brackets:
-        yield front + last.text, ()
+        yield prefix + last.name, last.indices
+    if last.brackets:  # they may be part of the key's name
+        yield prefix + last.text, ()
 
 
 def item(node: Node | None, indices: Sequence[int]) -> Node | None:
@@ -140,10 +156,10 @@ def item(node: Node | None, indices: Sequence[int]) -> Node | None:
     Without indices, return the node.
     """
     for index in indices:
-        inner = resolved(node) if node else None
-        if inner is None or inner.kind != "sequence" or index >= len(inner.children):
+        sequence = resolved(node) if node else None
+        if sequence is None or sequence.kind != "sequence" or index >= len(sequence.children):
             return None
-        node = inner.children[index]
+        node = sequence.children[index]
     return node
 
 
@@ -191,31 +207,39 @@ class _Mappings:
         if depth > MOST_MERGES:
             message = f"merge keys refer to each other more than {MOST_MERGES} times"
             raise TargetError(message, hint="write out the merged keys")
+        # Each value, with the key or merge key it comes from.
         found: list[tuple[Node, Node]] = []
         entries = self._entries(mapping)
-        for name, node in sorted(
-            (*entries.get(key, ()), *entries.get(f"{MERGES}<<", ())),
-            key=lambda entry: entry[0].start,
-        ):
-            if not is_merge(name):
-                found.append((name, node))
-            elif (merged := self._merged(node, key, depth)) is not None:
-                found.append((name, merged))
-        own = [name for name, _ in found[:-1] if not is_merge(name)]
-        if found and (own or (len(found) > 1 and is_merge(found[-1][0]))):
-            first = own[0] if own else found[0][0]
-            last = found[-1][0]
-            again = "the merge key << adds it again" if is_merge(last) else "it appears again"
-            lines = self.tree.line(first), self.tree.line(last)
-            raise TargetError(
-                f"line {lines[0]} has {key}, and on line {lines[1]}, {again}: Helm uses the"
-                " later one",
-                hint=(
-                    "move the merge key above it" if own and is_merge(last) else "keep one of them"
-                ),
-            )
-        self._known[id(mapping), key] = found[-1][1] if found else None
-        return self._known[id(mapping), key]
+        candidates = (*entries.get(key, ()), *entries.get(f"{MERGES}<<", ()))
+        for name, node in sorted(candidates, key=lambda entry: entry[0].start):
+            value_node = self._merged(node, key, depth) if is_merge(name) else node
+            if value_node is not None:
+                found.append((name, value_node))
+        result = None
+        if found:
+            *hidden_names, last_name = (name for name, _ in found)
+            self._refuse_hidden(key, hidden_names, last_name)
+            _, result = found[-1]
+        self._known[id(mapping), key] = result
+        return result
+
+    def _refuse_hidden(self, key: str, hidden: Sequence[Node], last: Node) -> None:
+        """Raise TargetError if the last key or merge key with a value hides the mapping's own key,
+        or if a merge key hides another merge key's value.
+        """
+        hidden_own = [name for name in hidden if not is_merge(name)]
+        if not hidden_own and not (hidden and is_merge(last)):
+            return  # a mapping's own key may override merge keys
+        first_line = self.tree.line((hidden_own or hidden)[0])
+        last_line = self.tree.line(last)
+        again = "the merge key << adds it again" if is_merge(last) else "it appears again"
+        raise TargetError(
+            f"line {first_line} has {key}, and on line {last_line}, {again}: Helm uses the"
+            " later one",
+            hint="move the merge key above it"
+            if hidden_own and is_merge(last)
+            else "keep one of them",
+        )
 
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
         """Return the keys of a mapping, each with its values.
@@ -223,17 +247,17 @@ class _Mappings:
         Merge keys are distinguished from quoted keys.
         """
         if id(mapping) not in self._keys:
-            known = self._keys[id(mapping)] = {}
+            entries: dict[str, list[tuple[Node, Node]]] = {}
             for name, node in pairs(mapping):
                 if name.kind == "scalar":
-                    known.setdefault((MERGES if is_merge(name) else "") + name.value, []).append(
-                        (name, node)
-                    )
+                    key = f"{MERGES}{name.value}" if is_merge(name) else name.value
+                    entries.setdefault(key, []).append((name, node))
+            self._keys[id(mapping)] = entries
         return self._keys[id(mapping)]
 
     def own(self, mapping: Node, key: str) -> Node | None:
         """Return the value of the mapping's own key, or None. Raises the same errors as `value`."""
-        self.value(mapping, key)
+        self.value(mapping, key)  # called only for its errors
         return value(mapping, key)
 
     def _merged(self, node: Node, key: str, depth: int) -> Node | None:
@@ -263,13 +287,14 @@ def uses(
 
     Raises TargetError if there are too many paths, or if the node is a key.
     """
+    # Each node from which to go up, and the path from it down to the shared node or key.
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
-    number = 0
+    root_count = 0
     for _ in range(MOST_STEPS):
         if not stack:
             return
-        current, below = stack.pop()
-        stack += [(alias, below) for alias in tree.aliases(current)]
+        current, path_below = stack.pop()
+        stack += [(alias, path_below) for alias in tree.aliases(current)]
         parent = tree.parent(current)
         key = tree.key_of(current)
         if key is current:
@@ -278,34 +303,45 @@ def uses(
                 hint="write out the key",
             )
         if parent is None:
-            number += 1
-            if number > MOST_USES:
+            root_count += 1
+            if root_count > MOST_USES:
                 break
-            steps = _segments(below)
-            found = find_all(tree, root, steps)
+            steps = _segments(path_below)
+            nodes_at_path = find_all(tree, root, steps)
             # a mapping may have its own key, which overrides the merged key
-            if not found if missing else any(resolved(entry) is node for entry in found):
+            if missing:
+                is_use = not nodes_at_path
+            else:
+                is_use = any(resolved(found) is node for found in nodes_at_path)
+            if is_use:
                 yield steps
         elif key is not None:
-            stack.append((parent, below if is_merge(key) else (key.value, *below)))
-        elif (listed := tree.key_of(parent)) is not None and is_merge(listed):
-            stack.append((parent, below))
-        else:
-            place = next(n for n, child in enumerate(parent.children) if child is current)
-            stack.append((parent, (place, *below)))
+            stack.append((parent, path_below if is_merge(key) else (key.value, *path_below)))
+        else:  # an item of a list, which may be the value of a merge key
+            key_of_list = tree.key_of(parent)
+            is_merged = key_of_list is not None and is_merge(key_of_list)
+            step = () if is_merged else (_item_number(parent, current),)
+            stack.append((parent, (*step, *path_below)))
     raise TargetError(
         f"line {tree.line(node)} is shared by too many aliases",
         hint="write out the value",
     )
 
 
+def _item_number(sequence: Node, item_node: Node) -> int:
+    """Return the index of an item in its sequence."""
+    return next(number for number, child in enumerate(sequence.children) if child is item_node)
+
+
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
+    """Return the steps of a path of keys and list indices."""
     steps: list[Segment] = []
     for step in path:
         if isinstance(step, str):
             steps.append(Segment(step))
         elif steps:
-            steps[-1] = Segment(steps[-1].name, f"{steps[-1].brackets}[{step}]")
+            last = steps.pop()
+            steps.append(Segment(last.name, f"{last.brackets}[{step}]"))
     return tuple(steps)
 
 
@@ -317,18 +353,19 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     not a mapping, if a list or an index is missing, or if a new key would hide the keys of a merge
     key.
     """
-    if found := find(tree, root, path, merges=False):
-        return found, ()
-    at = _mappings(tree)
+    existing = find(tree, root, path, merges=False)
+    if existing is not None:
+        return existing, ()
+    mappings = _mappings(tree)
     node = root
     rest = tuple(path)
     while node.kind == "mapping":
-        step = _step(at, node, rest)
-        if step is None:
+        node_and_rest = _step(mappings, node, rest)
+        if node_and_rest is None:
             break
-        node, rest = step
+        node, rest = node_and_rest
     if node.null or node.kind == "mapping":
-        return node, _missing(at, node, rest)
+        return node, _missing(mappings, node, rest)
     parent = path_text(path[: len(path) - len(rest)]) or "the file"
     wanted = path_text(path)
     if node.kind == "sequence":
@@ -337,13 +374,11 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
             f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it",
             hint=hint,
         )
-    what = (
-        f"a plain value ({shortened(node.value, 80)!r})"
-        if node.kind == "scalar"
-        else "not a mapping"
-    )
+    kind = "not a mapping"
+    if node.kind == "scalar":
+        kind = f"a plain value ({shortened(node.value, 80)!r})"
     raise TargetError(
-        f"line {tree.line(node)}: {parent} is {what}, so it has no key {path_text(rest)}",
+        f"line {tree.line(node)}: {parent} is {kind}, so it has no key {path_text(rest)}",
         hint=(
             f"use another key; if {parent} holds the whole reference, set"
             f" <alias>.helm.image-spec: {parent}"
@@ -352,7 +387,7 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
 
 
 def _step(
-    at: _Mappings,
+    mappings: _Mappings,
     node: Node,
     rest: tuple[Segment, ...],
 ) -> tuple[Node, tuple[Segment, ...]] | None:
@@ -360,40 +395,45 @@ def _step(
 
     A step matches the plain key, or the only possible key with dots.
     """
-    tree = at.tree
-    first = rest[0]
-    plain = at.own(node, first.name)
-    if plain is not None and first.indices is not None:
-        for index in first.indices:
-            items = resolved(plain)
-            if items.kind != "sequence":
-                hint = f"use it without an index: {first.name}"
-                raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint=hint)
-            if index >= len(items.children):
-                message = f"{first.text}: the list has {len(items.children)} items"
-                raise TargetError(
-                    message,
-                    hint=(
-                        "use an existing index (the first is 0), or add the item to the file first"
-                    ),
-                )
-            plain = items.children[index]
-        return resolved(plain), rest[1:]
-    dotted = [
-        (child, indices, used)
-        for used in range(2, len(rest))
-        for key, indices in _possible_keys(rest[:used])
-        if (child := value(node, key)) is not None
-    ]
+    first, *_ = rest
+    plain_value = mappings.own(node, first.name)
+    if plain_value is not None and first.indices is not None:
+        return _item_at(mappings.tree, plain_value, first), rest[1:]
+    dotted = []
+    for used in range(2, len(rest)):
+        for key, indices in _possible_keys(rest[:used]):
+            dotted_value = value(node, key)
+            if dotted_value is not None:
+                dotted.append((dotted_value, indices, rest[used:]))
+    if not dotted:
+        return None
     if len(dotted) > 1:
         raise _ambiguous(rest)
-    for child, indices, used in dotted:
-        inner = item(child, indices)
-        return (resolved(inner), rest[used:]) if inner is not None else None
-    return None
+    dotted_value, indices, rest_after_key = dotted[0]
+    inner = item(dotted_value, indices)
+    return (resolved(inner), rest_after_key) if inner is not None else None
 
 
-def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
+def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
+    """Return the item at the step's indices in the key's value.
+
+    Raises TargetError if it does not exist.
+    """
+    for index in step.indices or ():
+        sequence = resolved(node)
+        if sequence.kind != "sequence":
+            hint = f"use it without an index: {step.name}"
+            raise TargetError(f"line {tree.line(node)}: {step.name} is not a list", hint=hint)
+        if index >= len(sequence.children):
+            raise TargetError(
+                f"{step.text}: the list has {len(sequence.children)} items",
+                hint="use an existing index (the first is 0), or add the item to the file first",
+            )
+        node = sequence.children[index]
+    return resolved(node)
+
+
+def _missing(mappings: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
     """Return the names of the keys to add.
 
     Raises TargetError if a list would have to be added, or if a new key would hide a merged
@@ -401,19 +441,22 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     """
     for segment in rest:
         if segment.indices is None:
-            what = f"the index in {segment.text} is not a non-negative number"
-            raise TargetError(what, hint="use 0 or a positive number between the brackets")
+            message = f"the index in {segment.text} is not a non-negative number"
+            raise TargetError(message, hint="use 0 or a positive number between the brackets")
         if segment.indices:
             message = f"{segment.text}: there is no list {segment.name}"
             raise TargetError(message, hint="create the list in the file first")
-    name = rest[0].name
-    merged = at.value(node, name) if node.kind == "mapping" and len(rest) > 1 else None
-    if merged is not None:
-        inner = resolved(merged)
-        if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
+    names = tuple(segment.name for segment in rest)
+    if node.kind != "mapping" or len(names) == 1:
+        return names
+    name, inner_name, *_ = names
+    merged = mappings.value(node, name)
+    if merged is not None and resolved(merged).kind == "mapping":
+        merged_names = {key.value for key, _ in pairs(resolved(merged))}
+        if merged_names - {inner_name}:
             message = f"{name} comes from a merge key (<<): adding {name} would hide its other keys"
             raise TargetError(message, hint="write out the keys")
-    return tuple(segment.name for segment in rest)
+    return names
 
 
 def path_text(path: Sequence[Segment]) -> str:
@@ -426,10 +469,9 @@ def key_path(tree: Tree, node: Node) -> str:
     steps: list[str] = []
     for child in tree.ancestors(node):
         parent = tree.parent(child)
+        key = tree.key_of(child)
         if parent is not None and parent.kind == "sequence":
-            steps.append(
-                f"[{next(number for number, item in enumerate(parent.children) if item is child)}]"
-            )
-        elif parent is not None and (key := tree.key_of(child)) is not None:
+            steps.append(f"[{_item_number(parent, child)}]")
+        elif key is not None:
             steps.append(f".{key.value}")
     return "".join(reversed(steps)).lstrip(".")

@@ -29,7 +29,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
-_NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; `"" in _NUMERIC` is true
+_NUMERIC = tuple("+-.0123456789")  # numbers and dates begin with one of these
 _WORDS = frozenset(
     ("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "...")
 )
@@ -48,16 +48,15 @@ def looks_typed(text: str) -> bool:
     """Return whether any YAML reader reads the plain scalar `text`
     as something other than a string.
     """
-    if text[:1] in _NUMERIC:
-        dated = text[4:5] == "-" and _DATE.fullmatch(text)
-        # Most versions have two dots, and numbers do not, so the slow pattern is needed only for
-        # the rest.
-        return (
-            not text
-            or text == "..."
-            or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))
-        )
-    return text.lower() in _WORDS
+    if text.lower() in _WORDS:
+        return True
+    if not text.startswith(_NUMERIC):
+        return False
+    if text[4:5] == "-" and _DATE.fullmatch(text):  # after a year
+        return True
+    # Most versions have two dots, and numbers do not, so the slow pattern is needed only for the
+    # rest.
+    return text.count(".") < 2 and _NUMBER.fullmatch(text) is not None
 
 
 def plain_safe(text: str) -> bool:
@@ -106,16 +105,18 @@ def reblock(old: str, text: str) -> str | None:
     The header keeps its style and comment. It gets a `-`, because a trailing line break would
     become part of the tag.
     """
-    match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
-    lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]
-    if match is None or not lines:
+    header = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
+    lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()]
+    content_lines = lines[1:]
+    if header is None or not content_lines:
         return None
-    if not text or text.strip() != text or set(text) & set(BREAKS):
+    is_one_trimmed_line = text.strip() == text and set(text).isdisjoint(BREAKS)
+    if not text or not is_one_trimmed_line:
         return None
-    kind, comment, eol = match.groups()
-    first = lines[0]
-    indent = first[: len(first) - len(first.lstrip(" "))]
-    return f"{kind}-{comment}{eol}{indent}{text}"
+    style, comment, eol = header.groups()
+    first_line = content_lines[0]
+    indent = " " * (len(first_line) - len(first_line.lstrip(" ")))
+    return f"{style}-{comment}{eol}{indent}{text}"
 
 
 Word: TypeAlias = str | bool  # a scalar's content: a string, or a plain true or false
@@ -125,10 +126,13 @@ Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     """Return the lines of `data` in block style, without line endings.
 
+    A mapping in a mapping is indented by `step` columns, and a sequence in a mapping by `shift`.
     `width` is the width of the outermost dashes, including the space after each.
     """
+    if isinstance(data, str | bool):
+        return [_word(data)]
+    lines = []
     if isinstance(data, Mapping):
-        lines = []
         for key, value in data.items():
             if isinstance(value, str | bool):
                 lines.append(f"{spell(key)}: {_word(value)}")
@@ -136,15 +140,13 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
                 margin = " " * (step if isinstance(value, Mapping) else shift)
                 lines += [f"{spell(key)}:", *(margin + line for line in block(value, step, shift))]
         return lines
-    if isinstance(data, str | bool):
-        return [_word(data)]
     dash = "-".ljust(width)
     margin = " " * width
-    return [
-        (margin if number else dash) + line
-        for item in data
-        for number, line in enumerate(block(item, step, shift))
-    ]
+    for item in data:
+        item_lines = block(item, step, shift)
+        lines += [dash + line for line in item_lines[:1]]
+        lines += [margin + line for line in item_lines[1:]]
+    return lines
 
 
 def flow(data: Data, *, quote: bool = False) -> str:

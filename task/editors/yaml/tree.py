@@ -79,8 +79,10 @@ class Tree:
     @cached_property
     def _aliases(self) -> Mapping[int, Sequence[Node]]:
         found: dict[int, list[Node]] = {}
-        for node in (node for root in self.roots for node in walk(root) if node.target):
-            found.setdefault(id(node.target), []).append(node)
+        for root in self.roots:
+            for node in walk(root):
+                if node.target:
+                    found.setdefault(id(node.target), []).append(node)
         return found
 
     def parent(self, node: Node) -> Node | None:
@@ -163,13 +165,15 @@ def parse(text: str) -> Tree:
     Raises TargetError if the text is not YAML, is nested deeper than 200 levels, or has an
     undefined alias or an alias bomb.
     """
-    return _parse(text) if len(text) > _LARGE else _parse_again(text)
+    return _parse(text) if len(text) > _LARGE else _cached_parse(text)
 
 
 def _parse(text: str) -> Tree:
-    shift = int(text.startswith("\ufeff"))  # the parsers do not count a byte order mark
+    """Return the tree of `text`, not from the cache."""
+    without_mark = text.removeprefix("\ufeff")  # the parsers do not count a byte order mark
+    shift = len(text) - len(without_mark)
     try:
-        documents = parsed(text[shift:], lambda events: tuple(_documents(events, shift)))
+        documents = parsed(without_mark, lambda events: tuple(_documents(events, shift)))
     except Malformed as problem:
         raise TargetError(
             problem.message,
@@ -178,14 +182,16 @@ def _parse(text: str) -> Tree:
     return Tree(text, documents)
 
 
-_parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing, and checking parse the same text
+_cached_parse = lru_cache(maxsize=8)(_parse)  # reading, writing, and checking parse the same text
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
     """Yield the root and the end of each document. The end is its `...`, the next `---`,
     or the end of the text.
+
+    `shift` is the number of characters before the text that was parsed.
     """
-    # the first event of each open collection, and the children around it
+    # the first event of each open collection, and the children of the collection around it
     outer: list[tuple[Any, list[Node]]] = []
     children: list[Node] = []  # of the innermost open collection
     anchored: dict[str, Node] = {}
@@ -208,9 +214,10 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             kind: Literal["mapping", "sequence"] = (
                 "mapping" if name == "MappingEndEvent" else "sequence"
             )
-            inner = tuple(children)
+            own_children = tuple(children)
             first, children = outer.pop()
-            node = _collection_of(kind, first, first.start_mark.index + shift, end, inner)
+            start = first.start_mark.index + shift
+            node = _collection_of(kind, first, start, end, own_children)
         elif name == "AliasEvent":
             if event.anchor not in anchored:
                 message = (
@@ -271,17 +278,19 @@ def _refuse_bomb(root: Node) -> None:
     Argo CD and Helm expand aliases when they read the file. Go's YAML rejects such a document
     ("excessive aliasing").
     """
-    sizes: dict[int, int] = {}
+    sizes: dict[int, int] = {}  # the number of nodes after expansion, by the node's id
     stack = [root]
     while stack:
         node = stack[-1]
         parts = (node.target,) if node.target else node.children
-        if waiting := [part for part in parts if id(part) not in sizes]:
-            stack.extend(waiting)
+        parts_to_count = [part for part in parts if id(part) not in sizes]
+        if parts_to_count:
+            stack.extend(parts_to_count)
         else:
             stack.pop()
             sizes[id(node)] = 1 + sum(sizes[id(part)] for part in parts)
-    if BOMB < sizes[id(root)] > 10 * len(sizes):
+    expanded_size = sizes[id(root)]
+    if expanded_size > BOMB and expanded_size > 10 * len(sizes):
         raise TargetError(
             f"its aliases expand to more than {BOMB:,} values",
             hint="write out the values",
@@ -299,17 +308,19 @@ def refuse_odd_breaks(tree: Tree) -> None:
         return
     nodes = [node for root in tree.roots for node in walk(root)]
     keys = {id(key) for node in nodes if node.kind == "mapping" for key, _ in pairs(node)}
-    places = [
+    value_positions = [
         (node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys
     ]
-    at = 0
     end_of_text = len(tree.text)
-    for start, end in (*places, (end_of_text, end_of_text)):
-        if found := _ODD_BREAK.search(tree.text, at, max(at, start)):
-            line = tree.text.count("\n", 0, found.start()) + 1
-            what = f"U+{ord(found[0]):04X}, which some parsers treat as the end of the line"
+    end_of_previous = 0
+    for start, end in (*value_positions, (end_of_text, end_of_text)):
+        # the text between the previous value and this one
+        odd_break = _ODD_BREAK.search(tree.text, end_of_previous, max(end_of_previous, start))
+        if odd_break:
+            line = tree.text.count("\n", 0, odd_break.start()) + 1
+            character = f"U+{ord(odd_break[0]):04X}"
             raise TargetError(
-                f"line {line}: has {what}",
+                f"line {line}: has {character}, which some parsers treat as the end of the line",
                 hint="remove it, or replace it with a line break",
             )
-        at = end
+        end_of_previous = end

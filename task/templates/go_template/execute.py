@@ -76,8 +76,10 @@ class Run:
                 return node.kind
             elif isinstance(node, TemplateCall):
                 self.template(node, dot)
-            elif jump := self.block(node, dot):
-                return jump
+            else:
+                jump = self.block(node, dot)
+                if jump:
+                    return jump
         return ""
 
     def template(self, node: TemplateCall, dot: Any) -> None:
@@ -98,7 +100,7 @@ class Run:
     def block(self, node: Block, dot: Any) -> str:
         """Run an `if`, `with`, or `range`. Its variables go out of scope at its end."""
         self.line = node.line
-        known = len(self.variables)
+        outer_count = len(self.variables)
         value = self.pipe(node.pipe, dot)
         if node.kind == "range":
             jump = self.each(node, value, dot)
@@ -106,22 +108,25 @@ class Run:
             jump = self.walk(node.body, value if node.kind == "with" else dot)
         else:
             jump = self.walk(node.otherwise, dot)
-        del self.variables[known:]
+        del self.variables[outer_count:]
         return jump
 
     def each(self, node: Block, value: Any, dot: Any) -> str:
-        """Run the body of a `range` for every element, or its `else` if there are no elements."""
-        known = len(self.variables)
-        ran = False
+        """Run the body of a `range` for every element, or its `else` if there are no elements.
+
+        Return "break" or "continue" if such a node ends the `else`, else "".
+        """
+        outer_count = len(self.variables)  # including the variables of the `range` itself
+        has_elements = False
         for key, element in self.elements(node, value):
-            ran = True
+            has_elements = True
             self.spend(1)
-            self.bind(node.pipe, key, element, known)
+            self.bind(node.pipe, key, element)
             jump = self.walk(node.body, element)
-            del self.variables[known:]
+            del self.variables[outer_count:]
             if jump == "break":
                 break
-        return "" if ran else self.walk(node.otherwise, dot)
+        return "" if has_elements else self.walk(node.otherwise, dot)
 
     def elements(self, node: Block, value: Any) -> Iterable[tuple[Any, Any]]:
         """Return the keys and values that `range` iterates over."""
@@ -137,22 +142,25 @@ class Run:
             return ((None, number) for number in range(value))
         raise FailedTemplate(f"range can't iterate over {named(value)}")
 
-    def bind(self, pipe: Pipe, key: Any, element: Any, known: int) -> None:
-        """Set the variables of a `range` for an element."""
-        values = (element,) if len(pipe.variables) == 1 else (key, element)
-        for at, (name, value) in enumerate(zip(pipe.variables, values, strict=False)):
-            if pipe.assigns:
+    def bind(self, pipe: Pipe, key: Any, element: Any) -> None:
+        """Set the variables of a `range` for an element. If it declares them, they are the last."""
+        count = len(pipe.variables)
+        values = (element,) if count == 1 else (key, element)
+        new_variables = list(zip(pipe.variables, values, strict=False))
+        if pipe.assigns:
+            for name, value in new_variables:
                 self.assign(name, value)
-            else:
-                self.variables[known - len(pipe.variables) + at] = (name, value)
+        elif count:
+            self.variables[-count:] = new_variables
 
     # Variables
 
     def assign(self, name: str, value: Any) -> None:
         """Run `$x = …`."""
-        for at in range(len(self.variables) - 1, -1, -1):
-            if self.variables[at][0] == name:
-                self.variables[at] = (name, value)
+        for number in reversed(range(len(self.variables))):
+            known, _ = self.variables[number]
+            if known == name:
+                self.variables[number] = (name, value)
                 return
         raise FailedTemplate(f'undefined variable "{name}"')
 
@@ -213,19 +221,20 @@ class Run:
         A missing key in a map is nil, and any field of nil is nil. Other missing fields fail. With
         `missingkey=error`, a missing key also fails. A null in a map has no fields.
         """
-        null = False
+        is_null_in_map = False
         for name in names:
             if value is None:
-                if null:
+                if is_null_in_map:
                     raise FailedTemplate(f"nil pointer evaluating interface {{}}.{name}")
                 if self.missing_key == "error":
                     raise FailedTemplate(f'nil data; no entry for key "{name}"')
                 return None
             if isinstance(value, GoMap):
-                null = name in value
-                if not null and self.missing_key == "error":
+                if name not in value and self.missing_key == "error":
                     raise FailedTemplate(f'map has no entry for key "{name}"')
-                value = value.get(name, value.zero if self.missing_key == "zero" else None)
+                is_null_in_map = name in value  # if the next value is None
+                missing_value = value.zero if self.missing_key == "zero" else None
+                value = value.get(name, missing_value)
             elif isinstance(value, Mapping) and name in value:
                 value = value[name]
             else:
@@ -246,8 +255,9 @@ class Run:
         if name in SHORTCUTS:
             return self.shortcut(name, operands, dot, last)
         builtin = self.functions[name]
-        given = len(operands) + (last is not MISSING)
-        if given < builtin.least or (builtin.most is not None and given > builtin.most):
+        given = len(operands) if last is MISSING else len(operands) + 1
+        is_too_many = builtin.most is not None and given > builtin.most
+        if given < builtin.least or is_too_many:
             raise FailedTemplate(
                 f"wrong number of args for {name}: want {builtin.least}, got {given}"
             )
@@ -273,12 +283,14 @@ class Run:
 
         Later arguments are not evaluated.
         """
+        deciding_truth = name == "or"  # `or` ends at a true value, and `and` at a false one
         value: Any = MISSING
         for operand in operands:  # Go 1.18 and later do not evaluate the remaining arguments
             value = self.operand(operand, dot)
-            if truth(value) == (name == "or"):
+            if truth(value) == deciding_truth:
                 return value
-        value = value if last is MISSING else last
+        if last is not MISSING:
+            return last
         if value is MISSING:
             raise FailedTemplate(f"wrong number of args for {name}: want at least 1, got 0")
         return value

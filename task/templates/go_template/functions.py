@@ -76,7 +76,8 @@ def truth(value: object) -> bool:
 
     A struct is always true.
     """
-    return True if isinstance(value, Mapping) and not isinstance(value, GoMap) else bool(value)
+    is_struct = isinstance(value, Mapping) and not isinstance(value, GoMap)
+    return is_struct or bool(value)
 
 
 def equal(first: Any, *others: Any) -> bool:
@@ -116,7 +117,9 @@ def less(value: Any, other: Any) -> bool:
         raise FailedTemplate(
             f"incompatible types for comparison: {named(value)} and {named(other)}"
         )
-    return bool(go_bytes(value) < go_bytes(other) if isinstance(value, str) else value < other)
+    if isinstance(value, str):
+        return go_bytes(value) < go_bytes(other)
+    return bool(value < other)
 
 
 def length(value: Any) -> int:
@@ -169,11 +172,12 @@ def cut(value: Any, *bounds: Any) -> Any:
 
 
 def _cut(value: Any, bounds: Sequence[Any]) -> Any:
+    """Return `value[low:high]` for up to three bounds: `low`, `high`, and the capacity."""
     # unlike an index, a bound may be the length itself
-    ends = [position(bound, len(value)) for bound in bounds]
-    whole = [0, len(value)]
-    low, high, *limit = [*ends, *whole[len(ends) :]]
-    if low > high or high > (limit or [high])[0]:
+    given = [position(bound, len(value)) for bound in bounds]
+    defaults = [0, len(value), len(value)]
+    low, high, capacity = [*given, *defaults[len(given) :]]
+    if low > high or high > capacity:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")
     return value[low:high]
 
@@ -192,15 +196,15 @@ def html(*values: Any) -> str:
 
 def script(*values: Any) -> str:
     """Run `js`: escape a value for a JavaScript string."""
-    letters = []
+    escaped = []
     for letter in _as_one_text(values):
         if letter in SCRIPT:
-            letters.append(SCRIPT[letter])
+            escaped.append(SCRIPT[letter])
         elif letter.isprintable() or letter == "\x7f":
-            letters.append(letter)
+            escaped.append(letter)
         else:
-            letters.append(f"\\u00{ord(letter):02X}" if letter < " " else f"\\u{ord(letter):04X}")
-    return "".join(letters)
+            escaped.append(f"\\u{ord(letter):04X}")
+    return "".join(escaped)
 
 
 def query(*values: Any) -> str:

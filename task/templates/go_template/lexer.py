@@ -47,7 +47,8 @@ ACTION = re.compile(
     re.VERBOSE,
 )
 ESCAPE = re.compile(
-    r"\\(?:x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([abfnrtv\\'\"]))"
+    r"\\(?:x(?P<hex_byte>[0-9a-fA-F]{2})|(?P<octal_byte>[0-7]{3})"
+    r"|u(?P<unicode4>[0-9a-fA-F]{4})|U(?P<unicode8>[0-9a-fA-F]{8})|(?P<simple>[abfnrtv\\'\"]))"
 )
 SIMPLE = {
     "a": "\a",
@@ -86,60 +87,66 @@ def malformed(line: int, problem: str) -> Malformed:
 
 def scan(text: str) -> list[Token]:
     """Return the tokens of a template, with `end of text` as the last one. Raises Malformed."""
-    lines = [0, *(found.end() for found in re.finditer("\n", text))]  # their start positions
+    line_starts = [0, *(line_break.end() for line_break in re.finditer("\n", text))]
     tokens: list[Token] = []
-    at = 0
-    while opening := OPENING.search(text, at):
-        line = bisect_right(lines, opening.start())
+    position = 0
+    while opening := OPENING.search(text, position):
+        line = bisect_right(line_starts, opening.start())
+        text_before = text[position : opening.start()]
+        has_trim_marker = opening[1] is not None
+        if has_trim_marker:
+            text_before = text_before.rstrip(SPACES)
+        tokens.append(Token("text", text_before, line))
         inside = opening.end()
-        piece = text[at : opening.start()]
-        tokens.append(Token("text", piece.rstrip(SPACES) if opening[1] else piece, line))
-        comment = text.startswith("/*", inside)
-        at = (
-            _end_of_comment(text, inside, line) if comment else _action(text, inside, lines, tokens)
-        )
-    line = bisect_right(lines, len(text))
-    tokens += [Token("text", text[at:], line), Token("end of text", "end of text", line)]
+        if text.startswith("/*", inside):
+            position = _end_of_comment(text, inside, line)
+        else:
+            position = _action(text, inside, line_starts, tokens)
+    last_line = bisect_right(line_starts, len(text))
+    tokens.append(Token("text", text[position:], last_line))
+    tokens.append(Token("end of text", "end of text", last_line))
     return [token for token in tokens if token.text]
 
 
 def _end_of_comment(text: str, at: int, line: int) -> int:
     """Return the position after a comment."""
-    end = text.find("*/", at + 2)
+    end = text.find("*/", at + len("/*"))
     if end < 0:
         raise malformed(line, "unclosed comment")
-    close = ACTION.match(text, end + 2)
+    close = ACTION.match(text, end + len("*/"))
     if close is None or close.lastgroup not in {"close", "trim"}:
         raise malformed(line, "comment ends before closing delimiter")
     return close.end()
 
 
-def _action(text: str, at: int, lines: list[int], tokens: list[Token]) -> int:
-    """Append an action's tokens, and return the position after it."""
-    tokens.append(Token("open", "{{", bisect_right(lines, at)))
-    while at < len(text):
-        match = ACTION.match(text, at)
-        line = bisect_right(lines, at)
+def _action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
+    """Append the tokens of the action at this position, and return the position after it."""
+    tokens.append(Token("open", "{{", bisect_right(line_starts, position)))
+    while position < len(text):
+        match = ACTION.match(text, position)
+        line = bisect_right(line_starts, position)
         if match is None:
-            raise malformed(line, f"unrecognized character in action: {text[at]!r}")
-        token = _token(match, line, at - lines[line - 1])
+            raise malformed(line, f"unrecognized character in action: {text[position]!r}")
+        token = _token(match, line, position - line_starts[line - 1])
         tokens.append(token)
-        at = match.end()
+        position = match.end()
         if token.kind == "close":
-            return at
-        name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
-        # A name ends at whitespace, at one of `.,|:()`, or at the end of the action.
-        if (
-            name
-            and at < len(text)
-            and text[at] not in SPACES + ".,|:()"
-            and not text.startswith("}}", at)
-        ):
-            raise malformed(line, f"bad character {text[at]!r}")
-    raise malformed(bisect_right(lines, at), "unclosed action")
+            return position
+        is_name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
+        if is_name and not _ends_name(text, position):
+            raise malformed(line, f"bad character {text[position]!r}")
+    raise malformed(bisect_right(line_starts, position), "unclosed action")
+
+
+def _ends_name(text: str, position: int) -> bool:
+    """Return whether a name may end here: before whitespace, one of `.,|:()`, or `}}`."""
+    if position == len(text) or text.startswith("}}", position):
+        return True
+    return text[position] in SPACES + ".,|:()"
 
 
 def _token(match: re.Match[str], line: int, column: int) -> Token:
+    """Return the token that matched. Raises Malformed for an unfinished or invalid one."""
     kind = str(match.lastgroup)
     text = match[kind]
     if kind == "other" and text in UNFINISHED:
@@ -156,55 +163,60 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
 
 def string(literal: str) -> str:
     """Return the value of `"…"` or a raw string in backquotes. Raises Malformed."""
-    body = literal[1:-1]
-    return (
-        body.replace("\r", "")
-        if literal[0] == "`"
-        else go_text(b"".join(_pieces(body, '"', literal)))
-    )
+    is_raw = literal.startswith("`")
+    body = literal[1:-1]  # without the quotes
+    if is_raw:
+        return body.replace("\r", "")
+    return go_text(b"".join(_pieces(body, '"', literal)))
 
 
 def character(literal: str) -> int:
     """Return the code point of the character literal `'x'`. Raises Malformed."""
-    pieces = _pieces(literal[1:-1], "'", literal)
+    body = literal[1:-1]  # without the quotes
+    pieces = _pieces(body, "'", literal)
     if len(pieces) == 1:
+        piece = pieces[0]
         try:
-            return ord(pieces[0].decode())
-        except (TypeError, UnicodeDecodeError):
-            if len(pieces[0]) == 1:
-                return pieces[0][0]  # '\xff' is the number 255
+            return ord(piece.decode())
+        except (TypeError, UnicodeDecodeError):  # several characters, or not UTF-8
+            if len(piece) == 1:
+                return piece[0]  # '\xff' is the number 255
     raise Malformed(f"malformed character constant: {literal}")
 
 
 def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
+    """Return the bytes of each escape in a literal's body, and of the text between the escapes."""
     pieces: list[bytes] = []
-    at = 0
-    while at < len(body):
-        if body[at] != "\\":
-            end = body.find("\\", at)
-            end = len(body) if end < 0 else end
-            pieces.append(go_bytes(body[at:end]))
+    start = 0
+    while start < len(body):
+        if body[start] != "\\":
+            next_escape = body.find("\\", start)
+            end = next_escape if next_escape >= 0 else len(body)
+            pieces.append(go_bytes(body[start:end]))
         else:
-            match = ESCAPE.match(body, at)
-            if match is None or match[5] in {"'", '"'} - {quote}:
+            match = ESCAPE.match(body, start)
+            if match is None or match["simple"] in {"'", '"'} - {quote}:
                 raise Malformed(f"invalid escape in {literal[:40]}")
             pieces.append(_escaped(match, literal))
             end = match.end()
-        at = end
+        start = end
     return pieces
 
 
 def _escaped(match: re.Match[str], literal: str) -> bytes:
-    if match[5]:
-        return SIMPLE[match[5]].encode()
-    octal = match[2]
-    hexadecimal = match[1] or match[3] or match[4]
-    number = int(octal, 8) if octal else int(hexadecimal, 16)
-    if match[1] or octal:
+    """Return the bytes that an escape stands for: one byte, or a character in UTF-8."""
+    if match["simple"]:
+        return SIMPLE[match["simple"]].encode()
+    if match["hex_byte"] or match["octal_byte"]:
+        octal = match["octal_byte"]
+        number = int(octal, 8) if octal else int(match["hex_byte"], 16)
         if number <= 0xFF:
             return bytes((number,))
-    elif number <= 0x10FFFF and not 0xD800 <= number < 0xE000:
-        return chr(number).encode()
+    else:
+        number = int(match["unicode4"] or match["unicode8"], 16)
+        is_surrogate = 0xD800 <= number < 0xE000
+        if number <= 0x10FFFF and not is_surrogate:
+            return chr(number).encode()
     raise Malformed(f"invalid escape in {literal[:40]}")
 
 
@@ -217,8 +229,8 @@ def number(literal: str) -> int | float:
         if len(literal) > 100:  # even 64 binary digits with underscores are shorter
             raise Malformed(f"integer overflow: {literal[:40]}")
         digits = literal.lstrip("+-").replace("_", "").lower()
-        octal = digits.isdecimal() and digits.startswith("0")
-        integer = int(digits, 8) if octal else int(digits, 0)
+        has_octal_zero = digits.isdecimal() and digits.startswith("0")  # 017, as in C
+        integer = int(digits, 8) if has_octal_zero else int(digits, 0)
         if literal.startswith("-"):
             integer = -integer
         if not -LARGEST - 1 <= integer <= LARGEST:

@@ -213,11 +213,13 @@ class Parser:
         The keyword has already been consumed.
         """
         self.deeper(keyword.line)
-        known = len(self.variables)
+        outer_count = len(self.variables)
         pipe = self.pipe(keyword.kind, "close")
-        self.ranges += keyword.kind == "range"
+        outer_ranges = self.ranges
+        if keyword.kind == "range":
+            self.ranges += 1
         body, end = self.nodes()
-        self.ranges -= keyword.kind == "range"
+        self.ranges = outer_ranges
         otherwise: tuple[Node, ...] = ()
         if end.kind == "else":
             otherwise = self.otherwise(keyword)
@@ -228,7 +230,7 @@ class Parser:
                 keyword.line,
                 f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}",
             )
-        del self.variables[known:]
+        del self.variables[outer_count:]
         self.depth -= 1
         return Block(keyword.kind, pipe, body, otherwise, keyword.line)
 
@@ -279,8 +281,9 @@ class Parser:
         These are an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
         """
         # `else with` as of Go 1.23
-        if keyword.kind != "range" and (following := self.accept(keyword.kind)):
-            return (self.block(following),)  # the inner block's {{end}} also ends this block
+        same_keyword = self.accept(keyword.kind) if keyword.kind != "range" else None
+        if same_keyword:
+            return (self.block(same_keyword),)  # the inner block's {{end}} also ends this block
         self.expect("else", "close")
         nodes, end = self.nodes()
         if end.kind != "end":
@@ -305,9 +308,10 @@ class Parser:
         line = self.next().line
         if not commands:
             raise malformed(line, f"missing value for {context}")
-        for stage, command in enumerate(commands):
-            if stage and (isinstance(command[0], Literal) or command[0] == DOT):
-                raise malformed(line, f"non executable command in pipeline stage {stage + 1}")
+        for stage, (first_operand, *_) in enumerate(commands[1:], 2):
+            # they cannot take the value of the previous stage
+            if isinstance(first_operand, Literal) or first_operand == DOT:
+                raise malformed(line, f"non executable command in pipeline stage {stage}")
         return Pipe(
             tuple(commands),
             tuple(names),
@@ -321,21 +325,22 @@ class Parser:
         These are `$x :=`, `$x =`, or, in a range, `$i, $e :=`.
         """
         names: list[str] = []
-        while token := self.accept("variable"):
-            before = self.at - 1
-            if sign := self.accept("assign", "declare"):
-                self.declare(names, token)
+        while variable := self.accept("variable"):
+            start = self.at - 1  # the variable's position
+            sign = self.accept("assign", "declare")
+            if sign:
+                self.declare(names, variable)
                 return names, sign.kind == "assign"
-            sign = self.peek()
-            if sign.text != ",":
-                self.at = before
+            following = self.peek()
+            if following.text != ",":  # the variable is an operand
+                self.at = start
                 break
             if context != "range" or names:
-                raise malformed(sign.line, f"too many declarations in {context}")
+                raise malformed(following.line, f"too many declarations in {context}")
             self.at += 1
-            self.declare(names, token)
+            self.declare(names, variable)
             if self.skip_space().kind != "variable":
-                raise malformed(sign.line, "range can only initialize variables")
+                raise malformed(following.line, "range can only initialize variables")
         if names:
             raise unexpected(self.skip_space(), context)
         return names, False
@@ -367,7 +372,7 @@ class Parser:
         term = self.term()
         names: list[str] = []
         while self.peek().kind == "field":
-            names.append(self.next().text[1:])
+            names.append(self.next().text.removeprefix("."))
         if not names:
             return term
         text = "".join(token.text for token in self.tokens[start : self.at])
@@ -394,13 +399,8 @@ class Parser:
                 raise malformed(token.line, f'undefined variable "{text}"')
             return Field(text, (), text, token.line, token.column)
         if token.kind in {"field", "dot"}:
-            return Field(
-                ".",
-                (text[1:],) if token.kind == "field" else (),
-                text,
-                token.line,
-                token.column,
-            )
+            names = (text.removeprefix("."),) if token.kind == "field" else ()
+            return Field(".", names, text, token.line, token.column)
         if token.kind == "nil":
             return Literal(None, text)
         if token.kind != "word":
@@ -415,15 +415,16 @@ class Parser:
 def literal(token: Token) -> Literal:
     """Return a string, character, or number. Raises Malformed."""
     readers: dict[str, Callable[[str], str | float]] = {"char": character, "number": number}
+    read_literal = readers.get(token.kind, string)
     try:
-        return Literal(readers.get(token.kind, string)(token.text), token.text)
+        return Literal(read_literal(token.text), token.text)
     except Malformed as error:
         raise malformed(token.line, error.message) from None
 
 
 def unexpected(token: Token, context: str) -> Malformed:
     """Return the error for a token that is not allowed at its position."""
-    what = token.text if token.kind == "end of text" else f'"{token.text[:20]}"'
     if token.kind == "close" and context == "parenthesized pipeline":
         return malformed(token.line, "unclosed left paren")
-    return malformed(token.line, f"unexpected {what} in {context}")
+    shown = token.text if token.kind == "end of text" else f'"{token.text[:20]}"'
+    return malformed(token.line, f"unexpected {shown} in {context}")

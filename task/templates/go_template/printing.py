@@ -85,11 +85,13 @@ def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
 
 
 def _print_string(spec: Spec, verb: str, value: str) -> str | None:
+    """Format a string, or return None if the verb is not for strings."""
     if verb in {"x", "X"}:
         return _hexadecimal(spec, verb, go_bytes(value))
     text = value[: spec.precision]
     if verb == "q" or spec.sharp_v:
-        if "#" in spec.flags and "`" not in text and text.isprintable():
+        can_be_raw = "`" not in text and text.isprintable()
+        if "#" in spec.flags and can_be_raw:
             return spec.pad(f"`{text}`")
         return spec.pad(quote(text, '"', ascii_only="+" in spec.flags))
     return spec.pad(text) if verb in {"s", "v"} else None
@@ -112,6 +114,7 @@ def quote(text: str, mark: str, *, ascii_only: bool = False) -> str:
 
 
 def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
+    """Return a character as it appears in a Go literal with these quotes."""
     if letter == mark:
         return f"\\{letter}"
     if letter in ESCAPES:
@@ -119,29 +122,33 @@ def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
     if letter.isprintable() and (letter.isascii() or not ascii_only):
         return letter
     number = ord(letter)
-    if number < 0x80 or 0xDC80 <= number <= 0xDCFF:  # control characters; bytes that are not UTF-8
-        return f"\\x{number & 0xFF:02x}"
+    is_undecoded_byte = 0xDC80 <= number <= 0xDCFF  # not UTF-8; see `go_bytes`
+    if letter.isascii() or is_undecoded_byte:
+        byte = number & 0xFF
+        return f"\\x{byte:02x}"
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
+    """Format an integer, or return None if the verb is not for integers."""
     if verb in {"c", "q", "U"}:
         return _rune(spec, verb, value)
     if verb not in "dboOxX":
         return None
-    sign = spec.sign(negative=value < 0)
     if spec.precision == 0 and value == 0:  # in this case, Go prints only padding
         return " " * spec.width
+    sign = spec.sign(negative=value < 0)
     digits = format(abs(value), "o" if verb == "O" else verb)
     if spec.precision is not None:
         digits = digits.rjust(spec.precision, "0")
     elif "0" in spec.flags and "-" not in spec.flags:
         digits = digits.rjust(spec.width - len(sign), "0")
     prefix = PREFIXES.get(verb, "") if "#" in spec.flags else ""
-    if verb == "O":
-        prefix = "0o" + ("0" if "#" in spec.flags and digits[0] != "0" else "")
-    elif verb == "o" and digits[0] == "0":
+    has_leading_zero = digits.startswith("0")
+    if verb == "o" and has_leading_zero:
         prefix = ""
+    elif verb == "O":
+        prefix = "0o0" if "#" in spec.flags and not has_leading_zero else "0o"
     return spec.pad(sign + prefix + digits, zeros=False)
 
 
@@ -160,6 +167,7 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
 
 
 def _print_float(spec: Spec, verb: str, value: float) -> str | None:
+    """Format a float, or return None if the verb is not for floats."""
     if verb not in "eEfFgG":
         if verb in "bxX":
             raise FailedTemplate(f"printf: %{verb} of a float is not supported")
@@ -167,7 +175,7 @@ def _print_float(spec: Spec, verb: str, value: float) -> str | None:
     if "#" in spec.flags:
         raise FailedTemplate(f"printf: %#{verb} of a float is not supported")
     if not isfinite(value):
-        text = "NaN" if isnan(value) else f"{value:+}".replace("i", "I")
+        text = "NaN" if isnan(value) else f"{value:+}".replace("i", "I")  # +Inf or -Inf
         return spec.pad(text, zeros=False)
     precision = spec.precision
     if precision is None and verb in "eEfF":
@@ -203,10 +211,12 @@ class Sink:
 def sprint(values: Sequence[Any]) -> str:
     """Format values like `fmt.Sprint`, with a space between two values if neither is a string."""
     sink = Sink()
-    for at, value in enumerate(values):
-        if at and not isinstance(value, str) and not isinstance(values[at - 1], str):
+    previous: Any = ""
+    for value in values:
+        if not isinstance(previous, str) and not isinstance(value, str):
             sink.add(" ")
         write(sink, PLAIN, "v", value)
+        previous = value
     return sink.text()
 
 
@@ -280,18 +290,19 @@ class Printf:
         """
         if index is None:
             return
-        digits = index[1:-1]
-        if not (
-            digits.isascii() and digits.isdecimal() and 0 < int(digits[:9]) <= len(self.values)
-        ):
+        digits = index[1:-1]  # without the brackets
+        is_number = digits.isascii() and digits.isdecimal()
+        # nine digits are enough to see that a longer number is too large
+        if not is_number or not 0 < int(digits[:9]) <= len(self.values):
             raise FailedTemplate(f"printf: no operand {index[:20]}")
         self.operand = int(digits) - 1
         self.reordered = True
 
     def take(self) -> Any:
         """Return the next operand and move past it."""
+        value = self.values[self.operand]
         self.operand += 1
-        return self.values[self.operand - 1]
+        return value
 
     def width(self, flags: str, text: str) -> tuple[str, int]:
         """Return the flags and the width. A negative width from an operand means left-aligned."""
@@ -321,8 +332,9 @@ class Printf:
             if not isinstance(value, int) or isinstance(value, bool):
                 self.sink.add(bad)
                 return None
-        # eight characters: a sign and 1000000
-        if len(str(value)) > 8 or abs(int(value)) > WIDEST:
+        # The length is checked first, because Python refuses to convert very long numbers.
+        is_too_long = len(str(value)) > len(f"-{WIDEST}")
+        if is_too_long or abs(int(value)) > WIDEST:
             raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
         return int(value)
 
@@ -362,9 +374,10 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
     Raises FailedTemplate for a verb that is not supported here.
     """
+    is_go_source_of_many = spec.sharp_v and not isinstance(value, str | int | float | None)
     if spec is PLAIN and isinstance(value, str | int):  # the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())
-    elif verb in {"p", "w"} or (spec.sharp_v and not isinstance(value, str | int | float | None)):
+    elif verb in {"p", "w"} or is_go_source_of_many:
         raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported")
     elif value is None:
         sink.add(spec.pad("<nil>") if verb in {"v", "T"} else f"%!{verb}(<nil>)")
