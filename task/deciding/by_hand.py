@@ -219,7 +219,7 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
 
 
 def _unchanged_verdict(to: Reading, words: str) -> Verdict:
-    """Return the verdict that Git is at the destination. `words` are those of the request, or ""."""
+    """Return the verdict that Git already has the version. `words` is the request, or ""."""
     meant = f" ({words})" if words else ""
     return Verdict("unchanged", "same", f"Git already has {to.version}{meant}")
 
