@@ -326,10 +326,10 @@ def _both_name_the_image(
     for parameter in layer.parameters:
         if path_text(parse_path(parameter.name)) == key_in_layer:
             name_in_layer = parameter.value
-    return _is_name_of(name_in_file, target) and _is_name_of(name_in_layer, target)
+    return _is_name_of_target(name_in_file, target) and _is_name_of_target(name_in_layer, target)
 
 
-def _is_name_of(name: str, target: Target) -> bool:
+def _is_name_of_target(name: str, target: Target) -> bool:
     """Return whether a name is that of the target's image, with or without its registry."""
     _, without_registry = split_registry(target.image.name)
     if not name:
