@@ -72,33 +72,26 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
             return _undo(intent, intent.undone, situation, snapshot)
         return _roll_back(intent, situation, snapshot)
     except TaskError as error:
-        return Move(
-            failed(
-                situation.decision(situation.subscription.entry.image, Verdict("error", "", "")),
-                error,
-            )
-        )
+        image = situation.subscription.entry.image
+        decision = situation.decision(image, Verdict("error", "", ""))
+        return Move(failed(decision, error))
 
 
 def _hold(intent: Intent, situation: Situation) -> Move:
+    """Return the move that sets a hold, or that changes nothing if it is already set."""
     new = intent.hold
     image = situation.subscription.image_at(situation.current)
     old = situation.state.hold if intent.whole else situation.memory.hold
     if new is None or _same_hold(active(old, situation.terms.now), new):
         because = hold_text(old) if old else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
-    decision = situation.decision(
-        image,
-        Verdict("defer", "held", _held_until_released(new, situation)),
-    )
-    return Move(
-        decision,
-        remember=_memory_with_hold(intent, situation.memory, new),
-        hold=new,
-    )
+    verdict = Verdict("defer", "held", _held_until_released(new, situation))
+    remember = _memory_with_hold(intent, situation.memory, new)
+    return Move(situation.decision(image, verdict), remember=remember, hold=new)
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
+    """Return the hold as text, with the command that ends it."""
     return (
         f"{hold_text(hold)}; image-update release {situation.subscription.application.key} ends the"
         " hold"
@@ -114,21 +107,27 @@ def _same_hold(old: Hold | None, new: Hold) -> bool:
 
 
 def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
+    """Return the image's memory, and the hold on all images or in this memory."""
     if intent.whole:
         return Remember(memory, hold=hold)
     return Remember(replace(memory, hold=hold))
 
 
 def _release(intent: Intent, situation: Situation) -> Move:
+    """Return the move that ends a hold.
+
+    Raises `TargetError` if only one image is to be released from a hold on all images.
+    """
     memory = situation.memory
-    now = situation.terms.now
     image = situation.subscription.image_at(situation.current)
-    if not intent.whole and (all_held := active(situation.state.hold, now)):
+    hold_on_all = active(situation.state.hold, situation.terms.now)
+    if hold_on_all and not intent.whole:
         hint = "release the Application without --alias; to hold only some images, use hold --alias"
-        raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
+        raise TargetError(f"the whole Application is {hold_text(hold_on_all)}", hint=hint)
     lifted = intent.whole and situation.state.hold is not None
     deferred = memory.deferred
-    if not (memory.hold or deferred or lifted):
+    has_effect = memory.hold or deferred or lifted
+    if not has_effect:
         verdict = Verdict("unchanged", "same", _nothing_to_release(situation))
         return Move(situation.decision(image, verdict))
     if deferred is None or intent.discard:
@@ -151,7 +150,7 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
     """Return the move that ends a hold, and writes the deferred build if the rules still admit
     it.
     """
-    was = situation.hold
+    old_hold = situation.hold
     memory = released(situation.memory)
     state = State(None, situation.state.images)
     without_hold = replace(situation, memory=memory, state=state)
@@ -162,7 +161,7 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
         return move.without_effect(replace(judged, because=because))
     if move.hold and move.hold.is_freeze:
         because = f"still {judged.because}; {_NO_END}"
-        if was and was != move.hold:
+        if old_hold and old_hold != move.hold:
             because = f"{_released_text(situation)}; {because}"
     else:
         because = f"{_released_text(situation)}; {deferred.version} was waiting: {judged.because}"
@@ -174,8 +173,8 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
 
 
 def _released_text(situation: Situation) -> str:
-    was = situation.hold
-    return f"released: it was {hold_text(was)}" if was else "released"
+    old_hold = situation.hold
+    return f"released: it was {hold_text(old_hold)}" if old_hold else "released"
 
 
 def _nothing_to_release(situation: Situation) -> str:
@@ -186,42 +185,46 @@ def _nothing_to_release(situation: Situation) -> str:
 
 
 def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
+    """Return the move that writes the earlier version, and sets a hold if the intent has one."""
     sub = situation.subscription
     if intent.failed and not _git_still_has(intent.failed, situation):
         return _only_remember_failure(intent.failed, situation, snapshot)
     destination = _destination(intent, situation, snapshot)
     to = destination.reading
     words = intent.to if _steps_back(intent.to) else ""
-    memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, words)
-    is_written = to.version == situation.in_git.version and situation.in_git.sound
-    verdict = _unchanged_verdict(to, words) if is_written else _goes_back(destination, situation)
+    already_in_git = to.version == situation.in_git.version and situation.in_git.sound
+    if already_in_git:
+        memory = situation.memory
+        verdict = _unchanged_verdict(to, words)
+    else:
+        memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, words)
+        verdict = _rollback_verdict(destination, situation)
     decision = replace(situation.decision(sub.image_at(to), verdict), unchecked=destination.doubt)
     if intent.hold is None:
         own = holding(situation.state, situation.memory, situation.terms.now)
         if own:
             because = f"{verdict.because}; still {hold_text(own)}"
             decision = replace(decision, judged=replace(verdict, because=because))
-        return Move(
-            decision,
-            remember=None if is_written else Remember(memory),
-            rolled_back=not is_written,
-        )
+        if already_in_git:
+            return Move(decision)
+        return Move(decision, remember=Remember(memory), rolled_back=True)
     hold = _with_reason(intent.hold, intent, sub, to)
-    old = situation.state.hold if intent.whole else memory.hold
+    old_hold = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
     decision = replace(decision, judged=replace(verdict, because=because))
-    if is_written and _same_hold(active(old, situation.terms.now), hold):
+    if already_in_git and _same_hold(active(old_hold, situation.terms.now), hold):
         return Move(decision)
-    remember = _memory_with_hold(intent, situation.memory if is_written else memory, hold)
-    return Move(decision, remember=remember, rolled_back=not is_written)
+    remember = _memory_with_hold(intent, memory, hold)
+    return Move(decision, remember=remember, rolled_back=not already_in_git)
 
 
 def _unchanged_verdict(to: Reading, words: str) -> Verdict:
+    """Return the verdict that Git already has the version. `words` is the request, or ""."""
     meant = f" ({words})" if words else ""
     return Verdict("unchanged", "same", f"Git already has {to.version}{meant}")
 
 
-def _goes_back(destination: RollbackDestination, situation: Situation) -> Verdict:
+def _rollback_verdict(destination: RollbackDestination, situation: Situation) -> Verdict:
     because = f"rolled back from {situation.current.version or 'nothing'}"
     if destination.doubt:
         because = f"{because}; not checked: {destination.reading.version} might not exist"
@@ -234,17 +237,17 @@ def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> 
         return hold
     if intent.failed:
         return replace(hold, reason=f"a test of {intent.failed.version} failed")
-    # a hold on several images has a single reason
+    # A hold on several images has a single reason, so it cannot name one image's version.
     listed = split_image_list(sub.application.annotations.get("image-list", ""))
-    several = intent.whole and len(listed) > 1
-    return replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
+    is_for_several = intent.whole and len(listed) > 1
+    return replace(hold, reason=f"rolled back to {intent.to if is_for_several else to.version}")
 
 
 def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
     """Keep the version in Git, and remember the failure if Git had the failed version before."""
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     remember = None
-    for earlier, _ran in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG):
+    for earlier, _was_synced in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG):
         if _is_version(image, earlier.tag, earlier.digest):
             remember = _record_of_failure(earlier.version, situation)
             because = f"{because}{_warning_if_unrecorded(earlier.version, situation)}"
@@ -288,16 +291,17 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
     # A freeze does not stop a rollback, and neither does a hold that an earlier run set. If two
     # builds fail in a row, the newer one may have been rolled back to the older one before that one
     # failed, too.
-    ours = intent.hold.by if intent.hold else ""
-    if hold and hold.by != ours:
+    set_by_runs = intent.hold.by if intent.hold else ""
+    if hold and hold.by != set_by_runs:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
-    to = _destination_of_undo(undone, situation, snapshot)
-    memory = rolled_back(situation.memory, situation.in_git, to.reading, to.passed, "")
-    wanted = situation.subscription.image_at(to.reading)
-    because = (
-        f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
-    )
-    decision = situation.decision(wanted, Verdict("update", "admitted", because))
+    destination = _destination_of_undo(undone, situation, snapshot)
+    to = destination.reading
+    memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, "")
+    because = f"rolled back from {image.version}"
+    if intent.hold:
+        because = f"{because}; {hold_text(intent.hold)}"
+    verdict = Verdict("update", "admitted", because)
+    decision = situation.decision(situation.subscription.image_at(to), verdict)
     return Move(
         decision,
         remember=Remember(replace(memory, hold=intent.hold)),
@@ -342,9 +346,8 @@ def _destination_of_undo(
 ) -> RollbackDestination:
     """Return the destination after a failed update."""
     before = undone.current
-    if _is_known_as_bad(before.version, situation) or situation.facts.synced(
-        situation.subscription
-    ):
+    is_bad = _is_known_as_bad(before.version, situation)
+    if is_bad or situation.facts.synced(situation.subscription):
         with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(before)
@@ -360,25 +363,26 @@ def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> Ro
 def _last_good_destination(situation: Situation, snapshot: Snapshot) -> RollbackDestination:
     """Return the destination when the current reading failed.
 
-    It is the last reading that was not rolled back and, if Argo CD's history is known, was synced
-    successfully. Raises `TargetError` if there is no such reading.
+    It is the last reading that was not rolled back. If Argo CD's history is known, a reading that
+    was synced successfully is preferred. Raises `TargetError` if there is no such reading.
     """
     sub = situation.subscription
     in_git = situation.in_git
     synced = situation.facts.synced(sub)
-    unsynced: RollbackDestination | None = None
+    newest_good: RollbackDestination | None = None  # even if Argo CD never synced it
     passed: list[str] = []
-    for earlier, ran in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
-        named = live_image(earlier.name) if earlier.name else None
-        ours = named is None or named.identity == sub.entry.image.identity
+    for earlier, was_synced in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
+        image = live_image(earlier.name) if earlier.name else None
+        is_same_image = image is None or image.identity == sub.entry.image.identity
         is_bad = earlier.version == in_git.version or _is_known_as_bad(earlier.version, situation)
-        if ours and not is_bad:
-            if ran or not synced:
-                return RollbackDestination(earlier, tuple(passed))
-            unsynced = unsynced or RollbackDestination(earlier, tuple(passed))
+        if is_same_image and not is_bad:
+            destination = RollbackDestination(earlier, tuple(passed))
+            if was_synced or not synced:
+                return destination
+            newest_good = newest_good or destination
         passed.append(earlier.version)
-    if unsynced:
-        return unsynced
+    if newest_good:
+        return newest_good
     message = f"Git's history has no earlier version of {sub.entry.image.name} to roll back to"
     raise TargetError(message, hint="specify the tag: --to TAG", subject=in_git.file)
 
@@ -393,37 +397,40 @@ def _requested_destination(
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
     registry has the tag.
     """
-    back = _steps_back(intent.to)
+    steps = _steps_back(intent.to)
     if _is_at_destination(intent, situation):
         return RollbackDestination(situation.in_git)
     passed: list[str] = []
-    most = MOST_TEXTS if back else TEXTS_FOR_A_TAG
-    for earlier, _ran in _earlier_readings(situation, snapshot, most):
-        is_named = not back and intent.to in (earlier.version, earlier.tag)
-        if is_named or len(passed) == back - 1:
+    most = MOST_TEXTS if steps else TEXTS_FOR_A_TAG
+    for earlier, _was_synced in _earlier_readings(situation, snapshot, most):
+        if steps:
+            is_requested = len(passed) + 1 == steps
+        else:
+            is_requested = intent.to in (earlier.version, earlier.tag)
+        if is_requested:
             return RollbackDestination(earlier, tuple(passed))
         passed.append(earlier.version)
-    if back:
-        history = (
-            f"only {counted(len(passed), 'earlier version')}" if passed else "no earlier version"
-        )
-        message = f"Git's history has {history} of {situation.subscription.entry.image.name}"
-        raise TargetError(
-            message,
-            hint="specify the tag: --to TAG",
-            subject=situation.in_git.file,
-        )
-    return _destination_from_registry(intent, situation, passed)
+    if not steps:
+        return _destination_from_registry(intent, situation, passed)
+    history = "no earlier version"
+    if passed:
+        history = f"only {counted(len(passed), 'earlier version')}"
+    raise TargetError(
+        f"Git's history has {history} of {situation.subscription.entry.image.name}",
+        hint="specify the tag: --to TAG",
+        subject=situation.in_git.file,
+    )
 
 
 def _is_at_destination(intent: Intent, situation: Situation) -> bool:
     """Return whether Git is already at the destination."""
-    meant = situation.memory.rollback
+    in_git = situation.in_git
+    last_rollback = situation.memory.rollback
     # A job that runs again must not go back further: Git already has its destination.
-    if meant and meant.to == intent.to and meant.version == situation.in_git.version:
+    if last_rollback and last_rollback.to == intent.to and last_rollback.version == in_git.version:
         return True
-    named = (situation.in_git.version, situation.in_git.tag)
-    return not _steps_back(intent.to) and intent.to in named
+    is_version = not _steps_back(intent.to)
+    return is_version and intent.to in (in_git.version, in_git.tag)
 
 
 def _destination_from_registry(
@@ -442,39 +449,39 @@ def _destination_from_registry(
     if intent.unknown:
         return RollbackDestination(reading)
     near = get_close_matches(to, passed, 1)
-    ask = f"did you mean {near[0]}? " if near else ""
+    suggestion = f"did you mean {near[0]}? " if near else ""
     sub = situation.subscription
     wanted = replace(sub.entry.image, tag=tag, digest=digest)
-    pinned = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
-    facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
+    adds_digest = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
+    facts: tuple[Fact, ...] = ("exists", "digest") if adds_digest else ("exists",)
     answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
     if answer is None:
         why = "the registry is not queried (--registry-check never)"
-        return RollbackDestination(reading, doubt=_doubt_about(to, why, ask, passed))
+        return RollbackDestination(reading, doubt=_doubt_about(to, why, suggestion, passed))
     if answer.error:
         # The registry may be down, but an unreadable local file is the user's mistake.
         if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
-        return RollbackDestination(
-            reading, doubt=_doubt_about(to, answer.error.message, ask, passed)
-        )
+        doubt = _doubt_about(to, answer.error.message, suggestion, passed)
+        return RollbackDestination(reading, doubt=doubt)
     if not answer.exists:
         raise UsageError(
             f"{wanted.reference} is neither in the registry nor in the last {TEXTS_FOR_A_TAG}"
             f" versions of {situation.in_git.file}",
             hint=(
-                f"{ask}select one image with --alias ALIAS, "
+                f"{suggestion}select one image with --alias ALIAS, "
                 "or roll back to the tag anyway with --unknown-tag"
             ),
         )
-    return RollbackDestination(replace(reading, digest=answer.digest) if pinned else reading)
+    return RollbackDestination(replace(reading, digest=answer.digest) if adds_digest else reading)
 
 
-def _doubt_about(to: str, why: str, ask: str, passed: Sequence[str]) -> Trouble:
+def _doubt_about(to: str, why: str, suggestion: str, passed: Sequence[str]) -> Trouble:
+    """Return the warning that the destination might not exist, and `why` that is unknown."""
     history = ", ".join(passed[:MOST_SHOWN])
     hint = f"this file's history has {history}" if history else "check it in the registry"
     message = f"{to} might not exist: it is not in Git's history, and {why}"
-    return Trouble.warning("registry", message, f"{ask}{hint}")
+    return Trouble.warning("registry", message, f"{suggestion}{hint}")
 
 
 def _earlier_readings(
@@ -490,11 +497,14 @@ def _earlier_readings(
     readings = _readings_of_all_versions(situation, snapshot, most, synced)
     groups = groupby(readings, key=lambda of_commit: of_commit[1].version)
     for number, (version, group) in enumerate(groups):
-        _commit, reading = first = next(group)
-        if number == 0 and version == situation.in_git.version:
+        newest_commit, reading = next(group)
+        if number == 0 and version == situation.in_git.version:  # the current one
             continue
-        ran = bool(synced) and any(commit in synced for commit, _ in (first, *group))
-        yield reading, ran
+        was_synced = False
+        if synced:
+            with_reading = [newest_commit, *(commit for commit, _ in group)]
+            was_synced = any(commit in synced for commit in with_reading)
+        yield reading, was_synced
 
 
 def _readings_of_all_versions(

@@ -32,6 +32,7 @@ from task.text import FEW, and_more, nearest
 
 
 def _caution(sub: Subscription, message: str, hint: str, rule: str = "target") -> Problem:
+    """Return a warning about the subscription's Application."""
     return Problem(Trouble.warning(rule, message, hint), application=sub.application.key)
 
 
@@ -44,16 +45,15 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
         "to protect it from older builds, add the current version to the target, or use"
         " --applications cluster"
     )
-    return tuple(
-        _caution(
-            decision.subscription,
-            f"{decision.candidate.name}: no current version found, so"
-            f" {decision.candidate.version} was not compared with anything",
-            hint,
-        )
-        for decision in decisions
-        if decision.verdict == "update" and decision.kind and not decision.current.version
-    )
+    warnings = []
+    for decision in decisions:
+        if decision.verdict == "update" and decision.kind and not decision.current.version:
+            message = (
+                f"{decision.candidate.name}: no current version found, so"
+                f" {decision.candidate.version} was not compared with anything"
+            )
+            warnings.append(_caution(decision.subscription, message, hint))
+    return tuple(warnings)
 
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
@@ -62,12 +62,14 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
 
     Only Applications whose repository was read count, because its config can enable pull requests.
     """
-    read = [decision.subscription for decision in decisions if decision.kind is not None]
-    asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
-    if not (job.requests.named and read) or asked:
+    given_options = job.requests.named
+    read_subs = [decision.subscription for decision in decisions if decision.kind is not None]
+    if not given_options or not read_subs:
         return ()
-    names = and_more(sorted({sub.application.key for sub in read}))
-    options = ", ".join(job.requests.named)
+    if job.scope.defaults.pull_request or any(sub.pull_request for sub in read_subs):
+        return ()
+    names = and_more(sorted({sub.application.key for sub in read_subs}))
+    options = ", ".join(given_options)
     message = f"{options}: no effect, because pull requests are not enabled for {names}"
     hint = 'add --pull-request or the annotation pull-request: "true", or remove these options'
     return (Problem(Trouble.warning("usage", message, hint)),)
@@ -85,22 +87,23 @@ def not_merged(
     """
     if job.intent is None:
         return ()
-    alone: dict[str, set[str]] = {}
+    apps_by_head: dict[str, set[str]] = {}  # for head branches without pull requests
     for decision in decisions:
         sub = decision.subscription
         if sub.head_template and not sub.pull_request and decision.verdict == "update":
-            alone.setdefault(decision.head, set()).add(sub.application.key)
-    found = []
+            apps_by_head.setdefault(decision.head, set()).add(sub.application.key)
+    warnings = []
     for commit in commits:
-        if commit.head != commit.branch and commit.head in alone:
+        if commit.head != commit.branch and commit.head in apps_by_head:
+            apps = sorted(apps_by_head[commit.head])
             message = (
-                f"this {job.command} of {', '.join(sorted(alone[commit.head])[:FEW])} is waiting on"
+                f"this {job.command} of {', '.join(apps[:FEW])} is waiting on"
                 f" {commit.head} (git-branch): until it is merged, {commit.branch} keeps its"
                 " current version"
             )
             hint = f"merge {commit.head} into {commit.branch}"
-            found.append(Problem(Trouble.warning("target", message, hint)))
-    return tuple(found)
+            warnings.append(Problem(Trouble.warning("target", message, hint)))
+    return tuple(warnings)
 
 
 def file_cautions(
@@ -116,40 +119,45 @@ def file_cautions(
     `files` are from Git or the next commit, and `image` is the subscription's image in them.
     """
     target = target_of(sub, kind, carry=terms.carry)
-    found: list[Problem] = []
+    warnings: list[Problem] = []
     stray_elements: tuple[Stray, ...] = ()
-    others: tuple[tuple[str, int], ...] = ()
+    unchanged_places: tuple[tuple[str, int], ...] = ()
     with suppress(TaskError):  # an unreadable file is already an error
         stray_elements = strays(kind, files, target)
-        others = also_at(kind, files, target, image) if image.version else ()
+        if image.version:
+            unchanged_places = also_at(kind, files, target, image)
         if kind == "helmvalues":
-            found += _of_registry(files, sub, target)
-    found += _about_strays(stray_elements, chosen(files, target), sub)
+            warnings += _about_other_registry(files, sub, target)
+    warnings += _about_strays(stray_elements, chosen(files, target), sub)
     if kind == "kustomization":
-        found += _matches_nothing(files, sub, target)
+        warnings += _matches_nothing(files, sub, target)
     if sub.neighbour and read_by_nobody(files, sub, kind):
         message = (
             f"no source of the Application reads {sub.path}, "
             f"which is in the source path of {sub.neighbour}"
         )
         hint = "correct write-back-target, or have that Application track the image"
-        found.append(_caution(sub, message, hint))
-    if others:
-        listed = and_more([f"{path}:{line}" for path, line in others])
+        warnings.append(_caution(sub, message, hint))
+    if unchanged_places:
+        listed = and_more([f"{path}:{line}" for path, line in unchanged_places])
+        message = f"{image.name} is also at {listed}, which is not changed"
         hint = "to update the other places, edit them by hand or use a different write-back-target"
-        found.append(_caution(sub, f"{image.name} is also at {listed}, which is not changed", hint))
-    return tuple(found)
+        warnings.append(_caution(sub, message, hint))
+    return tuple(warnings)
+
+
+_LONGEST_NAME = 100  # characters of an element's name in a warning
 
 
 def _about_strays(elements: Iterable[Stray], file: str, sub: Subscription) -> Iterator[Problem]:
     """Yield a warning for each origin whose elements an override file changes or hides."""
     groups: dict[tuple[str, bool], list[str]] = {}
     for stray in elements:
-        groups.setdefault((stray.origin, stray.hidden), []).append(stray.name[:100])
-    for (comment, hidden), names in groups.items():
+        groups.setdefault((stray.origin, stray.hidden), []).append(stray.name[:_LONGEST_NAME])
+    for (comment, are_hidden), names in groups.items():
         listed = and_more(names)
         origin = comment.removeprefix("# from ")
-        if hidden:
+        if are_hidden:
             message = (
                 f"{file} hides {listed} in {origin}: the file has its own list, and Argo CD uses"
                 " only that list"
@@ -167,7 +175,7 @@ def _about_strays(elements: Iterable[Stray], file: str, sub: Subscription) -> It
         yield _caution(sub, message, hint)
 
 
-def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+def _about_other_registry(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning if the values have a registry other than the image's."""
     key, registry = helm_values.other_registry(files, target)
     if not key:
@@ -195,18 +203,16 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
     """Return a warning if the entries do not match any image in the manifests that were read."""
     if is_component(files, sub.path):
         return []
-    there = names_in_tree(files, sub.path)
-    mine = [
-        replacement.name
-        for replacement in every_entry(files, target, sub.path)
-        if is_for_image(replacement, target)
-    ]
-    if not there or not mine or there & set(mine):
+    names = names_in_tree(files, sub.path)
+    entries = every_entry(files, target, sub.path)
+    entry_names = [entry.name for entry in entries if is_for_image(entry, target)]
+    if not names or not entry_names or names.intersection(entry_names):
         return []
-    message = f"{sub.path or '/'}: no manifest has the image {mine[0]}, so its entry has no effect"
-    near = nearest(mine[0], sorted(there)) or and_more(sorted(there))
+    name = entry_names[0]
+    message = f"{sub.path or '/'}: no manifest has the image {name}, so its entry has no effect"
+    suggestion = nearest(name, sorted(names)) or and_more(sorted(names))
     key = f"{target.alias or '<alias>'}.kustomize.image-name"
-    hint = f"the manifests have {near}: set the annotation {key} to that name"
+    hint = f"the manifests have {suggestion}: set the annotation {key} to that name"
     return [_caution(sub, message, hint)]
 
 
@@ -274,7 +280,7 @@ def _changes_more(decision: Decision) -> Problem | None:
 
 def _makes_a_file(decision: Decision) -> Problem | None:
     file = decision.created
-    if not file or _named(file, decision.subscription.application.sources):
+    if not file or _is_listed(file, decision.subscription.application.sources):
         return None
     message = (
         f"{file} does not exist and will be created, but no source of the Application lists it in"
@@ -310,16 +316,14 @@ def taken_back(owner: str) -> tuple[str, str]:
     return message, f"set write-back-method: git, or {way}"
 
 
-def _named(path: str, sources: Iterable[Source]) -> bool:
+def _is_listed(path: str, sources: Iterable[Source]) -> bool:
     """Return whether a source lists this values file in its own Helm section."""
     for source in sources:
         for name in ("values.yaml", *source.value_files):
-            # `$ref/file` starts at the root of the source with that ref
-            file = (
-                name.partition("/")[2]
-                if name.startswith("$")
-                else posixpath.join(source.path, name)
-            )
+            if name.startswith("$"):  # `$ref/file` starts at the root of the source with that ref
+                _, _, file = name.partition("/")
+            else:
+                file = posixpath.join(source.path, name)
             if posixpath.normpath(f"/{file}").lstrip("/") == path:
                 return True
     return False

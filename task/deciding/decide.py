@@ -79,8 +79,9 @@ _STATES = ".image-update"  # the folder of all state files
 def places(ask: Ask) -> tuple[Place, ...]:
     """Return the places that a snapshot must contain to decide about `ask`."""
     sub = ask.subscription
-    subs = (sub, *ask.siblings) if sub.head_template or sub.pull_request else (sub,)
-    of_targets = (place for subscription in subs for place in target_places(subscription))
+    has_head_branch = sub.head_template or sub.pull_request
+    subs = (sub, *ask.siblings) if has_head_branch else (sub,)
+    of_targets = [place for each_sub in subs for place in target_places(each_sub)]
     return (*dict.fromkeys(of_targets), Place(state_path(sub)))
 
 
@@ -97,16 +98,17 @@ def state_path_in(folder: str, app: str) -> str:
     """Return the state file path of an Application (`namespace/name`) with its first write-back
     file in this folder.
     """
-    namespace, _, own = app.partition("/")
-    name = f"{namespace}_{own}".replace("/", "_")
+    namespace, _, app_name = app.partition("/")
+    name = f"{namespace}_{app_name}".replace("/", "_")
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
-    first, slash, rest = folder.partition("/")
     # `.image-update/config` is the repository's config. `.image-update/waiting` has the lists of
     # head branches.
+    first, slash, rest = folder.partition("/")
     if first.casefold() in ("config", "waiting"):
-        first = f"{first}-folder"
-    path = "/".join(part for part in (_STATES, first + slash + rest, f"{name}.state") if part)
+        folder = f"{first}-folder{slash}{rest}"
+    parts = [_STATES, folder, f"{name}.state"] if folder else [_STATES, f"{name}.state"]
+    path = "/".join(parts)
     return path if size(path) <= LONGEST_PATH else f"{_STATES}/{_digest(path)}.state"
 
 
@@ -125,9 +127,14 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     Raises `TargetError` if a state file is unreadable.
     """
     own = own_states(snapshot.files, state_path(sub))
-    more = own_states(snapshot.memory_files, state_path(sub)) if snapshot.memory_files else {}
-    combine = merged if sub.pull_request or sub.head_template else stricter_only
-    combined = {file: combine(own.get(file, NOTHING), state) for file, state in more.items()}
+    if not snapshot.memory_files:
+        return own
+    on_memory_branch = own_states(snapshot.memory_files, state_path(sub))
+    has_head_branch = sub.pull_request or sub.head_template
+    combine = merged if has_head_branch else stricter_only
+    combined = {
+        file: combine(own.get(file, NOTHING), state) for file, state in on_memory_branch.items()
+    }
     return {**own, **combined}
 
 
@@ -151,7 +158,9 @@ def state_of(snapshot: Snapshot, sub: Subscription) -> State:
     Raises `TargetError` if a state file is unreadable.
     """
     states = states_of(snapshot, sub)
-    return states.get(file_of(snapshot, sub, states), NOTHING) if states else NOTHING
+    if not states:
+        return NOTHING
+    return states.get(file_of(snapshot, sub, states), NOTHING)
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
@@ -162,12 +171,12 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
     """
     paths = [sub.path, *sub.fallbacks]
     if sub.target == "kustomization":
-        signs = [sign for sign, kind in SIGNS.items() if kind == "Kustomize"]
-        paths = [*(f"{sub.path}/{sign}".lstrip("/") for sign in signs), sub.path]
-    keys = {posixpath.normpath(f"/{key}").lstrip("/"): key for key in states}
+        file_names = [name for name, kind in SIGNS.items() if kind == "Kustomize"]
+        paths = [*(f"{sub.path}/{name}".lstrip("/") for name in file_names), sub.path]
+    keys_by_path = {posixpath.normpath(f"/{key}").lstrip("/"): key for key in states}
     for path in paths:
-        if keys.get(path):
-            return keys[path]
+        if keys_by_path.get(path):
+            return keys_by_path[path]
     for path in paths:
         if path in snapshot.files:
             return path or "."
@@ -191,7 +200,8 @@ def questions_to_ask(
         terms = ask.terms(given)
         builds = ask.builds_of(terms)
         has_commit = any(build.commit for build in builds) or terms.build.commit
-        if not (has_commit or may_ask(ask.subscription, terms.check)):
+        asks_registry = may_ask(ask.subscription, terms.check)
+        if not has_commit and not asks_registry:
             continue
         if settled_without_git(ask, terms):
             continue
@@ -203,7 +213,7 @@ def questions_to_ask(
             continue
         remembered = [written.build for written in (memory.written, memory.deferred) if written]
         ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), remembered))
-        if may_ask(ask.subscription, terms.check):
+        if asks_registry:
             if ask.intent:
                 writes_deferred = ask.intent.verb == "release"
             else:
@@ -224,8 +234,10 @@ def _pairs(builds: Sequence[Build], remembered: Sequence[Build]) -> Iterator[Com
     """
     distinct = list(dict.fromkeys(builds))
     for number, build in enumerate(distinct):
-        for other in (*remembered, *distinct[: min(number, MOST_COMPARED)]):
-            if pair := commits(build, other):
+        earlier_builds = distinct[:number][:MOST_COMPARED]
+        for other in (*remembered, *earlier_builds):
+            pair = commits(build, other)
+            if pair:
                 yield pair
 
 
@@ -240,14 +252,14 @@ def facts_needed_by_ask(
     """
     sub = ask.subscription
     builds = ask.builds_of(terms)
-    offered = [Offer(*item) for item in zip(ask.candidates, builds, strict=True)]
-    offered += [deferred_offer(sub, memory.deferred)] if memory.deferred else []
-    admitted = [offer for offer in offered if objection(offer.image.tag, sub.policy) is None]
-    return [
-        fact
-        for offer in admitted
-        for fact in facts_needed_by_offer(sub, offer, current, memory, terms.check)
-    ]
+    offered = [Offer(image, build) for image, build in zip(ask.candidates, builds, strict=True)]
+    if memory.deferred:
+        offered.append(deferred_offer(sub, memory.deferred))
+    needed: list[tuple[Question, Fact]] = []
+    for offer in offered:
+        if objection(offer.image.tag, sub.policy) is None:
+            needed += facts_needed_by_offer(sub, offer, current, memory, terms.check)
+    return needed
 
 
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
@@ -266,14 +278,14 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     if sub.locked:
         # In reports, a locked HelmRelease looks like a held image.
         return Decision(sub, first, Verdict("defer", "held", sub.locked))
-    refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
-    if refusals[0] is None or None in refusals:
-        return None
-    if (
-        not config_read
-        and not sub.policy.tag_order
-        and any(verdict and verdict.rule in OF_VERSIONS for verdict in refusals)
-    ):
+    refusals: list[Verdict] = []
+    for image in ask.candidates:
+        refusal = objection(image.tag, sub.policy)
+        if refusal is None:  # the rules admit it, so the files in Git are needed
+            return None
+        refusals.append(refusal)
+    may_get_tag_order = not config_read and not sub.policy.tag_order
+    if may_get_tag_order and any(refusal.rule in OF_VERSIONS for refusal in refusals):
         return None
     return Decision(sub, first, refusals[0], live_reading(sub))
 
@@ -289,10 +301,11 @@ def failed_asks(
 
     Asks that the rules refuse without Git stay refused.
     """
-    settled = ((ask, settled_without_git(ask, terms, config_read=config_read)) for ask in asks)
-    return Outcome(
-        tuple(done or error_decision(ask.subscription, ask.offered, error) for ask, done in settled)
-    )
+    decisions = []
+    for ask in asks:
+        settled = settled_without_git(ask, terms, config_read=config_read)
+        decisions.append(settled or error_decision(ask.subscription, ask.offered, error))
+    return Outcome(tuple(decisions))
 
 
 def decide(
@@ -343,13 +356,15 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     """Return the move for one ask."""
     sub = ask.subscription
     terms = ask.terms(terms)
-    if refused := settled_without_git(ask, terms):
-        return Move(_with_git(refused, snapshot, terms))
+    settled = settled_without_git(ask, terms)
+    if settled:
+        return Move(_with_git(settled, snapshot, terms))
     kind: TargetKind | None = None
     try:
         kind = resolve(sub, snapshot)
         situation = situation_of(snapshot, sub, terms, facts)
-        if ask.intent is None or ask.intent.verb != "hold":
+        is_hold = ask.intent is not None and ask.intent.verb == "hold"
+        if not is_hold:
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
         return Move(replace(error_decision(sub, ask.offered, error, snapshot.branch), kind=kind))
@@ -391,11 +406,10 @@ def current_reading(
     """
     if in_git.version:
         return in_git
-    live = live_reading(sub)
-    return replace(
-        live if live.version else own_reading(snapshot.files, sub, kind),
-        file=in_git.file,
-    )
+    found = live_reading(sub)
+    if not found.version:
+        found = own_reading(snapshot.files, sub, kind)
+    return replace(found, file=in_git.file)
 
 
 def missing_places(
@@ -414,8 +428,9 @@ def missing_places(
     """
     try:
         kind = resolve(sub, snapshot)
-        overlaid = kind == "kustomization" and (whole or sub.path != sub.source.path)
-        needed = [*overlay_places(snapshot.files, sub, kind)] if overlaid else []
+        needed: list[Place] = []
+        if kind == "kustomization" and (whole or sub.path != sub.source.path):
+            needed += overlay_places(snapshot.files, sub, kind)
         if not sub.application.live and not reading(snapshot, sub, terms).version:
             needed += own_places(sub, kind)
             needed += overlay_places(snapshot.files, sub, kind)
@@ -434,24 +449,26 @@ def choose(situation: Situation, ask: Ask) -> Move:
     The offers are the tags of one build, or several events, each with its own build. A deferred
     build is one of them once its hold has ended.
     """
-    promoted = situation.terms.promoted
-    pinned = bool(promoted and promoted.pinned)
-    build = situation.terms.build
-    on_offer = [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
-    if not on_offer:
-        on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
-    tries = MOST_TRIED if ask.events else 0
-    own = _best(on_offer, situation, tries=tries)
+    if ask.events:
+        tries = MOST_TRIED
+        offers = [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
+    else:
+        tries = 0
+        promoted = situation.terms.promoted
+        pinned = bool(promoted and promoted.pinned)
+        build = situation.terms.build
+        offers = [Offer(image, build, pinned, promoted) for image in ask.candidates]
+    best = _best(offers, situation, tries=tries)
     deferred = situation.memory.deferred
     if deferred is None or situation.hold:
-        return own
-    if own.decision.verdict == "error":
-        return own  # the build stays deferred until this is retried
-    offer = deferred_offer(situation.subscription, deferred)
-    of_deferred = weigh(situation, offer).decision
-    if of_deferred.verdict == "error":
-        return _still_deferring(own, deferred, of_deferred.because)
-    return _best([*on_offer, offer], situation, tries=MOST_TRIED)
+        return best
+    if best.decision.verdict == "error":
+        return best  # the build stays deferred until this is retried
+    of_deferred = deferred_offer(situation.subscription, deferred)
+    decision = weigh(situation, of_deferred).decision
+    if decision.verdict == "error":
+        return _still_deferring(best, deferred, decision.because)
+    return _best([*offers, of_deferred], situation, tries=MOST_TRIED)
 
 
 def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
@@ -468,37 +485,38 @@ def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
     )
 
 
-def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
+def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best move among the offers.
 
     The best move's `otherwise` is the next best move, and so on, `tries` times. `verified` uses it
     if the best move's proof is refused.
     """
-    moves = [weigh(situation, offer) for offer in on_offer]
+    moves = [weigh(situation, offer) for offer in offers]
     best = moves[0]
     for move in moves[1:]:
         if _is_better(move, best, situation):
             best = move
-    if kept := _kept_tag(moves, best, situation):
+    kept = _kept_tag(moves, best, situation)
+    if kept:
         return kept
-    others = [offer for offer, move in zip(on_offer, moves, strict=True) if move is not best]
-    if not (tries and others and best.updates):
+    other_offers = [offer for offer, move in zip(offers, moves, strict=True) if move is not best]
+    if not best.updates or not other_offers or tries == 0:
         return best
     deferred = situation.memory.deferred
     if deferred and best.decision.candidate.tag == deferred.tag:
-        otherwise = _best_without_deferred(others, situation, tries=tries - 1)
+        otherwise = _best_without_deferred(other_offers, situation, tries=tries - 1)
     else:
-        otherwise = _best(others, situation, tries=tries - 1)
+        otherwise = _best(other_offers, situation, tries=tries - 1)
     return replace(best, otherwise=otherwise) if otherwise.updates else best
 
 
-def _best_without_deferred(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
+def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best move if the deferred build's proof is refused.
 
     The build is then forgotten, so that it does not compete again.
     """
     memory = replace(situation.memory, deferred=None)
-    move = _best(on_offer, replace(situation, memory=memory), tries=tries)
+    move = _best(offers, replace(situation, memory=memory), tries=tries)
     remember = move.remember or Remember()
     return replace(move, remember=replace(remember, memory=remember.memory or memory))
 
@@ -516,11 +534,13 @@ def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move |
     digest = in_git.digest
     if not digest and last_written and last_written.version == in_git.version:
         digest = last_written.image_digest
-    if not digest or best.decision.built != digest:
+    is_same_image = bool(digest) and best.decision.built == digest
+    if not is_same_image:
         return None
     return next((move for move in moves if move.decision.verdict == "unchanged"), None)
 
 
+# of the verdicts, best first; a refusal has rank 0
 RANK = {
     "update": 4,
     "defer": 3,
@@ -533,8 +553,10 @@ def _is_better(new: Move, old: Move, situation: Situation) -> bool:
     """Return whether a later offer's move wins over an earlier one's."""
     new_rank = RANK.get(new.decision.verdict, 0)
     old_rank = RANK.get(old.decision.verdict, 0)
-    if new_rank != old_rank or new_rank == 0:
+    if new_rank != old_rank:
         return new_rank > old_rank
+    if new_rank == 0:  # the first refusal is reported
+        return False
     policy = situation.subscription.policy
     if rules_of(policy).older(new.decision.candidate.tag, old.decision.candidate.tag):
         return False
@@ -558,24 +580,27 @@ def holds_of_others(
     """Return a hold for each subscription that writes the same key in the same file as another,
     held Application.
     """
-    groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
+    by_file: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
-        groups.setdefault((sub.target, sub.path), {})[sub.identity] = sub
-    by_identity: dict[Identity, Hold] = {}
-    for group in groups.values():
-        if len({sub.application.key for sub in group.values()}) == 1:
+        by_file.setdefault((sub.target, sub.path), {})[sub.identity] = sub
+    holds: dict[Identity, Hold] = {}
+    for group in by_file.values():
+        apps = {sub.application.key for sub in group.values()}
+        if len(apps) == 1:
             continue
-        held = [
-            (sub.application.key, hold, edited_places(snapshot, sub, terms))
-            for sub in group.values()
-            if (hold := _hold(snapshot, sub, terms))
-        ]
+        held: list[tuple[str, Hold, Places]] = []
+        for sub in group.values():
+            own_hold = _hold(snapshot, sub, terms)
+            if own_hold:
+                places_held = edited_places(snapshot, sub, terms)
+                held.append((sub.application.key, own_hold, places_held))
         if not held:
             continue
         for identity, sub in group.items():
-            if hold := _hold_of_others(sub, edited_places(snapshot, sub, terms), held):
-                by_identity[identity] = hold
-    return by_identity
+            hold = _hold_of_others(sub, edited_places(snapshot, sub, terms), held)
+            if hold:
+                holds[identity] = hold
+    return holds
 
 
 Places = set[tuple[str, str]]  # files and keys
@@ -593,12 +618,13 @@ def _hold_of_others(
     strictest: Hold | None = None
     for app, hold, held_places in held:
         if app != sub.application.key and own_places & held_places:
-            named = replace(hold, reason=f"{hold.reason} (hold on {app})")
-            strictest = stricter(strictest, named)
+            with_origin = replace(hold, reason=f"{hold.reason} (hold on {app})")
+            strictest = stricter(strictest, with_origin)
     return strictest
 
 
 def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
+    """Return the active hold on the image, or None if there is none or the state is unreadable."""
     try:
         state = state_of(snapshot, sub)
     except TaskError:  # reported when the decision is made
@@ -610,7 +636,8 @@ def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[
     """Return the files that an update would change, with or without a digest."""
     without_digest = edited_places(snapshot, sub, terms)
     with_digest = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
-    return tuple(sorted({path for path, _ in without_digest | with_digest}))
+    paths = {path for path, _key in without_digest | with_digest}
+    return tuple(sorted(paths))
 
 
 def edited_places(
@@ -619,15 +646,12 @@ def edited_places(
     terms: Terms,
     digest: str = "",
 ) -> set[tuple[str, str]]:
-    """Return the files and keys that an update writes."""
+    """Return the files and keys that an update writes, or nothing if it cannot be written."""
+    another = replace(sub.entry.image, tag="another", digest=digest)
     try:
         kind = resolve(sub, snapshot)
-        another = replace(sub.entry.image, tag="another", digest=digest)
-        edits = EDITORS[kind].write(
-            snapshot.files,
-            target_of(sub, kind, carry=terms.carry),
-            another,
-        )[1]
-        return {(edit.path, edit.key) for edit in edits}
+        target = target_of(sub, kind, carry=terms.carry)
+        _, edits = EDITORS[kind].write(snapshot.files, target, another)
     except TaskError:
         return set()
+    return {(edit.path, edit.key) for edit in edits}

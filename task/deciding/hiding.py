@@ -61,12 +61,13 @@ class _Way:
 
     def later(self, path: str) -> tuple[_Layer, ...]:
         """Return the layers after the written file."""
-        paths = [layer.path for layer in self.files]
-        after = self.files
-        if path in paths:
-            after = self.files[len(paths) - paths[::-1].index(path) :]
         parents = self.charts if self.below else ()
-        return (*parents, *after, *self.values, *self.parameters)
+        later_files: list[_Layer] = []
+        for layer in reversed(self.files):
+            if layer.path == path:
+                break
+            later_files.insert(0, layer)
+        return (*parents, *later_files, *self.values, *self.parameters)
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
@@ -108,20 +109,27 @@ def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
         return False
     if sub.application.annotations.get("git-repository"):
         return False  # such as the parent chart's values, or the Application's own manifest
-    sources = [source for source in sub.application.sources if _is_helm(files, source)]
-    if not sources or any(_may_read(files, sub, source) for source in sub.application.sources):
+    sources = sub.application.sources
+    helm_sources = [source for source in sources if _is_helm(files, source)]
+    if not helm_sources:
         return False
-    return not any(_ways(files, sub, source) for source in sources)
+    if any(_may_read(files, sub, source) for source in sources):
+        return False
+    return not any(_ways(files, sub, source) for source in helm_sources)
 
 
 def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> None:
+    """Raise `TargetError` if every Helm source ignores the written value, or none reads the file.
+
+    It is enough that one source uses the value.
+    """
     if read_by_nobody(files, sub, "helmvalues"):
         if sub.neighbour:  # a warning is enough
             return
-        name = posixpath.relpath(sub.path, sub.source.path or ".")
-        ref = next((item.ref for item in sub.application.sources if item.ref), "")
-        own = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
-        entry = name if own else f"${ref or '<ref>'}/{sub.path}"
+        relative_path = posixpath.relpath(sub.path, sub.source.path or ".")
+        refs = [source.ref for source in sub.application.sources if source.ref] or ["<ref>"]
+        in_source = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
+        entry = relative_path if in_source else f"${refs[0]}/{sub.path}"
         raise TargetError(
             "no source of the Application reads this values file, so an update has no effect",
             hint=(
@@ -159,15 +167,18 @@ def _hidden_by(
             continue
         full_steps = (*map(Segment, way.below), *steps)
         layer = _topmost_that_sets(way.later(target.path), full_steps)
-        also_written = layer.path and layer.path in beside
+        is_also_written = layer.path and layer.path in beside
+        if is_also_written:
+            continue
         is_name = key == target.keys.name
-        if also_written or (is_name and _both_ours(own, steps, layer, full_steps, target)):
+        if is_name and _both_name_the_image(own, steps, layer, full_steps, target):
             continue
         return _no_effect(steps, layer, full_steps, target)
     return None
 
 
 def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _Layer:
+    """Return the last layer that sets the value at these steps, or a placeholder for messages."""
     for layer in reversed(layers):
         if _sets(layer, steps):
             return layer
@@ -184,10 +195,11 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
     """
     full_steps = (*map(Segment, way.below), *steps)
     names = _names_to(full_steps)
-    in_list = path in {layer.path for layer in way.files}
+    is_values_file = path in {layer.path for layer in way.files}
     for layer in way.parameters:
-        if any(_parameter_covers(each, full_steps, in_list=in_list) for each in layer.parameters):
-            return False
+        for parameter in layer.parameters:
+            if _parameter_covers(parameter, full_steps, in_list=is_values_file):
+                return False
     merged: Any = {}
     for layer in (*way.files, *way.values):
         values = _probe_at(names) if layer.path == path else _narrow(layer.values, names)
@@ -198,11 +210,13 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
         merged = _over_defaults(merged, defaults)
     if not way.below:
         return bool(_value_below(merged, names) == _PROBE)
-    # The written file has the subchart's defaults.
+    # The written file has the subchart's defaults, which come last.
+    names_in_subchart = names[len(way.below) :]
     subchart = _value_below(merged, way.below)
-    below = names[len(way.below) :]
-    merged = _over_defaults({} if subchart is None else subchart, _probe_at(below))
-    return bool(_value_below(merged, below) == _PROBE)
+    if subchart is None:
+        subchart = {}
+    subchart = _over_defaults(subchart, _probe_at(names_in_subchart))
+    return bool(_value_below(subchart, names_in_subchart) == _PROBE)
 
 
 def _value_below(values: Any, keys: Iterable[str]) -> Any:
@@ -249,8 +263,8 @@ def _over(below: Any, above: Any) -> Any:
         return above
     merged = dict(below)
     for key, value in above.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _over(merged[key], value) if both else value
+        both_are_mappings = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _over(merged[key], value) if both_are_mappings else value
     return merged
 
 
@@ -275,6 +289,10 @@ def _no_effect(
     full_steps: Sequence[Segment],
     target: Target,
 ) -> TargetError:
+    """Return the error that a layer hides the value at `steps` in the written file.
+
+    In the layer, the value is at `full_steps`.
+    """
     message = f"{layer.where} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(
         f"{path_text(steps)} has no effect: {message}",
@@ -284,6 +302,7 @@ def _no_effect(
 
 
 def _keys_of(target: Target, own: Any) -> list[str]:
+    """Return the keys that an update writes. `own` are the values in the written file."""
     keys = target.keys
     if keys.spec:
         return [keys.spec]
@@ -293,7 +312,7 @@ def _keys_of(target: Target, own: Any) -> list[str]:
     return [key for key in names if key]
 
 
-def _both_ours(
+def _both_name_the_image(
     own: Any,
     steps: Sequence[Segment],
     layer: _Layer,
@@ -301,17 +320,21 @@ def _both_ours(
     target: Target,
 ) -> bool:
     """Return whether the file and the layer both name the target's image, so either may win."""
-    wanted = path_text(full_steps)
-    theirs = _text_at(layer.values, full_steps)
+    key_in_layer = path_text(full_steps)
+    name_in_file = _text_at(own, steps)
+    name_in_layer = _text_at(layer.values, full_steps)
     for parameter in layer.parameters:
-        if path_text(parse_path(parameter.name)) == wanted:
-            theirs = parameter.value
-    return _names_it(_text_at(own, steps), target) and _names_it(theirs, target)
+        if path_text(parse_path(parameter.name)) == key_in_layer:
+            name_in_layer = parameter.value
+    return _is_name_of_target(name_in_file, target) and _is_name_of_target(name_in_layer, target)
 
 
-def _names_it(name: str, target: Target) -> bool:
-    short = split_registry(target.image.name)[1]
-    return bool(name) and (identity_of(name) == target.image.identity or name == short)
+def _is_name_of_target(name: str, target: Target) -> bool:
+    """Return whether a name is that of the target's image, with or without its registry."""
+    _, without_registry = split_registry(target.image.name)
+    if not name:
+        return False
+    return name == without_registry or identity_of(name) == target.image.identity
 
 
 def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
@@ -319,42 +342,50 @@ def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
     helm = _helm_section(files, sub, source)
     paths = [_path_of(sub, source, value_file) for value_file in helm.value_files]
     listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
-    named = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
+    layers = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
     own = _own_values(sub, source)
     charts = () if own is None else (_file_layer(files, own, ""),)
-    way = _Way(named, charts, helm.values, helm.parameters)
+    way = _Way(layers, charts, helm.values, helm.parameters)
     if sub.path in (*paths, own):
         return [way]
-    return (
-        [replace(way, below=below) for below in _chart_keys(files, sub, source)] if charts else []
-    )
+    if own is None:
+        return []
+    return [replace(way, below=below) for below in _chart_keys(files, sub, source)]
 
 
 def _file_layer(files: Files, path: str, listed: str) -> _Layer:
+    """Return a values file as a layer. `listed` says in messages where the file is listed."""
     way_out = f"remove the key from that file, or set write-back-target: helmvalues:/{path}"
     where = f"the values file {path}{listed}"
     return _Layer(where, way_out, _plain_of(files, path), path=path)
 
 
 def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the keys under which a parent chart's values configure the written file's chart."""
+    """Yield the keys under which a parent chart's values configure the written file's chart.
+
+    The file's chart is in a `charts` folder of the parent, perhaps several levels deep, or is a
+    dependency with a `file://` URL.
+    """
     folder, name = posixpath.split(sub.path)
     if name != _VALUES:
         return
     nested = re.fullmatch(re.escape(source.path) + r"/?((?:charts/[^/]+/?)+)", folder)
-    chart = _plain_of(files, posixpath.join(source.path, _CHART))
-    charts = nested[1].strip("/").split("/")[1::2] if nested else []
+    # `charts/a/charts/b` is the chart b in the chart a
+    subcharts = nested[1].strip("/").split("/")[1::2] if nested else []
+    first_subchart = subcharts[:1]
+    deeper_subcharts = subcharts[1:]
+    parent_chart = _plain_of(files, posixpath.join(source.path, _CHART))
     aliases = []
-    for item in mappings(chart, "dependencies"):
-        repository = text(item, "repository")
+    for dependency in mappings(parent_chart, "dependencies"):
+        dependency_name = text(dependency, "name")
+        repository = text(dependency, "repository")
         path = posixpath.join(source.path, repository.removeprefix("file://"))
-        is_own = repository.startswith("file://") and posixpath.normpath(path) == folder
-        if is_own or (charts and text(item, "name") == charts[0]):
-            aliases.append(text(item, "alias") or text(item, "name"))
-    if charts:
-        yield from ((first, *charts[1:]) for first in aliases or charts[:1])
-    else:
-        yield from ((alias,) for alias in aliases)
+        is_this_folder = repository.startswith("file://") and posixpath.normpath(path) == folder
+        if is_this_folder or [dependency_name] == first_subchart:
+            aliases.append(text(dependency, "alias") or dependency_name)
+    # a chart in the `charts` folder does not have to be listed as a dependency
+    for key in aliases or first_subchart:
+        yield (key, *deeper_subcharts)
 
 
 @dataclass(frozen=True)
@@ -399,6 +430,7 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
 
 
 def _parameter_layer(helm: Mapping[str, Any], name: str, path: str) -> _Layer:
+    """Return the layer of an override file's parameters, in this field of its Helm section."""
     parameters = tuple(
         Parameter(text(item, "name"), text(item, "value")) for item in mappings(helm, name)
     )
@@ -411,6 +443,7 @@ def _spec_layer(
     values: Any = None,
     parameters: tuple[Parameter, ...] = (),
 ) -> _Layer:
+    """Return the layer of one field in the Application's spec."""
     where = f"spec.source.{field} in the Application"
     hint = f"remove it from spec.source.{field}, in Git and in the live Application"
     return _Layer(where, hint, values, parameters)
@@ -418,9 +451,10 @@ def _spec_layer(
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
     """Return whether a layer sets the value at these steps, or replaces a parent of it."""
-    if any(_parameter_covers(parameter, steps, in_list=False) for parameter in layer.parameters):
-        return True
-    return _in_values(layer.values, steps) if isinstance(layer.values, dict) else False
+    for parameter in layer.parameters:
+        if _parameter_covers(parameter, steps, in_list=False):
+            return True
+    return isinstance(layer.values, dict) and _in_values(layer.values, steps)
 
 
 def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list: bool) -> bool:
@@ -441,6 +475,7 @@ def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list
 
 
 def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
+    """Return whether values set the value at these steps, or replace a parent of it."""
     for step in steps:
         if not isinstance(value, dict):
             return True  # a scalar, list, or null replaces the whole mapping
@@ -473,14 +508,15 @@ def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
     first = steps[0]
     if first.name in merged:
         return (first, *_as_written(merged[first.name], steps[1:]))
-    for used in range(2, len(steps) + 1):
-        name = ".".join(step.text for step in steps[:used])
+    for joined in range(2, len(steps) + 1):
+        name = ".".join(step.text for step in steps[:joined])
         if name in merged:
-            return (Segment(name), *_as_written(merged[name], steps[used:]))
+            return (Segment(name), *_as_written(merged[name], steps[joined:]))
     return tuple(steps)
 
 
 def _text_at(value: Any, steps: Sequence[Segment]) -> str:
+    """Return the string at these steps, or "" if there is none."""
     for step in steps:
         value = _with_merge_keys(value).get(step.name) if isinstance(value, dict) else None
         for index in step.indices or ():
@@ -509,27 +545,27 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     if not in_repository(source, sub):
         return
     given = _images(files, sub)
-    mine = every_entry(files, target, sub.path)
-    names = [replacement.name for replacement in mine if is_for_image(replacement, target)] or [
-        target.keys.kustomize_name or target.image.name
-    ]
+    entries = every_entry(files, target, sub.path)
+    names = [entry.name for entry in entries if is_for_image(entry, target)]
+    if not names:  # the update will add an entry
+        names = [target.keys.kustomize_name or target.image.name]
     is_source = sub.path == source.path
-    after = [] if is_source else lists_after(files, source.path, sub.path)
-    if after is None:
+    later_folders = [] if is_source else lists_after(files, source.path, sub.path)
+    if later_folders is None:
         return
-    written = [*mine, *(Replacement(name, "", "", "") for name in names)]
-    folders = [(folder, every_entry(files, target, folder)) for folder in after]
-    shadowed: list[TargetError] = []
+    written = [*entries, *(Replacement(name, "", "", "") for name in names)]
+    folders = [(folder, every_entry(files, target, folder)) for folder in later_folders]
+    errors: list[TargetError] = []
     for name in names:
         probed = _probed(written, name)
         if is_source:
             error = _hidden_by_given(name, probed, given, sub)
         else:
             error = _hidden_by_folders(name, probed, folders, given, sub)
-        if error is None:
+        if error is None:  # it is enough that one entry has an effect
             return
-        shadowed.append(error)
-    raise shadowed[0]
+        errors.append(error)
+    raise errors[0]
 
 
 def _hidden_by_given(
@@ -557,23 +593,24 @@ def _hidden_by_folders(
     `folders` lists the folders that are applied later, with their entries.
     """
     error = None
-    made = made_of(Replacement(name, "", _PROBE, ""), [probed])
+    image = made_of(Replacement(name, "", _PROBE, ""), [probed])
     for folder, own in folders:
         at_root = folder == sub.source.path
         if at_root and given.replacements:
             entries = override_kustomize.edited([*own, *given.replacements])
         elif folder in sub.beside:  # the same update also writes it
-            entries = _probed(own, name, made.new)
+            entries = _probed(own, name, image.new)
         else:
             entries = list(own)
-        after = made_of(made, [entries])
-        if after.tag != _PROBE:
-            if at_root and made_of(made, [given.replacements]).tag != _PROBE:
-                error = _image_error(given.where, given.way_out, name, sub)
-            else:
-                way = f"set write-back-target: kustomization:/{folder}"
-                error = _image_error(f"the kustomization in {folder or '/'}", way, name, sub)
-        made = after
+        image_before = image
+        image = made_of(image_before, [entries])
+        if image.tag == _PROBE:
+            continue
+        if at_root and made_of(image_before, [given.replacements]).tag != _PROBE:
+            error = _image_error(given.where, given.way_out, name, sub)
+        else:
+            way = f"set write-back-target: kustomization:/{folder}"
+            error = _image_error(f"the kustomization in {folder or '/'}", way, name, sub)
     return error
 
 
@@ -606,6 +643,7 @@ class _Given(NamedTuple):
 
 
 def _images(files: Files, sub: Subscription) -> _Given:
+    """Return the source's `kustomize.images`, from the spec or the last override file with them."""
     field = "spec.source.kustomize.images"
     images = sub.source.images
     where = f"{field} in the Application"
@@ -652,22 +690,24 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
             return True  # the file may belong to a chart that it depends on
-        names = (name for name in source.value_files if _UNKNOWN.search(name.lstrip("$")))
-        return any(_may_stand_for(sub, source, name) for name in names)
-    inside_it = not source.path or sub.path.startswith(f"{source.path}/")
-    return not source.ref and in_repository(source, sub) and inside_it
+        unknown = [name for name in source.value_files if _UNKNOWN.search(name.lstrip("$"))]
+        return any(_may_stand_for(sub, source, name) for name in unknown)
+    is_in_source = not source.path or sub.path.startswith(f"{source.path}/")
+    return not source.ref and in_repository(source, sub) and is_in_source
 
 
 def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
     """Return whether a name with variables or globs may match the written file."""
-    start, _, rest = name.partition("/")
-    if name.startswith("$") and any(item.ref == start[1:] for item in sub.application.sources):
-        name = f"/{rest}"
+    if name.startswith("$"):  # $ref/path, or a variable
+        ref, _, path_in_ref = name[1:].partition("/")
+        if any(other.ref == ref for other in sub.application.sources):
+            name = f"/{path_in_ref}"
     folder = "" if name.startswith("/") else source.path
     joined = posixpath.join("/", folder, name.lstrip("/"))
     path = posixpath.normpath(joined).lstrip("/")
-    parts = re.split(r"\$\{[^}]*\}|\$\w+|\*\*/?|[*?]|\[[^\]]*\]", path)
-    return re.fullmatch(".*".join(map(re.escape, parts)), sub.path) is not None
+    literal_parts = re.split(r"\$\{[^}]*\}|\$\w+|\*\*/?|[*?]|\[[^\]]*\]", path)
+    pattern = ".*".join(map(re.escape, literal_parts))
+    return re.fullmatch(pattern, sub.path) is not None
 
 
 def _own_values(sub: Subscription, source: Source) -> str | None:
@@ -680,23 +720,21 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
 
 
 def _values_files_of(sub: Subscription, source: Source) -> list[str]:
-    own = _own_values(sub, source)
-    paths = [own] if own is not None else []
-    for name in source.value_files[-_MOST_FILES:]:
-        path = _path_of(sub, source, name)
-        paths += [path] if path is not None else []
-    return paths
+    """Return the paths of the source's values files in the written repository."""
+    paths = [_own_values(sub, source)]
+    paths += [_path_of(sub, source, name) for name in source.value_files[-_MOST_FILES:]]
+    return [path for path in paths if path is not None]
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
     """Return the path of a values file in the written repository, or None if it is elsewhere."""
     try:
-        if name.startswith("$"):
-            ref, _, rest = name[1:].partition("/")
-            where = next((item for item in sub.application.sources if item.ref == ref), None)
-            if where is None or normal_url(where.repo) != normal_url(sub.repo):
+        if name.startswith("$"):  # $ref/path
+            ref, _, path_in_repo = name[1:].partition("/")
+            of_ref = [other for other in sub.application.sources if other.ref == ref]
+            if not of_ref or normal_url(of_ref[0].repo) != normal_url(sub.repo):
                 return None
-            return inside("", rest)
+            return inside("", path_in_repo)
         if "://" in name or not in_repository(source, sub):
             return None
         return inside(source.path, name.replace("$ARGOCD_APP_NAME", sub.application.name))
@@ -705,6 +743,7 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
 
 
 def _plain_of(files: Files, path: str) -> Any:
+    """Return the data in a YAML file, or None if the file is missing, empty, or broken."""
     return _values_in(files.get(path, File("")).text)
 
 

@@ -177,12 +177,11 @@ class LandedApplication:
             for decision in self.decisions
             if decision.head not in ("", decision.branch)
         }
-        if not heads:
+        if not heads:  # it is on the branch that Argo CD deploys
             return True
+        sources = self.application.sources
         url = normal_url(self.repo)
-        followed = {
-            source.revision for source in self.application.sources if normal_url(source.repo) == url
-        }
+        followed = {source.revision for source in sources if normal_url(source.repo) == url}
         return bool(heads & followed)
 
     @property
@@ -278,11 +277,8 @@ def landed_applications(
     """Return the Applications whose image is in this commit,
     whether it was just written or already there.
     """
-    return grouped_by_application(
-        (decision for decision in decisions if decision.verdict in ("update", "unchanged")),
-        repo,
-        commit,
-    )
+    in_commit = [decision for decision in decisions if decision.verdict in ("update", "unchanged")]
+    return grouped_by_application(in_commit, repo, commit)
 
 
 def grouped_by_application(
@@ -291,13 +287,14 @@ def grouped_by_application(
     commit: str,
 ) -> tuple[LandedApplication, ...]:
     """Group the decisions of a commit by Application."""
-    apps: dict[str, list[Decision]] = {}
+    by_app: dict[str, list[Decision]] = {}
     for decision in decisions:
-        apps.setdefault(decision.subscription.application.key, []).append(decision)
-    return tuple(
-        LandedApplication(of[0].subscription.application, repo, commit, tuple(of))
-        for of in apps.values()
-    )
+        by_app.setdefault(decision.subscription.application.key, []).append(decision)
+    landed = []
+    for group in by_app.values():
+        app = group[0].subscription.application
+        landed.append(LandedApplication(app, repo, commit, tuple(group)))
+    return tuple(landed)
 
 
 @dataclass(frozen=True)
@@ -322,17 +319,16 @@ class Ask:
 
     def terms(self, terms: Terms) -> Terms:
         """Return the run's terms, with this ask's own build and source if set."""
-        return (
-            terms
-            if self.build is None
-            else replace(terms, build=self.build, promoted=self.promoted)
-        )
+        if self.build is None:
+            return terms
+        return replace(terms, build=self.build, promoted=self.promoted)
 
     def builds_of(self, terms: Terms) -> tuple[Build, ...]:
         """Return the build of each candidate."""
         if self.events:
             return tuple(event.build for event in self.events)
-        return (self.terms(terms).build,) * len(self.candidates)
+        same_build = self.terms(terms).build
+        return (same_build,) * len(self.candidates)
 
     @property
     def offered(self) -> Image:

@@ -114,24 +114,28 @@ def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> lis
     pairs: list[Pair] = []
     moved_or_new: list[Subscription] = []
     for sub in after:
-        others = unpaired.get(_entry_key(sub), [])
-        same = next((other for other in others if _place(other) == _place(sub)), None)
-        if same is None:
+        same_key = unpaired.get(_entry_key(sub), [])
+        unmoved = next((other for other in same_key if _place(other) == _place(sub)), None)
+        if unmoved is None:
             moved_or_new.append(sub)
-        else:
-            others.remove(same)
-            pairs.append(Pair(same, sub))
+            continue
+        same_key.remove(unmoved)
+        pairs.append(Pair(unmoved, sub))
     for sub in moved_or_new:
-        others = unpaired.get(_entry_key(sub), [])
-        pairs.append(Pair(others.pop(0) if others else None, sub))
-    return pairs + [Pair(sub, None) for subs in unpaired.values() for sub in subs]
+        same_key = unpaired.get(_entry_key(sub), [])
+        moved_from = same_key.pop(0) if same_key else None
+        pairs.append(Pair(moved_from, sub))
+    removed = [sub for subs in unpaired.values() for sub in subs]
+    return pairs + [Pair(sub, None) for sub in removed]
 
 
 def _entry_key(sub: Subscription) -> tuple[str, str]:
+    """Return what identifies an entry on both sides: its Application, and its alias or name."""
     return sub.application.key, key_of(sub)
 
 
 def _place(sub: Subscription) -> tuple[str, str]:
+    """Return where an entry is written."""
     return sub.target, sub.path
 
 
@@ -157,46 +161,56 @@ def _with_other_places(
     if kind not in ("manifests", "flux"):
         return in_target
     another = replace(sub.entry.image, tag="another", digest="")
-    edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), another)[1]
-    images = [live_image(edit.old) for edit in edits if ":" in edit.old or "/" in edit.old]
+    _, edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), another)
+    replaced_texts = [edit.old for edit in edits if ":" in edit.old or "/" in edit.old]
+    images = map(live_image, replaced_texts)
     versions = dict.fromkeys(image.version for image in images if image and image.version)
-    also = tuple(version for version in versions if version != in_target.version)
-    return replace(in_target, also=also)
+    other_versions = tuple(version for version in versions if version != in_target.version)
+    return replace(in_target, also=other_versions)
 
 
 def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
     """Return how a change affects an entry, or None if its version and name do not change."""
     sub = pair.effective
-    before = pair.before or sub
-    old = _reading_or_error(sides.base, before, terms)
+    sub_before = pair.before or sub
+    old_or_error = _reading_or_error(sides.base, sub_before, terms)
     new = _reading_or_error(sides.merged, sub, terms)
     if isinstance(new, TaskError):
-        return _cannot_be_read(pair, old, new, sides)
-    old_or_nothing = Reading() if isinstance(old, TaskError) else old
+        return _cannot_be_read(pair, old_or_error, new, sides)
+    old = Reading() if isinstance(old_or_error, TaskError) else old_or_error
     if not new.version:
-        gone = TargetError(
-            "the change removes its version", subject=new.file or old_or_nothing.file
-        )
-        return NotJudged(pair, gone, broken=False) if old_or_nothing.version else None
+        if not old.version:
+            return None
+        removed = TargetError("the change removes its version", subject=new.file or old.file)
+        return NotJudged(pair, removed, broken=False)
     hidden = _hidden_error(sides.merged, sub)
-    hides = hidden is not None and _hidden_error(sides.base, before) is None
-    if not names_another_version(old_or_nothing, new, sub) and not hides:
+    newly_hidden = hidden is not None and _hidden_error(sides.base, sub_before) is None
+    is_touched = newly_hidden or names_another_version(old, new, sub)
+    if not is_touched:
         return None
     if hidden is not None:
         return NotJudged(pair, hidden, broken=True)
     kind = resolve(sub, sides.merged)
-    return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), old_or_nothing, new)
+    in_git = _reading_or_nothing(sides.base, sub_before, terms)
+    return Touched(pair, kind, in_git, old, new)
 
 
 def _cannot_be_read(
     pair: Pair, old: Reading | TaskError, new: TaskError, sides: Sides
 ) -> NotJudged | None:
-    """Return an entry that cannot be read after the change, or None if the change is unrelated."""
-    as_before = isinstance(old, TaskError) and (pair.before is None or str(old) == str(new))
-    if not as_before:
+    """Return an entry that cannot be read after the change, or None if the change is unrelated.
+
+    `old` is the reading or the error before the change, and `new` is the error after it.
+    """
+    was_readable = not isinstance(old, TaskError)
+    is_new_entry = pair.before is None
+    has_another_error = not is_new_entry and str(old) != str(new)
+    if was_readable or has_another_error:
+        # A `SourceError` means that the change removes the target, rather than breaking it.
         return NotJudged(pair, new, broken=not isinstance(new, SourceError))
-    unseen = pair.before is None or _changes_above(pair.effective.path, sides.paths)
-    return NotJudged(pair, new, broken=False) if unseen else None
+    if is_new_entry or _changes_above(pair.effective.path, sides.paths):
+        return NotJudged(pair, new, broken=False)
+    return None  # it was already unreadable for the same reason
 
 
 def _changes_above(path: str, changed: Collection[str]) -> bool:
@@ -215,14 +229,16 @@ def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     touched = touched_entry(Pair(pair.before, None), sides, terms)
     if not isinstance(touched, Touched):
         return None
-    new = _reading_or_error(sides.merged, pair.after, terms)
-    judged_anyway = isinstance(new, Reading) and not names_another_version(
-        touched.new, new, pair.after
-    )
-    return None if judged_anyway else touched
+    at_new_place = _reading_or_error(sides.merged, pair.after, terms)
+    if isinstance(at_new_place, TaskError):
+        return touched
+    if names_another_version(touched.new, at_new_place, pair.after):
+        return touched
+    return None  # the same version is judged at the new place
 
 
 def _reading_or_error(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading | TaskError:
+    """Return an entry's reading (see `_entry_reading`), or the error that prevents it."""
     try:
         return _entry_reading(snapshot, sub, terms)
     except TaskError as error:
@@ -230,6 +246,7 @@ def _reading_or_error(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Re
 
 
 def _reading_or_nothing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
+    """Return the target's reading, or an empty reading if the target cannot be read."""
     try:
         return reading(snapshot, sub, terms)
     except TaskError:
@@ -237,6 +254,7 @@ def _reading_or_nothing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> 
 
 
 def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
+    """Return the error if something overrides the entry's target, or None."""
     try:
         kind = resolve(sub, snapshot)
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
@@ -251,8 +269,10 @@ def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool
         return True
     if set(old.also) != set(new.also):
         return True
-    own = sub.entry.image.identity
-    return (identity_of(old.name) or own) != (identity_of(new.name) or own)
+    tracked = sub.entry.image.identity
+    old_identity = identity_of(old.name) or tracked
+    new_identity = identity_of(new.name) or tracked
+    return old_identity != new_identity
 
 
 def _more_versions(old: Reading, new: Reading) -> list[str]:
@@ -263,14 +283,15 @@ def _more_versions(old: Reading, new: Reading) -> list[str]:
 def candidates(touched: Touched) -> list[Image]:
     """Return the versions that the change writes."""
     sub = touched.pair.effective
-    old = replace(touched.old, also=())
-    new = replace(touched.new, also=())
     of_other_entries = [
         sub.image_at(Written(*split_tag(text))) for text in _more_versions(touched.old, touched.new)
     ]
-    if of_other_entries and not names_another_version(old, new, sub):
+    own_old = replace(touched.old, also=())
+    own_new = replace(touched.new, also=())
+    own_changes = names_another_version(own_old, own_new, sub)
+    if of_other_entries and not own_changes:
         return of_other_entries
-    return [sub.image_at(new), *of_other_entries]
+    return [sub.image_at(own_new), *of_other_entries]
 
 
 def asks_of(touched: Touched) -> list[Ask]:
@@ -290,8 +311,10 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
     `asks` are the pair's asks (see `asks_of`), with the config applied.
     """
     subs = [ask.subscription for ask in asks]
-    if pair.after is None or pair.before is None:
-        return Pair(pair.before and subs[0], pair.after and subs[0])
+    if pair.before is None:
+        return Pair(None, subs[0])
+    if pair.after is None:
+        return Pair(subs[0], None)
     after, before = subs
     config_pins_before = before.policy.pin_digest and not pair.before.policy.pin_digest
     freezes = [sub.freeze for sub in subs if sub.freeze]
@@ -327,20 +350,23 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
     """
     sub = touched.pair.effective
     sub_before = touched.pair.before or sub
+    old_key = key_of(sub_before)
+    new_key = key_of(sub)
     base = _states_in(sides.base, sub_before)
     change = _states_after(touched.pair, sides)
-    key = key_of(sub_before)
-    before = base.in_file.images.get(key, Memory())
-    after = change.in_file.images.get(key_of(sub), Memory())
-    memory = base.with_memory_branch.images.get(key, Memory())
+    before = base.in_file.images.get(old_key, Memory())
+    after = change.in_file.images.get(new_key, Memory())
+    # If the base's file has a hold, the change decides whether the hold stays.
+    memory = base.with_memory_branch.images.get(old_key, Memory())
     if before.hold:
-        merged = change.with_memory_branch.images.get(key_of(sub), Memory())
-        memory = replace(memory, hold=merged.hold)
-    side = change if base.in_file.hold else base
-    images = {**base.with_memory_branch.images, key: memory}
-    state = State(side.with_memory_branch.hold, images)
-    hold = active(after.hold, now) or active(change.in_file.hold, now)
-    return Memories(state, before, after, hold)
+        memory_after = change.with_memory_branch.images.get(new_key, Memory())
+        memory = replace(memory, hold=memory_after.hold)
+    hold_on_all = base.with_memory_branch.hold
+    if base.in_file.hold:
+        hold_on_all = change.with_memory_branch.hold
+    state = State(hold_on_all, {**base.with_memory_branch.images, old_key: memory})
+    hold_after = active(after.hold, now) or active(change.in_file.hold, now)
+    return Memories(state, before, after, hold_after)
 
 
 @dataclass(frozen=True)
@@ -363,10 +389,11 @@ def _states_after(pair: Pair, sides: Sides) -> _States:
 
 
 def _states_in(snapshot: Snapshot, sub: Subscription) -> _States:
-    states = states_of(snapshot, sub)
-    own = own_states(snapshot.files, state_path(sub))
-    file = file_of(snapshot, sub, {**states, **own})
-    return _States(states.get(file, NOTHING), own.get(file, NOTHING))
+    """Return the state of the file that the subscription writes."""
+    with_memory_branch = states_of(snapshot, sub)
+    in_file = own_states(snapshot.files, state_path(sub))
+    key = file_of(snapshot, sub, {**with_memory_branch, **in_file})
+    return _States(with_memory_branch.get(key, NOTHING), in_file.get(key, NOTHING))
 
 
 @dataclass(frozen=True)
@@ -456,13 +483,15 @@ def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Qu
     sub = situation.subscription
     check = judging.terms.check
     offer = offer_of(version)
+    about = question_about(sub, offer.image)
     if check == "never" or objection(offer.image.tag, sub.policy) or is_rollback(version):
         return []
     needed = list(facts_needed_by_offer(sub, offer, situation.in_git, situation.memory, check))
     if offer.image.digest:
-        needed.append((question_about(sub, offer.image), "exists"))
-    if sub.policy.minimum_age and not (offer.build.created or offer.promoted):
-        needed.append((question_about(sub, offer.image), "created"))
+        needed.append((about, "exists"))
+    age_is_known = offer.build.created or offer.promoted
+    if sub.policy.minimum_age and not age_is_known:
+        needed.append((about, "created"))
     return needed
 
 
@@ -502,27 +531,30 @@ def judged(version: Version, judging: Judging) -> Judgement:
 def _refuse_files(touched: Touched, judging: Judging) -> None:
     """Raise `NotPermittedError` if the Application must not write a file that the change writes."""
     sub = touched.pair.effective
-    if not touched.new.file or touched.new.file not in judging.sides.paths:
-        return
-    refuse_files(sub, {touched.new.file}, judging.sides.base.branch)
-    refuse_stricter(sub, {touched.new.file}, judging.config)
+    file = touched.new.file
+    if file and file in judging.sides.paths:
+        refuse_files(sub, {file}, judging.sides.base.branch)
+        refuse_stricter(sub, {file}, judging.config)
 
 
 def _unfit_for_git(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
-    """Return the refusal of a value that must not be in Git, whatever its build, or None.
+    """Return the refusal of a value that must not be in Git, or None if it may be.
 
-    Its name is wrong, the rules reject its tag, or it lacks a digest.
+    A value is refused if its name is wrong, the rules reject its tag, or it lacks a required
+    digest. Its build does not matter here.
     """
     sub = touched.pair.effective
-    named = live_image(touched.new.name) if touched.new.name else None
-    if named and named.repository != sub.entry.image.repository:
-        because = f"the change sets {named.name}, but image-list tracks {sub.entry.image.name}"
+    tracked = sub.entry.image
+    written_image = live_image(touched.new.name) if touched.new.name else None
+    if written_image and written_image.repository != tracked.repository:
+        because = f"the change sets {written_image.name}, but image-list tracks {tracked.name}"
         return Verdict("refuse", "annotation", because)
-    if refusal := objection(image.tag, sub.policy):
+    refusal = objection(image.tag, sub.policy)
+    if refusal:
         return refusal
-    # A reading does not have the digests of the image's other entries.
-    of_another_entry = touched.kind == "kustomization" and image.tag in touched.new.also
-    if image.digest or of_another_entry:
+    # A reading of a kustomization has only the tags of the image's other entries.
+    is_of_other_entry = touched.kind == "kustomization" and image.tag in touched.new.also
+    if image.digest or is_of_other_entry:
         return None
     if needs(sub.policy, "digest"):
         because = f"{image.version} has no digest, but one is required"
@@ -547,7 +579,8 @@ def _by_rules_and_order(
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     warnings: tuple[Problem, ...] = ()
     decision = by_the_rules(offer, answer, situation)
-    if decision.rule == "not-newer" and "not-newer" not in judging.refused:
+    only_warn = decision.rule == "not-newer" and "not-newer" not in judging.refused
+    if only_warn:
         warnings = (_older_version_problem(decision),)
         terms = replace(situation.terms, allow_downgrade=True)
         decision = by_the_rules(offer, answer, replace(situation, terms=terms))
@@ -562,18 +595,20 @@ def _by_rules_and_order(
     if ordered.verdict == "refuse" and ordered.rule not in judging.refused:
         warnings += (_older_version_problem(ordered),)
         return replace(decision, unchecked=ordered.unchecked), warnings
-    if ordered.verdict == "error" and not judging.refused:
+    if ordered.verdict == "error" and not judging.refused:  # the order would be only a warning
         return decision, warnings
     return ordered, warnings
 
 
 def _older_version_problem(decision: Decision) -> Problem:
+    """Return the warning about a version that is older, from a run's refusal of it."""
     sub = decision.subscription
     hint = (
         f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"
         " config"
     )
-    message = f"{sub.entry.image.name}: {decision.because.partition('; to write it')[0]}"
+    because, _, _ = decision.because.partition("; to write it")  # without the advice for a run
+    message = f"{sub.entry.image.name}: {because}"
     return Problem(Trouble.warning(decision.rule, message, hint), application=sub.application.key)
 
 
@@ -602,10 +637,11 @@ def _unless_too_young(decision: Decision, offer: Offer, situation: Situation) ->
     created = offer.build.created or (answer.created if answer else "")
     if not created and answer and answer.error:
         return decision  # `_unless_unanswered` reports the error
-    until = young_until(created, age, situation.terms.now) if created else ""
-    if created and not until:
+    allowed_from = young_until(created, age, situation.terms.now) if created else ""
+    is_old_enough = bool(created) and not allowed_from
+    if is_old_enough:
         return decision
-    return replace(decision, judged=too_young(offer.image.version, age, until))
+    return replace(decision, judged=too_young(offer.image.version, age, allowed_from))
 
 
 def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
@@ -620,11 +656,13 @@ def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -
 
 
 def _requires_date(version: Version, judging: Judging) -> bool:
+    """Return whether the check fails without the version's date."""
     policy = version.touched.pair.effective.policy
     return bool(judging.refused or policy.minimum_age or judging.terms.minimum_age)
 
 
 def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
+    """Return the verdict that the image has to wait for the end of the hold."""
     if hold.is_freeze:
         way = "run the check again after the freeze"
     else:
@@ -699,42 +737,46 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
     after = touched.pair.after
     if before is None or after is None:
         return ()
-    whys = _looser(before, after)
-    if refusal := objection(image.tag, before.policy):
-        whys.insert(0, refusal.because)
-    if not whys:
+    refusal = objection(image.tag, before.policy)
+    reasons = [refusal.because] if refusal else []
+    reasons += _dropped_requirements(before, after)
+    if not reasons:
         return ()
     names = ", ".join(_changed_annotations(before, after)) or "its annotations"
     message = (
         f"the change loosens a rule ({names}), but the base refuses {image.version}:"
-        f" {'; '.join(whys)}"
+        f" {'; '.join(reasons)}"
     )
     hint = "review the annotation first: this check uses the change's annotations"
     warning = Trouble.warning("annotation", message, hint)
     return (Problem(warning, application=after.application.key),)
 
 
-def _looser(before: Subscription, after: Subscription) -> list[str]:
-    """Return the base's requirements that the change drops."""
+def _dropped_requirements(before: Subscription, after: Subscription) -> list[str]:
+    """Return the base's requirements that the change drops, as sentences about the base."""
     old = before.policy
     new = after.policy
-    whys = []
+    dropped = []
     if old.pin_digest and not new.pin_digest:
-        whys.append("it requires a digest")
+        dropped.append("it requires a digest")
     if old.platforms and set(new.platforms) != set(old.platforms):
-        whys.append(f"it requires the platforms {', '.join(old.platforms)}")
+        dropped.append(f"it requires the platforms {', '.join(old.platforms)}")
     if before.signed_by and before.signed_by != after.signed_by:
-        whys.append(f"it requires a signature by {before.signed_by}")
+        dropped.append(f"it requires a signature by {before.signed_by}")
     if before.pull_request and not after.pull_request:
-        whys.append("it requires a pull request")
-    return whys
+        dropped.append("it requires a pull request")
+    return dropped
+
+
+_MOST_ANNOTATIONS = 5  # named in one warning
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
+    """Return the first of the annotations that differ, in alphabetical order."""
     old = before.application.annotations
     new = after.application.annotations
     changed = [key for key in {*old, *new} if old.get(key) != new.get(key)]
-    return sorted(changed)[:5]
+    return sorted(changed)[:_MOST_ANNOTATIONS]
 
 
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
@@ -746,21 +788,17 @@ def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
     path = touched.new.file
     if path not in snapshot.files:
         return 0
-    before = snapshot.files[path].text
     another = replace(sub.entry.image, tag="another", digest="")
+    target = target_of(sub, touched.kind, carry=terms.carry)
     try:
-        files = EDITORS[touched.kind].write(
-            snapshot.files,
-            target_of(sub, touched.kind, carry=terms.carry),
-            another,
-        )[0]
+        edited_files, _ = EDITORS[touched.kind].write(snapshot.files, target, another)
     except TaskError:
         return 0
-    if path not in files:
+    if path not in edited_files:
         return 0
-    old_lines = before.split("\n")
-    new_lines = files[path].text.split("\n")
-    for number, (old, new) in enumerate(zip(old_lines, new_lines, strict=False), 1):
-        if old != new:
+    lines = snapshot.files[path].text.split("\n")
+    edited_lines = edited_files[path].text.split("\n")
+    for number, (line, edited_line) in enumerate(zip(lines, edited_lines, strict=False), 1):
+        if line != edited_line:
             return number
     return 0

@@ -47,6 +47,10 @@ def lists_after(files: Files, root: str, target: str) -> list[str] | None:
 
 
 def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
+    """Return the folders in this folder's tree that apply after the target's, in order.
+
+    Return None if the tree does not include the target, or is too deep.
+    """
     if folder == target:
         return []
     if depth > _MOST_DEPTH:
@@ -56,10 +60,11 @@ def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[st
         inner = _lists_inside(files, path, target, depth + 1)
         if inner is not None:
             return [*inner, *_with_components(files, components, depth), folder]
-    for place, path in enumerate(components):
+    for number, path in enumerate(components, 1):
         inner = _lists_inside(files, path, target, depth + 1)
         if inner is not None:
-            return [*inner, *_with_components(files, components[place + 1 :], depth), folder]
+            later_components = components[number:]
+            return [*inner, *_with_components(files, later_components, depth), folder]
     return None
 
 
@@ -105,9 +110,12 @@ def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
 
 
 def _kustomization(files: Files, folder: str) -> Any:
-    paths = (posixpath.join(folder, file_name) for file_name in NAMES)
-    path = next((path for path in paths if path in files), "")
-    return _kustomization_in(files[path].text) if path else None
+    """Return the data of the folder's kustomization, or None if it is missing or broken."""
+    for file_name in NAMES:
+        path = posixpath.join(folder, file_name)
+        if path in files:
+            return _kustomization_in(files[path].text)
+    return None
 
 
 @lru_cache(maxsize=256)  # an Application's images may share a tree
@@ -120,10 +128,11 @@ def _kustomization_in(kustomization: str) -> Any:
 
 def in_manifests(files: Files, root: str, image: Image) -> Reading:
     """Return an image's version in a tree's manifests, or an empty reading."""
+    short_name = image.repository.rpartition("/")[2]
     for folder in folders_of_tree(files, root):
         for path in _named_paths(files, folder, "resources"):
             manifest = files[path].text if path in files else ""
-            if image.repository.rpartition("/")[2] not in manifest:
+            if short_name not in manifest:  # faster than parsing the manifest
                 continue
             for running in _images_in(manifest):
                 if running.identity == image.identity and running.version:
@@ -153,6 +162,7 @@ _GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "trans
 
 
 def _images_in(manifest: str) -> Iterator[Image]:
+    """Yield the image in each `image` field of a manifest. Nothing if the YAML is broken."""
     try:
         stack: list[Any] = list(loaded_plain(manifest))
     except Malformed:
@@ -164,7 +174,8 @@ def _images_in(manifest: str) -> Iterator[Image]:
         if isinstance(value, list):
             stack += value
         elif isinstance(value, dict):
-            image = value.get("image")
-            if isinstance(image, str) and (named := live_image(image)):
-                yield named
+            field = value.get("image")
+            image = live_image(field) if isinstance(field, str) else None
+            if image:
+                yield image
             stack += value.values()

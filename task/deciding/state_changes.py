@@ -26,17 +26,17 @@ def state_changes(
     """
     problems: list[Problem] = []
     for path in sorted(filter(is_state_path, paths)):
-        app = called.get(path) or posixpath.basename(path).removesuffix(".state")
+        app = called.get(path, "")
+        app_in_text = app or posixpath.basename(path).removesuffix(".state")
         try:
             new = own_states(merged, path)
         except TaskError as error:
-            app_of_error = called.get(path, "")
-            problems.append(Problem(error.trouble, application=app_of_error, place=f"{path}:1"))
+            problems.append(Problem(error.trouble, application=app, place=f"{path}:1"))
             continue
         old = _states_or_none(base, path)
         for file in sorted({*old, *new}):
-            sentences = _of_file(old.get(file, NOTHING), new.get(file, NOTHING), app)
-            problems += [_warning(called.get(path, ""), each, path) for each in sentences]
+            sentences = _of_file(old.get(file, NOTHING), new.get(file, NOTHING), app_in_text)
+            problems += [_warning(app, sentence, path) for sentence in sentences]
     return tuple(problems)
 
 
@@ -49,6 +49,7 @@ def _warning(app: str, sentence: str, path: str) -> Problem:
 
 
 def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
+    """Return the states in a state file, or no states if it is unreadable."""
     try:
         return own_states(files, path)
     except TaskError:
@@ -56,6 +57,7 @@ def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
 
 
 def _of_file(old: State, new: State, app: str) -> list[str]:
+    """Return sentences about the changes to the state of one write-back file."""
     sentences = _of_hold(old.hold, new.hold, app)
     for key in sorted({*old.images, *new.images}):
         before = old.images.get(key, Memory())
@@ -66,6 +68,7 @@ def _of_file(old: State, new: State, app: str) -> list[str]:
 
 
 def _of_hold(old: Hold | None, new: Hold | None, what: str) -> list[str]:
+    """Return a sentence if the hold on `what`, an Application or image, has changed."""
     if old == new:
         return []
     if new is None:
@@ -77,6 +80,7 @@ def _of_hold(old: Hold | None, new: Hold | None, what: str) -> list[str]:
 
 
 def _named(hold: Hold | None) -> str:
+    """Return the hold's reason, on one short line."""
     return shortened(" ".join(hold.reason.split()), 100) if hold else ""
 
 
@@ -108,15 +112,16 @@ def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
 
 
 def _replaced_sentence(old: Memory, new: Memory, what: str) -> str:
-    back = [version for version in old.replaced if version not in new.replaced]
-    return f"allows {and_more(back)} of {what} to be written again" if back else ""
+    allowed = [version for version in old.replaced if version not in new.replaced]
+    return f"allows {and_more(allowed)} of {what} to be written again" if allowed else ""
 
 
 def _failed_sentence(old: Memory, new: Memory, what: str) -> str:
-    if added := [version for version in new.failed if version not in old.failed]:
+    added = [version for version in new.failed if version not in old.failed]
+    if added:
         return f"remembers that {and_more(added)} of {what} failed"
-    gone = [version for version in old.failed if version not in new.failed]
-    return f"forgets that {and_more(gone)} of {what} failed" if gone else ""
+    forgotten = [version for version in old.failed if version not in new.failed]
+    return f"forgets that {and_more(forgotten)} of {what} failed" if forgotten else ""
 
 
 def _newest_sentence(old: Memory, new: Memory, what: str) -> str:

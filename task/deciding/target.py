@@ -12,7 +12,6 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
 
 from task.annotations.write_back import inside
 from task.deciding.hiding import hiding_places, in_repository
@@ -83,15 +82,20 @@ def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
 
 def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
     """Raise `SourceError` unless the source's path is a folder, without links or submodules."""
-    for folder in accumulate(path.split("/"), posixpath.join):
-        if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
-            message = f"the path {path!r}: {folder} is {what}, not a folder"
+    folder = ""
+    for name in path.split("/"):
+        folder = posixpath.join(folder, name)
+        file = snapshot.files.get(folder)
+        file_type = NO_FOLDERS.get(file.mode) if file else None
+        if file_type:
+            message = f"the path {path!r}: {folder} is {file_type}, not a folder"
             raise SourceError(message, hint="set spec.source.path to the actual folder")
     if path not in snapshot.files:
         message = f"the path {path!r} does not exist on {snapshot.branch}"
         raise SourceError(message, hint="check spec.source.path and the branch")
 
 
+# the modes in Git of everything that is not a folder
 NO_FOLDERS = {
     "120000": "a symbolic link",
     "160000": "a submodule",
@@ -101,6 +105,7 @@ NO_FOLDERS = {
 
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:
+    """Return the target's kind, or None if the source has no override file."""
     for kind in OWN_KINDS:
         if kind == sub.target:
             return kind
@@ -112,6 +117,7 @@ def _kind(sub: Subscription, files: Files) -> TargetKind | None:
 
 
 def _kind_by_signs(folder: str, files: Files) -> Kind:
+    """Return the type of the source in a folder, or "" for plain manifests."""
     for sign, kind in SIGNS.items():
         if f"{folder}/{sign}".lstrip("/") in files:
             return kind
@@ -149,13 +155,14 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
     in_source = sub.repo == source.repo and not source.chart
     if in_source:
         # an umbrella chart may contain the subchart that the key is for
-        below = sub.keys.tag.partition(".")[0]
-        names = (f"charts/{below}/values.yaml", "values.yaml", *names)
+        subchart, _, _ = sub.keys.tag.partition(".")
+        names = (f"charts/{subchart}/values.yaml", "values.yaml", *names)
     paths = []
     for name in names:
-        ref, _, rest = name.partition("/")
-        if name.startswith("$"):
-            paths += [rest] if refs.get(ref[1:]) == sub.repo else []
+        if name.startswith("$"):  # $ref/path
+            ref, _, path_in_repo = name[1:].partition("/")
+            if refs.get(ref) == sub.repo:
+                paths.append(path_in_repo)
         elif in_source and "://" not in name:
             paths.append(posixpath.join("/", source.path, name))
     return tuple(dict.fromkeys(posixpath.normpath(f"/{path}").lstrip("/") for path in paths))
@@ -172,6 +179,7 @@ def earlier_reading(files: Files, target: Target, path: str, text: str) -> Readi
 
 
 def _in_own_path(sub: Subscription) -> bool:
+    """Return whether the source is a path in the written repository, below its root."""
     path = sub.source.path
     return path != "" and sub.repo == sub.source.repo and ".." not in path.split("/")
 
@@ -181,8 +189,9 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
     else those with the entry's own name.
     """
     live = [image for image in map(live_image, sub.application.live) if image is not None]
-    named = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
-    for wanted in filter(None, (named, sub.entry.image)):
+    kustomize_name = sub.keys.kustomize_name
+    kustomize_image = live_image(kustomize_name) if kustomize_name else None
+    for wanted in filter(None, (kustomize_image, sub.entry.image)):
         matching = [image for image in live if image.identity == wanted.identity]
         if matching:
             return tuple(matching)
@@ -286,15 +295,12 @@ def _value_files(sub: Subscription) -> list[str]:
     """
     paths: list[str] = []
     for name in reversed((_VALUES, *sub.source.value_files)):
-        with suppress(TaskError):
-            if name.startswith("$"):
-                ref, _, rest = name[1:].partition("/")
-                where = next(
-                    (source for source in sub.application.sources if source.ref == ref),
-                    None,
-                )
-                if where and normal_url(where.repo) == normal_url(sub.repo):
-                    paths.append(inside("", rest))
+        with suppress(TaskError):  # it leads out of the repository, which Argo CD reports
+            if name.startswith("$"):  # $ref/path
+                ref, _, path_in_repo = name[1:].partition("/")
+                of_ref = [source for source in sub.application.sources if source.ref == ref]
+                if of_ref and normal_url(of_ref[0].repo) == normal_url(sub.repo):
+                    paths.append(inside("", path_in_repo))
             elif "://" not in name and in_repository(sub.source, sub):
                 paths.append(inside(sub.source.path, name))
     return paths[:_MOST_FILES]

@@ -43,17 +43,18 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     checked = [_doubted(move, last_checks) for move in checked]
     if last_checks.labels:
         checked = _labelled(checked, last_checks)
-    others: dict[int, Move] = {}
-    for number, move in enumerate(moves):
-        other = move.otherwise
-        if other and checked[number].decision.verdict == "refuse":
-            decision = replace(other.decision, head=move.decision.head)
-            others[number] = replace(other, decision=decision)
-    if others:
-        checked_others = verified(list(others.values()), last_checks)
-        for number, other in zip(others, checked_others, strict=True):
-            if other.updates:
-                checked[number] = _with_refusal(other, checked[number])
+    alternatives: dict[int, Move] = {}  # by the refused move's index
+    for index, move in enumerate(moves):
+        alternative = move.otherwise
+        if alternative and checked[index].decision.verdict == "refuse":
+            decision = replace(alternative.decision, head=move.decision.head)
+            alternatives[index] = replace(alternative, decision=decision)
+    if not alternatives:
+        return checked
+    checked_alternatives = verified(list(alternatives.values()), last_checks)
+    for index, alternative in zip(alternatives, checked_alternatives, strict=True):
+        if alternative.updates:
+            checked[index] = _with_refusal(alternative, checked[index])
     return checked
 
 
@@ -76,19 +77,20 @@ def signed_for_argo(
     """
     checked = []
     for move in moves:
-        decision = move.decision
-        sources = move.subscription.application.sources
-        follows = decision.head == decision.branch or any(
-            source.revision == decision.head for source in sources
-        )
-        required = wanted(move.subscription) if move.changes and follows else ()
+        head = move.decision.head
+        followed = {source.revision for source in move.subscription.application.sources}
+        argo_sees_it = head == move.decision.branch or head in followed
+        required = wanted(move.subscription) if move.changes and argo_sees_it else ()
         own_keys = keys() if required else ()
         if not required or accepted(required, own_keys):
             checked.append(move)
             continue
         message, hint = only_signed(move.subscription, required)
-        by = f"is signed by {', '.join(own_keys)}" if own_keys else "has no OpenPGP signature"
-        checked.append(move.failed(RepositoryError(f"{message}; this commit {by}", hint=hint)))
+        signature = (
+            f"is signed by {', '.join(own_keys)}" if own_keys else "has no OpenPGP signature"
+        )
+        error = RepositoryError(f"{message}; this commit {signature}", hint=hint)
+        checked.append(move.failed(error))
     return checked
 
 
@@ -114,13 +116,11 @@ def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
     """Return the message and hint about a project that requires signatures by these keys."""
     project = sub.application.project or "default"
     message = f"in project {project}, Argo CD only syncs commits signed by {and_more(wanted)}"
-    return (
-        message,
-        (
-            "pass one of these OpenPGP keys as --signing-key, or have a person merge and sign"
-            " (--pull-request)"
-        ),
+    hint = (
+        "pass one of these OpenPGP keys as --signing-key, or have a person merge and sign"
+        " (--pull-request)"
     )
+    return message, hint
 
 
 def _about(move: Move) -> Question:
@@ -128,13 +128,13 @@ def _about(move: Move) -> Question:
 
 
 def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
+    """Return whether an image without a proof must not be written."""
+    if not move.updates or move.kept:
+        return False
     sub = move.subscription
-    asked = (
-        last_checks.always
-        or sub.signed_by is not None
-        or (bool(sub.demands) and not move.rolled_back)
-    )
-    return asked and move.updates and not move.kept
+    if last_checks.always or sub.signed_by is not None:
+        return True
+    return bool(sub.demands) and not move.rolled_back
 
 
 def _doubted(move: Move, last_checks: LastChecks) -> Move:
@@ -143,7 +143,8 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
     For a rollback, a proof that the config demands is only a warning, because an emergency cannot
     wait for a registry.
     """
-    if not (move.rolled_back and move.updates and not move.kept and move.subscription.demands):
+    writes_rollback = move.rolled_back and move.updates and not move.kept
+    if not writes_rollback or not move.subscription.demands:
         return move
     decision = move.decision
     proof = _proof_of_rollback(move, last_checks)
@@ -168,8 +169,8 @@ def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict |
     if not digest:
         return Verdict("refuse", "", "the registry did not return a digest")
     image = replace(about.image, digest=digest)
-    question = replace(about, image=image, facts=(), demands=move.subscription.demands)
-    return last_checks.prove((question,))[question]
+    of_proof = replace(about, image=image, facts=(), demands=move.subscription.demands)
+    return last_checks.prove((of_proof,))[of_proof]
 
 
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
@@ -179,8 +180,8 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
 
     def about(move: Move) -> Question | None:
-        unknown = _needs_proof(move, last_checks) and not move.decision.candidate.digest
-        return replace(_about(move), facts=("digest",)) if unknown else None
+        lacks_digest = _needs_proof(move, last_checks) and not move.decision.candidate.digest
+        return replace(_about(move), facts=("digest",)) if lacks_digest else None
 
     def pinned(move: Move, answer: Answer) -> Move:
         if answer.error:
@@ -196,6 +197,8 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
+    """Return the moves, with a proof if one is required, or as refusals or errors without it."""
+
     def about(move: Move) -> Question | None:
         if not _needs_proof(move, last_checks):
             return None
@@ -229,7 +232,8 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
 
     def about(move: Move) -> Question | None:
-        return replace(_about(move), facts=("labels",)) if move.updates and not move.kept else None
+        is_written_now = move.updates and not move.kept
+        return replace(_about(move), facts=("labels",)) if is_written_now else None
 
     def labelled(move: Move, answer: Answer) -> Move:
         doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
@@ -250,10 +254,12 @@ def _answered(
 ) -> list[Move]:
     """Return the moves, with the results applied to those that need a query. All queries run at
     once.
+
+    `about` returns a move's question, or None if it needs no query.
     """
     questions = [about(move) for move in moves]
-    wanted = tuple(dict.fromkeys(filter(None, questions)))
-    answers = ask(wanted) if wanted else {}
+    distinct = tuple(dict.fromkeys(question for question in questions if question))
+    answers = ask(distinct) if distinct else {}
     return [
         applied(move, answers[question]) if question else move
         for move, question in zip(moves, questions, strict=True)

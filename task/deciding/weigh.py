@@ -67,9 +67,11 @@ def question_about(sub: Subscription, version: Versioned) -> Question:
 
 def may_ask(sub: Subscription, check: str) -> bool:
     """Return whether decisions about this entry may need a registry."""
+    if check == "never":
+        return False
     policy = sub.policy
-    curious = policy.pin_digest or policy.platforms or rules_of(policy).needs
-    return check != "never" and bool(check == "always" or curious)
+    rules_need_facts = policy.pin_digest or policy.platforms or rules_of(policy).needs
+    return check == "always" or bool(rules_need_facts)
 
 
 def facts_needed_by_offer(
@@ -103,9 +105,12 @@ def facts_needed_by_offer(
     has_identity = build.sequence is not None or build.commit
     if check != "always" and old == Build() and has_identity:
         return tuple(needed)  # the first build with an identity; the next ones are compared with it
-    if not _comparable_without_dates(build, old):
-        needed += [] if build.created else [(about, "created")]
-        needed += [] if old.created else [(question_about(sub, current), "created")]
+    if _comparable_without_dates(build, old):
+        return tuple(needed)
+    if not build.created:
+        needed.append((about, "created"))
+    if not old.created:
+        needed.append((question_about(sub, current), "created"))
     return tuple(needed)
 
 
@@ -113,10 +118,12 @@ def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
     """Return whether the current version may be newer than the image. A tag that the rules no
     longer admit never is.
     """
-    is_current = image.tag == current.tag and image.digest in ("", current.digest)
-    if not current.version or is_current:
+    is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
+    if not current.version or is_same_image:
         return False
-    return not current.tag or objection(current.tag, policy) is None
+    if not current.tag:  # it has only a digest
+        return True
+    return objection(current.tag, policy) is None
 
 
 def _comparable_without_dates(new: Build, old: Build) -> bool:
@@ -124,8 +131,10 @@ def _comparable_without_dates(new: Build, old: Build) -> bool:
 
     Git's history is queried before the registry.
     """
-    no_dates = (replace(new, created=""), replace(old, created=""))
-    return compare(*no_dates, {})[0] != "" or commits(*no_dates) is not None
+    new = replace(new, created="")
+    old = replace(old, created="")
+    relation, _ = compare(new, old, {})
+    return relation != "" or commits(new, old) is not None
 
 
 def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
@@ -188,16 +197,14 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
     missing = [fact for fact in dict.fromkeys(needed) if fact in meanings]
     if not missing:  # only another Application needs these facts
         return None
-    message = f"{'; '.join(meanings[fact] for fact in missing)}: {answer.error.message}"
+    effects = "; ".join(meanings[fact] for fact in missing)
     # The image is written anyway, so running it again would not help.
     hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
-    if "created" in missing:
-        hint = hint or "pass --sequence or --created"
-    return Trouble.warning(
-        "registry",
-        message,
-        hint or "pass --registry-check always to block such updates",
-    )
+    if not hint and "created" in missing:
+        hint = "pass --sequence or --created"
+    if not hint:
+        hint = "pass --registry-check always to block such updates"
+    return Trouble.warning("registry", f"{effects}: {answer.error.message}", hint)
 
 
 @dataclass(frozen=True)
@@ -249,9 +256,8 @@ class Situation:
     def hold(self) -> Hold | None:
         """The hold that blocks the image now: a person's hold, else a freeze, else None."""
         own = holding(self.state, self.memory, self.terms.now)
-        return (
-            own or self.facts.elsewhere.get(self.subscription.identity) or self.subscription.freeze
-        )
+        of_others = self.facts.elsewhere.get(self.subscription.identity)
+        return own or of_others or self.subscription.freeze
 
 
 def key_of(sub: Subscription) -> str:
@@ -272,12 +278,9 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     about = question_about(situation.subscription, offer.image)
     answer = situation.facts.answers.get(about)
     promoted = offer.promoted
-    decision = replace(
-        by_the_rules(offer, answer, situation),
-        source=promoted.source if promoted else "",
-        built=offer.image.digest,
-        event=offer.origin,
-    )
+    source = promoted.source if promoted else ""
+    decision = by_the_rules(offer, answer, situation)
+    decision = replace(decision, source=source, built=offer.image.digest, event=offer.origin)
     event = _event_of_offer(offer, decision.candidate, answer)
     if decision.verdict == "update" and promoted:
         decision = by_age(decision, promoted, situation.terms)
@@ -288,13 +291,17 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         decision = replace(decision, judged=replace(decision.judged, because=because))
     if decision.verdict != "update":
         return Move(decision)
-    if hold := situation.hold:
+    hold = situation.hold
+    if hold:
         return _deferred_move(decision, event, hold, situation)
     return Move(decision, event.build, _remembered_update(event, situation))
 
 
 def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
-    """Return the offered build as a state file stores it, once `image` is written."""
+    """Return the offered build as a state file stores it, once `image` is written.
+
+    `image` is the offered image, but without the digest if only the tag is written.
+    """
     created = offer.build.created or (answer.created if answer else "")
     build = replace(offer.build, created=created)
     unwritten_digest = "" if image.digest else offer.image.digest
@@ -306,12 +313,14 @@ def _remembered_update(event: Written, situation: Situation) -> Remember | None:
     removed.
     """
     now = situation.terms.now
-    of_all = situation.state.hold
     memory = written(situation.memory, event, situation.subscription.policy)
     memory = replace(memory, hold=active(memory.hold, now))
-    changed = memory if memory != situation.memory else None
-    expired = of_all is not None and active(of_all, now) is None
-    return Remember(changed, lifted=expired) if changed or expired else None
+    changed_memory = memory if memory != situation.memory else None
+    hold_on_all = situation.state.hold
+    has_expired = hold_on_all is not None and active(hold_on_all, now) is None
+    if changed_memory is None and not has_expired:
+        return None
+    return Remember(changed_memory, lifted=has_expired)
 
 
 def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
@@ -323,11 +332,11 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
     decision = situation.decision(image, verdict)
     if decision.verdict not in ("update", "error"):
         return decision
-    no_digest = decision.verdict == "error"  # a digest is required, but the event does not have it
+    lacks_digest = decision.verdict == "error"  # one is required, but the event does not have it
     error = answer.error if answer else None
-    if error and (no_digest or terms.check == "always" or stops_in_any_mode(error)):
+    if error and (lacks_digest or terms.check == "always" or stops_in_any_mode(error)):
         return registry_error(decision, error)
-    if no_digest and (answer is None or answer.exists):
+    if lacks_digest and (answer is None or answer.exists):
         hint = "pass --image-digest, or --image with repo:tag@sha256:…"
         if offer.promoted:
             hint = f"set pin-digest for {offer.promoted.source} too, or pass --registry-check auto"
@@ -345,9 +354,8 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
         if not image.digest and answer and answer.exists:
             return replace(image, digest=answer.digest)
         return image
-    if image.tag and not _takes_digest(offer, situation):
-        return replace(image, digest="")
-    return image
+    only_the_tag = image.tag and not _takes_digest(offer, situation)
+    return replace(image, digest="") if only_the_tag else image
 
 
 def _takes_digest(offer: Offer, situation: Situation) -> bool:
@@ -355,12 +363,15 @@ def _takes_digest(offer: Offer, situation: Situation) -> bool:
     if situation.current.digest or offer.pinned:  # the target or a promotion's source has a digest
         return True
     sub = situation.subscription
-    kind = situation.kind
     # A proof is for one digest. The registry's tag may point to a different build.
     if sub.demands or situation.terms.verify:
         return True
-    helm = kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
-    return bool(sub.keys.digest) and (helm or kind in ("helm-override", "helmvalues"))
+    if not sub.keys.digest:
+        return False
+    # Only Helm has a separate key for the digest.
+    if situation.kind == "live":
+        return (sub.source.kind or sub.source.section) == "Helm"
+    return situation.kind in ("helm-override", "helmvalues")
 
 
 def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
@@ -372,10 +383,11 @@ def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
         since = promoted.since()
     except TaskError as error:
         return failed(decision, error)
-    until = since and young_until(since, age, terms.now)
-    if since and not until:
+    allowed_from = young_until(since, age, terms.now) if since else ""
+    is_old_enough = bool(since) and not allowed_from
+    if is_old_enough:
         return decision
-    return replace(decision, judged=too_young(decision.candidate.version, age, until))
+    return replace(decision, judged=too_young(decision.candidate.version, age, allowed_from))
 
 
 def by_the_order(
@@ -388,28 +400,31 @@ def by_the_order(
     """Return an admitted update, or a refusal if the build is older. An older build that finishes
     later must not win.
 
-    `answer` is the registry's response about the offered image.
+    `event` is the offered build, and `answer` is the registry's response about its image.
     """
     sub = situation.subscription
     in_git = situation.in_git
     offer = Offer(sub.image_at(event), event.build)
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
     about_git = question_about(sub, in_git)
-    # another Application may have asked for it
-    answer_about_git = situation.facts.answers.get(about_git)
     facts_about_git = [fact for about, fact in needed if about == about_git]
+    facts_about_offer = [fact for about, fact in needed if about != about_git]
+    # If no facts are needed, another Application may still have asked for some.
+    answer_about_git = situation.facts.answers.get(about_git)
     git_error = answer_about_git.error if answer_about_git and facts_about_git else None
     if git_error and stops_in_any_mode(git_error):
         return registry_error(decision, git_error)
-    facts_about_offer = [fact for about, fact in needed if about != about_git]
     decision = replace(decision, unchecked=unchecked(answer, facts_about_offer, sub))
     if promoted and situation.terms.allow_downgrade:
         return decision
     memory = memory_with_date(situation.memory, in_git, answer_about_git)
-    if refused := _refused_as_older(decision, event, memory, situation, promoted):
+    refused = _refused_as_older(decision, event, memory, situation, promoted)
+    if refused:
         return refused
     doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
-    return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
+    if doubt is None:
+        return decision
+    return replace(decision, unchecked=_with_counters(doubt, event, memory.written))
 
 
 def _refused_as_older(
@@ -422,39 +437,41 @@ def _refused_as_older(
     """Return the refusal of a build that is older than the one in Git, or None."""
     sub = situation.subscription
     in_git = situation.in_git
-    if why := superseded(event, sub.policy, in_git, memory, situation.facts.ancestry):
+    why = superseded(event, sub.policy, in_git, memory, situation.facts.ancestry)
+    if why:
         if not promoted:
             app = sub.application.key
             why = f"{why}; to write it anyway: image-update rollback {app} --to {event.version}"
         return replace(decision, judged=Verdict("refuse", "superseded", why))
-    if promoted and (why := gone_back(event, sub.policy, promoted.newest, in_git, memory)):
-        return _refused_at_the_source(decision, promoted, why)
-    return None
+    if promoted is None:
+        return None
+    why_back = gone_back(event, sub.policy, promoted.newest, in_git, memory)
+    return _refused_at_the_source(decision, promoted, why_back) if why_back else None
 
 
 def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
     """Return the doubt, with a special hint if two different counters caused it."""
     new = event.build
     old = last_written.build if last_written else Build()
-    if None in (new.sequence, old.sequence) or new.counter == old.counter:
+    has_numbers = new.sequence is not None and old.sequence is not None
+    if not has_numbers or new.counter == old.counter:
         return doubt
-    ours = new.counter or "--sequence"
-    theirs = old.counter or "--sequence"
+    new_counter = new.counter or "--sequence"
+    old_counter = old.counter or "--sequence"
     why = "numbers from different counters cannot be compared"
-    hint = f"pass --created: {why} (this build uses {ours}, the one in Git {theirs})"
+    hint = f"pass --created: {why} (this build uses {new_counter}, the one in Git {old_counter})"
     return replace(doubt, hint=hint)
 
 
 def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> Decision | None:
     """Return the refusal of a version that the source has rolled back to, or the error if that
-    cannot be determined.
+    cannot be determined. Return None if the source has not gone back.
     """
     try:
-        if promoted.went_back():
-            return replace(decision, judged=Verdict("refuse", "not-newer", why))
+        went_back = promoted.went_back()
     except TaskError as error:
         return failed(decision, error)
-    return None
+    return replace(decision, judged=Verdict("refuse", "not-newer", why)) if went_back else None
 
 
 def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:

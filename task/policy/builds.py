@@ -31,10 +31,12 @@ def compare(
     """Return whether `new` is newer or older than `old`, and why. Both values are "" if the order
     is unknown.
     """
-    ours = new.sequence
-    theirs = old.sequence
-    if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
-        return _by_number(ours - theirs, f"sequence {ours}", f"sequence {theirs}")
+    number = new.sequence
+    old_number = old.sequence
+    same_counter = new.counter == old.counter
+    if number is not None and old_number is not None and number != old_number and same_counter:
+        difference = number - old_number
+        return _by_number(difference, f"sequence {number}", f"sequence {old_number}")
     pair = commits(new, old)
     relation = ancestry.get(pair, "") if pair else ""
     if relation == "newer":
@@ -43,11 +45,14 @@ def compare(
         return "older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}"
     if not new.created or not old.created:
         return "", ""
-    age = epoch_seconds(new.created) - epoch_seconds(old.created)
-    return _by_number(age, f"created {new.created}", f"created {old.created}") if age else ("", "")
+    seconds = epoch_seconds(new.created) - epoch_seconds(old.created)
+    if seconds == 0:
+        return "", ""
+    return _by_number(seconds, f"created {new.created}", f"created {old.created}")
 
 
 def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", "older"], str]:
+    """Return the order of two builds, of which `new` and `old` are texts, by their difference."""
     if difference > 0:
         return "newer", f"{new} comes after {old}"
     return "older", f"{new} comes before {old}"
@@ -58,17 +63,19 @@ def commits(new: Build, old: Build) -> Commits | None:
 
     None means that the sequence decides, or that the commits cannot be compared.
     """
-    counted = new.sequence is not None and old.sequence is not None and new.counter == old.counter
-    if counted and new.sequence != old.sequence:
+    have_numbers = new.sequence is not None and old.sequence is not None
+    if have_numbers and new.counter == old.counter and new.sequence != old.sequence:
         return None
-    if not (new.commit and old.commit) or new.commit == old.commit:
+    have_commits = new.commit and old.commit
+    if not have_commits or new.commit == old.commit:
         return None
     # Contact only the server named in the event. Other people can edit a state file, so never
     # contact a URL from that file.
     if not new.repository:
         return None
-    same = not old.repository or host_and_path(new.repository) == host_and_path(old.repository)
-    return (new.repository, new.commit, old.commit) if same else None
+    if old.repository and host_and_path(new.repository) != host_and_path(old.repository):
+        return None
+    return new.repository, new.commit, old.commit
 
 
 def superseded(
@@ -95,15 +102,17 @@ def superseded(
         )
     if newest is None:
         return ""
-    rolled_back = newest.version != current.version
+    was_rolled_back = newest.version != current.version
     # If the strategy orders tags, only the strategy compares them. After a rollback, builds are
     # compared too, so that a repeated event does not restore a tag that the rollback skipped.
-    ordered = rules_of(policy).ordered and event.tag != newest.tag
-    if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
-        return ""
+    rules = rules_of(policy)
+    if rules.ordered and event.tag != newest.tag:
+        may_be_skipped = was_rolled_back and rules.older(event.tag, newest.tag)
+        if not may_be_skipped:
+            return ""
     if relation == "older":
         return f"a newer build was already written, {newest.version or 'unknown'}: {because}"
-    if rolled_back and _was_replaced(event, current, (newest.version,)):
+    if was_rolled_back and _was_replaced(event, current, (newest.version,)):
         return (
             f"{version} was written earlier and has since been rolled back; a rerun does not undo"
             " the rollback"
@@ -123,7 +132,8 @@ def _was_replaced(event: Written, current: Reading, versions: Collection[str]) -
         return False
     for version in versions:
         tag, _, digest = version.partition("@")
-        if tag == event.tag and not (digest and event.digest):
+        one_lacks_digest = not digest or not event.digest
+        if tag == event.tag and one_lacks_digest:
             return True
     return False
 
@@ -132,9 +142,11 @@ def alike(
     version: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant
 ) -> bool:
     """Return whether two versions are the same. If both have a digest, the digests must match."""
-    return version.tag == other.tag and (
-        not (version.digest and other.digest) or version.digest == other.digest
-    )
+    if version.tag != other.tag:
+        return False
+    if not version.digest or not other.digest:
+        return True
+    return version.digest == other.digest
 
 
 def gone_back(
@@ -150,21 +162,23 @@ def gone_back(
     has a different version, either the source went back to an older build, or the version is a
     later build without an identity. If the strategy orders tags, only the strategy compares them.
     """
-    if (
-        newest == Written()
-        or alike(newest, event)
-        or (rules_of(policy).ordered and event.tag != newest.tag)
-    ):
+    if newest == Written() or alike(newest, event):
         return ""
-    target = memory.written if memory.written and alike(memory.written, current) else Written()
-    if compare(event.build, target.build, {})[0] == "newer":
+    if rules_of(policy).ordered and event.tag != newest.tag:
         return ""
-    if alike(newest, current) or compare(newest.build, target.build, {})[0] == "older":
-        return (
-            f"{current.version} is newer: the source went back from {newest.version} to"
-            f" {event.version}"
-        )
-    return ""
+    target_build = Build()
+    if memory.written and alike(memory.written, current):
+        target_build = memory.written.build
+    relation, _ = compare(event.build, target_build, {})
+    if relation == "newer":
+        return ""
+    if not alike(newest, current):
+        relation, _ = compare(newest.build, target_build, {})
+        if relation != "older":
+            return ""
+    return (
+        f"{current.version} is newer: the source went back from {newest.version} to {event.version}"
+    )
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
@@ -175,8 +189,9 @@ def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry
 
     If the strategy orders tags, the tags decide. Builds with the same tag are compared as builds.
     """
-    if rules_of(policy).ordered and event.tag != known.tag:
-        return rules_of(policy).older(event.tag, known.tag)
+    rules = rules_of(policy)
+    if rules.ordered and event.tag != known.tag:
+        return rules.older(event.tag, known.tag)
     relation, because = compare(event.build, known.build, ancestry)
     return because if relation == "older" else ""
 
@@ -196,11 +211,11 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     newest = memory.written
     rules = rules_of(policy)
     if rules.ordered:
-        replaced = [
-            version
-            for version in memory.replaced
-            if rules.older(event.tag, version.partition("@")[0])
-        ]
+        replaced = []
+        for version in memory.replaced:
+            tag, _, _ = version.partition("@")
+            if rules.older(event.tag, tag):
+                replaced.append(version)
         if newest is None or not rules.older(event.tag, newest.tag):
             newest = event if has_identity and event.digest else None
     else:
@@ -240,14 +255,13 @@ def rolled_back(
     done.
     """
     newest = memory.written or Written(current.tag, current.digest)
-    target = to.version
-    replaced = dict.fromkeys((current.version, *passed, *memory.replaced))
-    kept = tuple(version for version in replaced if version and version != target)
+    skipped = dict.fromkeys((current.version, *passed, *memory.replaced))
+    replaced = tuple(version for version in skipped if version and version != to.version)
     meant = Meant(words, to.tag, to.digest, current.version)
     return replace(
         memory,
         written=newest,
-        replaced=kept[:MOST],
+        replaced=replaced[:MOST],
         rollback=meant,
     )
 
@@ -299,6 +313,7 @@ def stricter_only(base: State, more: State) -> State:
 
 
 def _merged(base: Memory, more: Memory) -> Memory:
+    """Return the combined memory of one image, from the base and the memory branch."""
     return Memory(
         written=_newer(base.written, more.written),
         replaced=tuple(dict.fromkeys((*base.replaced, *more.replaced))),
@@ -313,17 +328,18 @@ def _newer(written: Written | None, other: Written | None) -> Written | None:
     """Return the build with the higher number, or the base's build if they cannot be compared."""
     if written is None or other is None:
         return written or other
-    numbers = [each.build.sequence for each in (written, other)]
-    if written.build.counter != other.build.counter or None in numbers:
+    number = written.build.sequence
+    other_number = other.build.sequence
+    if number is None or other_number is None or written.build.counter != other.build.counter:
         return written
-    return max(written, other, key=lambda each: each.build.sequence or 0)
+    return other if other_number > number else written
 
 
 def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
     """Return the hold that ends later, or the first one if they end at the same time."""
     if hold is None or other is None:
         return hold or other
-    if not hold.until:
+    if not hold.until:  # it never ends
         return hold
     other_is_later = not other.until or epoch_seconds(other.until) > epoch_seconds(hold.until)
     return other if other_is_later else hold
@@ -342,10 +358,9 @@ def apart(base: Memory, wanted: Memory) -> Memory:
 def hold_text(hold: Hold) -> str:
     """Return `held by jane since … until …: reason`, on one line."""
     who = f"{hold.source}," if hold.source else hold.by
-    known = (
-        ("by", who),
-        ("since", readable(hold.at)),
-        ("until", readable(hold.until)),
-    )
-    line = " ".join(("held", *(f"{word} {value}" for word, value in known if value)))
-    return " ".join(f"{line}: {hold.reason}".split()) if hold.reason else line
+    details = {"by": who, "since": readable(hold.at), "until": readable(hold.until)}
+    words = ["held", *(f"{word} {value}" for word, value in details.items() if value)]
+    line = " ".join(words)
+    if not hold.reason:
+        return line
+    return " ".join(f"{line}: {hold.reason}".split())  # without line breaks

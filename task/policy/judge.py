@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from math import ceil
+from typing import Any
 
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
@@ -24,13 +25,15 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
 
     The version in Git is not considered.
     """
-    if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
+    glob = tag_filter.ignored(policy.ignore, tag) if policy.ignore else ""
+    if glob:
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
     if policy.allow is not None and not tag_filter.allowed(policy.allow, tag):
         why = f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
         return Verdict("refuse", "allow-tags", why)
-    if why := unfit_order(policy):
-        return Verdict("error", "annotation", why, UNFIT_HINT)
+    why_unfit = unfit_order(policy)
+    if why_unfit:
+        return Verdict("error", "annotation", why_unfit, UNFIT_HINT)
     rule, why = rules_of(policy).objection(tag, policy)
     return Verdict("refuse", rule, why) if rule else None
 
@@ -45,10 +48,12 @@ def judge(
     """Return the verdict on replacing `current` with `image`,
     which has the tag and digest that would be written.
     """
-    if refusal := objection(image.tag, policy):
+    refusal = objection(image.tag, policy)
+    if refusal:
         return refusal
+    rules = rules_of(policy)
     # With `tagsortmode`, AIU writes only the tag in this case, which has no effect in the cluster.
-    if "digest" in rules_of(policy).needs and not image.digest:
+    if "digest" in rules.needs and not image.digest:
         why = f"the {policy.strategy} strategy needs a digest, but the build did not provide one"
         return Verdict("error", "registry", why)
     if same(image, current):
@@ -56,18 +61,17 @@ def judge(
     # Only a tag that the same rules admit can be newer. `latest`, or a version outside the range,
     # is always replaced. So an update may be a downgrade: if 2.0.0 is running, ~1.0 picks 1.0.5.
     # AIU never compares with the running tag.
-    if not allow_downgrade:
-        for tag in (current.tag, *current.also):
-            comparable = tag and tag != image.tag and objection(tag, policy) is None
-            if comparable and (why := rules_of(policy).older(image.tag, tag)):
-                where = "" if tag == current.tag else ", in another entry for the image"
-                return Verdict("refuse", "not-newer", f"{why}{where}")
+    tags_to_compare = () if allow_downgrade else (current.tag, *current.also)
+    for tag in tags_to_compare:
+        if not tag or tag == image.tag or objection(tag, policy):
+            continue
+        why = rules.older(image.tag, tag)
+        if why:
+            place = "" if tag == current.tag else ", in another entry for the image"
+            return Verdict("refuse", "not-newer", f"{why}{place}")
     if policy.pin_digest and not image.digest:
-        return Verdict(
-            "error",
-            "registry",
-            "pin-digest needs a digest, but the build did not provide one",
-        )
+        why = "pin-digest needs a digest, but the build did not provide one"
+        return Verdict("error", "registry", why)
     return Verdict("update", "admitted", _why_admitted(policy))
 
 
@@ -88,17 +92,21 @@ def same(image: Image, current: Reading) -> bool:
     A target that has only a digest fully identifies the image, so an event with the same digest
     does not add a tag.
     """
-    now = live_image(current.name) if current.name else None
-    # Not sound: some YAML reader reads the scalar as a number, so the tag differs even though the
-    # text is the same. Different identity: the target has a different repository, so writing only
-    # the tag is not enough.
-    if not current.sound or (now is not None and now.identity != image.identity):
+    # Some YAML reader reads the scalar as a number, so the tag differs even though the text is the
+    # same.
+    if not current.sound:
         return False
+    # If the target has a different repository, writing only the tag is not enough.
+    current_image = live_image(current.name) if current.name else None
+    if current_image is not None and current_image.identity != image.identity:
+        return False
+    same_tag = image.tag == current.tag
     if image.digest and current.digest:
-        return image.digest == current.digest and (
-            "" in (image.tag, current.tag) or image.tag == current.tag
-        )
-    return bool(image.tag) and image.tag == current.tag and not image.digest
+        one_lacks_tag = not image.tag or not current.tag
+        return image.digest == current.digest and (same_tag or one_lacks_tag)
+    if image.digest:  # the target does not have it yet
+        return False
+    return same_tag and bool(image.tag)
 
 
 # If a registry does not have a referrers API, cosign uses tags such as `sha256-<hex>.sig` for
@@ -126,14 +134,12 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     `dates` are RFC 3339 in UTC, or "" for an image without a date, which is older than any other.
     The caller must pass the dates of all tags in `dates_needed`; a missing date is treated as "".
     """
-    sort_key = rules_of(policy).sort_key
-    return tuple(
-        sorted(
-            admitted(tags, policy),
-            key=lambda tag: sort_key(tag, dates.get(tag, "")),
-            reverse=True,
-        )
-    )
+    rules = rules_of(policy)
+
+    def sort_key(tag: str) -> Any:
+        return rules.sort_key(tag, dates.get(tag, ""))
+
+    return tuple(sorted(admitted(tags, policy), key=sort_key, reverse=True))
 
 
 # All operating systems and architectures that Go supports (internal/syslist), because images are
@@ -161,11 +167,11 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     only that variant. Case matters. A string that is not a platform does not accept any image, so
     that a typo never lets one through.
     """
-    built = set()
+    accepted_by = set()
     for platform in platforms:
         os, arch, variant = _platform_parts(platform)
-        built |= {(os, arch, variant), (os, arch, "")}
-    return any(is_platform(text) and _platform_parts(text) in built for text in wanted)
+        accepted_by |= {(os, arch, variant), (os, arch, "")}
+    return any(is_platform(text) and _platform_parts(text) in accepted_by for text in wanted)
 
 
 def is_platform(text: str) -> bool:
@@ -205,17 +211,16 @@ def young_until(since: str, seconds: int, now: str) -> str:
 
     `since` is the time from which its age counts.
     """
-    admitted = epoch_seconds(since) + seconds
-    return "" if admitted <= epoch_seconds(now) else of_unix(ceil(admitted))
+    old_enough_at = epoch_seconds(since) + seconds
+    return "" if old_enough_at <= epoch_seconds(now) else of_unix(ceil(old_enough_at))
 
 
 def too_young(version: str, age: int, until: str) -> Verdict:
-    """Return the refusal of a version that is younger than `age` seconds, until a given time, or
-    that has no date.
+    """Return the refusal of a version that is younger than `age` seconds until a given time. If
+    `until` is "", the version has no date.
     """
-    when = (
-        f"is younger than {span(age)}; it can be written from {readable(until)}"
-        if until
-        else f"has no date, but must be at least {span(age)} old"
-    )
-    return Verdict("refuse", "too-young", f"{version} {when} (minimumAge)")
+    if until:
+        why = f"is younger than {span(age)}; it can be written from {readable(until)}"
+    else:
+        why = f"has no date, but must be at least {span(age)} old"
+    return Verdict("refuse", "too-young", f"{version} {why} (minimumAge)")

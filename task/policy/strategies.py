@@ -88,8 +88,9 @@ class TagOrder:
         else:
             parts = self.read(tag) or {}
             values = [_value(part, group) for group, part in parts.items()]
-            zeros = [[len(run) for run in _RUN.findall(part or "")] for part in parts.values()]
-            key = (values, zeros, raw)
+            # If the values are equal, longer runs of digits have more leading zeros.
+            lengths = [[len(run) for run in _RUN.findall(part or "")] for part in parts.values()]
+            key = (values, lengths, raw)
         return _reversed(key) if self.descending else key
 
 
@@ -114,15 +115,12 @@ def parse_tag_order(text: str) -> TagOrder:
         raise Malformed(
             f"the pattern has {found.groups} groups, but at most {MOST_GROUPS} are allowed", hint
         )
-    if twice := named_twice(pattern):
+    repeated_name = named_twice(pattern)
+    if repeated_name:
         hint = "give each group a unique name; groups are compared from left to right"
-        raise Malformed(f"the pattern has two groups named {twice!r}", hint)
-    groups = tuple(
-        sorted(
-            ((group.decode(), at) for group, at in found.groupindex.items()),
-            key=lambda group: group[1],
-        )
-    )
+        raise Malformed(f"the pattern has two groups named {repeated_name!r}", hint)
+    names_by_number = {number: name.decode() for name, number in found.groupindex.items()}
+    groups = tuple((names_by_number[number], number) for number in sorted(names_by_number))
     if not groups:
         hint = "name the part to compare: (?P<build>[0-9]+)"
         raise Malformed(
@@ -163,9 +161,11 @@ def commit_in(order: TagOrder, tag: str) -> str:
     """Return the commit ID that the order would compare as numbers, or "" if there is none."""
     if order.kind == "alphabetical":
         return ""
-    for part in (order.read(tag) or {}).values():
-        if found := _COMMIT.search(part or ""):
-            return str(found[0])
+    parts = order.read(tag) or {}
+    for part in parts.values():
+        found = _COMMIT.search(part or "")
+        if found:
+            return found[0]
     return ""
 
 
@@ -177,7 +177,8 @@ def newer_by_numbers(tag: str, current: str) -> bool:
     """
     if numeric(tag) > numeric(current):
         return True
-    if _DIGITS.sub("0", tag) == _DIGITS.sub("0", current):
+    differ_only_in_numbers = _DIGITS.sub("0", tag) == _DIGITS.sub("0", current)
+    if differ_only_in_numbers:
         return False
     numbers = _DIGITS.findall(tag)
     current_numbers = _DIGITS.findall(current)
@@ -187,6 +188,7 @@ def newer_by_numbers(tag: str, current: str) -> bool:
 
 
 def _backwards(key: Any, other: Any) -> int:
+    """Compare two keys in descending order, for `cmp_to_key`."""
     return int(other > key) - int(other < key)
 
 
@@ -243,13 +245,15 @@ class Semver(Rules):
         """
         version = parse_version(tag)
         if version is None:
-            return "not-a-version", _no_version(tag, policy) if tag else "the image has no tag"
+            why = _no_version(tag, policy) if tag else "the image has no tag"
+            return "not-a-version", why
         if not policy.constraints and version.prerelease:
             why = (
                 f"{tag} is a pre-release: without a constraint, only releases are admitted; to"
                 " admit it, use the constraint >=0-0"
             )
-            if "." not in tag.partition("-")[0]:
+            before_dash, _, _ = tag.partition("-")
+            if "." not in before_dash:
                 why = f"{why}; if it is not a version, set a tag-order"
             return "constraint", why
         for text in policy.constraints:
@@ -267,13 +271,14 @@ class Semver(Rules):
         old = parse_version(current)
         if new is None or old is None:
             return ""
-        order = new.compare(old)
-        if order > 0 or (order == 0 and tag > current):
+        if new > old:
             return ""
-        if order == 0:
-            why = f"{current} is the same version as {tag} and sorts after it as text"
-        else:
+        if new < old:
             why = f"{current} is newer than {tag}"
+        elif tag > current:
+            return ""
+        else:
+            why = f"{current} is the same version as {tag} and sorts after it as text"
         same_numbers = new.finalize_version() == old.finalize_version()
         if same_numbers and bool(new.prerelease) == bool(old.prerelease):
             why = f"{why}{_by_numbers(tag, current)}"
@@ -281,7 +286,7 @@ class Semver(Rules):
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the version, then the tag."""
-        return cmp_to_key(Version.compare)(parse_version(tag) or Version(0)), tag
+        return _by_version(parse_version(tag) or Version(0)), tag
 
 
 class NewestBuild(Rules):
@@ -329,8 +334,8 @@ class Digest(Rules):
         wanted = policy.constraints[0] if policy.constraints else ""
         if tag == wanted:
             return "", ""
-        given = f"tag {tag}" if tag else "an image without a tag"
-        return "constraint", f"the digest strategy follows the tag {wanted}, but this is {given}"
+        offered = f"tag {tag}" if tag else "an image without a tag"
+        return "constraint", f"the digest strategy follows the tag {wanted}, but this is {offered}"
 
 
 class InTagOrder(Rules):
@@ -349,14 +354,12 @@ class InTagOrder(Rules):
 
         The constraint applies to the version in the tag.
         """
-        read = self._order.read(tag)
-        if read is None:
-            return (
-                "tag-order",
-                f"tag-order {shortened(self._order.text)} does not match {tag or 'an empty tag'}",
-            )
+        parts = self._order.read(tag)
+        if parts is None:
+            order = shortened(self._order.text)
+            return "tag-order", f"tag-order {order} does not match {tag or 'an empty tag'}"
         group = f"the group {VERSION_GROUP} of tag-order"
-        version = read.get(VERSION_GROUP)
+        version = parts.get(VERSION_GROUP)
         if version is not None and parse_version(version) is None:
             return "tag-order", f"{group} matches {version!r} in {tag}, which is not a version"
         if not self.constraint:
@@ -381,14 +384,13 @@ def _no_version(tag: str, policy: Policy) -> str:
     """Return why a tag that is not a version is rejected, and the strategy to use for such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
-    other = (
-        "or a tag-order for the numbers in them"
-        if any(map(str.isdecimal, tag))
-        else "or digest to follow this tag"
+    has_digits = any(map(str.isdecimal, tag))
+    alternative = (
+        "or a tag-order for the numbers in them" if has_digits else "or digest to follow this tag"
     )
     return (
         f"{tag!r} is not a version, and the strategy is semver (the default)."
-        f" For such tags, use update-strategy: newest-build, {other}"
+        f" For such tags, use update-strategy: newest-build, {alternative}"
     )
 
 
@@ -397,7 +399,9 @@ def _not_in(text: str, tag: str, version: Version) -> str:
 
     Most people do not expect that a range without a pre-release excludes all pre-releases.
     """
-    if not (version.prerelease and parse_range(text).admits(version.finalize_version())):
+    release = version.finalize_version()
+    only_excludes_prereleases = version.prerelease and parse_range(text).admits(release)
+    if not only_excludes_prereleases:
         return f"{tag} does not satisfy {text}"
     why = f"{tag} is a pre-release, but {text} admits only releases; to admit it, "
     with suppress(Malformed):
@@ -428,11 +432,9 @@ def rules_of(policy: Policy) -> Rules:
     orders tags.
     """
     rules = STRATEGIES[policy.strategy]
-    return (
-        InTagOrder(rules, parse_tag_order(policy.tag_order))
-        if policy.tag_order and rules.ordered
-        else rules
-    )
+    if policy.tag_order and rules.ordered:
+        return InTagOrder(rules, parse_tag_order(policy.tag_order))
+    return rules
 
 
 def unfit_order(policy: Policy) -> str:

@@ -75,10 +75,9 @@ def allowed(pattern: str | None, tag: str) -> bool:
 
     None matches every tag.
     """
-    return (
-        pattern is None
-        or compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
-    )
+    if pattern is None:
+        return True
+    return compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
 
 
 def split_globs(value: str) -> tuple[str, ...]:
@@ -86,7 +85,8 @@ def split_globs(value: str) -> tuple[str, ...]:
 
     The globs may be invalid.
     """
-    return tuple(glob for part in value.split(",") if (glob := part.strip()))
+    globs = map(str.strip, value.split(","))
+    return tuple(glob for glob in globs if glob)
 
 
 def check_glob(glob: str) -> None:
@@ -115,19 +115,18 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
-    """Return the hint for a value that is not `regexp:…`."""
+    """Return the hint for a value that is not `regexp:…`. The arguments are its three parts."""
+    plain_keyword = keyword.strip().lower()
     # tags cannot contain a colon, so the value is a misspelled `regexp:`
-    if keyword.strip().lower().startswith("re") and colon:
+    if plain_keyword.startswith("re") and colon:
         return f"use regexp:{shortened(unwrapped(pattern))}"
-    if keyword.strip().lower() == "glob":
-        return (
-            "globs are only for ignore-tags; instead, use"
-            f" {regexp_of_glob(pattern) or 'regexp: followed by a regular expression'}"
-        )
-    whole = unwrapped(keyword + colon + pattern)
-    if whole == "*":
+    if plain_keyword == "glob":
+        suggestion = regexp_of_glob(pattern) or "regexp: followed by a regular expression"
+        return f"globs are only for ignore-tags; instead, use {suggestion}"
+    value = unwrapped(keyword + colon + pattern)
+    if value == "*":
         return "use any"
-    return f"use {regexp_of_glob(whole) or f'regexp:{shortened(whole)}'}"
+    return f"use {regexp_of_glob(value) or f'regexp:{shortened(value)}'}"
 
 
 def unwrapped(pattern: str) -> str:
@@ -147,7 +146,8 @@ def regexp_of_glob(text: str) -> str:
     """
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
-    return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
+    pattern = "".join(_IN_REGEXP.get(character, character) for character in text)
+    return f"regexp:^{pattern}$"
 
 
 @lru_cache(maxsize=16)  # each pattern may use its full memory limit
@@ -160,14 +160,14 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     options.log_errors = False
     options.max_mem = _MEMORY_WITH_GROUPS if groups else _MEMORY
     try:
-        found = re2.compile(pattern.encode(), options)
-        names = found.groupindex
-        if found.groups and not groups:  # a thousand groups add milliseconds to each search
+        regexp = re2.compile(pattern.encode(), options)
+        names = regexp.groupindex
+        if regexp.groups and not groups:  # a thousand groups add milliseconds to each search
             options.never_capture = True
-            found = re2.compile(pattern.encode(), options)
+            regexp = re2.compile(pattern.encode(), options)
     except re2.error as problem:
-        words = problem.args[0] if problem.args else ""  # RE2's own message, as bytes
-        trouble = words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
+        message = problem.args[0] if problem.args else ""  # RE2's own, as bytes
+        trouble = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
         raise _bad_pattern(pattern, trouble) from problem
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
@@ -177,29 +177,28 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     # group names.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
-    if odd := next((group for group in names if not group.isascii()), b""):
-        raise _bad_pattern(pattern, f"invalid named capture: {odd.decode()}")
-    return found
+    for name in names:
+        if not name.isascii():
+            raise _bad_pattern(pattern, f"invalid named capture: {name.decode()}")
+    return regexp
 
 
 def named_twice(pattern: str) -> str:
     """Return a name that several groups share, or "". RE2 finds only the first of them."""
-    plain = _CLASS.sub("", _ESCAPE.sub("", pattern))
-    counted = Counter(_NAMED.findall(plain))
-    return next((group for group, count in counted.items() if count > 1), "")
+    without_literals = _CLASS.sub("", _ESCAPE.sub("", pattern))
+    counts = Counter(_NAMED.findall(without_literals))
+    return next((name for name, count in counts.items() if count > 1), "")
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
-    lacking = _LOOK_AROUND.search(_ESCAPE.sub("", pattern)) or any(
-        map(_BACK.fullmatch, _ESCAPE.findall(pattern))
-    )
-    first = (
-        r"RE2 does not support look-around (?=…) or back-references \1"
-        if lacking
-        else "fix the pattern"
-    )
+    """Return the error about a pattern. `trouble` says what is wrong with it."""
+    has_look_around = _LOOK_AROUND.search(_ESCAPE.sub("", pattern))
+    has_back_reference = any(map(_BACK.fullmatch, _ESCAPE.findall(pattern)))
+    advice = "fix the pattern"
+    if has_look_around or has_back_reference:
+        advice = r"RE2 does not support look-around (?=…) or back-references \1"
     message = f"{shortened(pattern)!r} is not a valid RE2 regular expression: {shortened(trouble)}"
-    return Malformed(message, f"{first}; RE2's syntax: https://github.com/google/re2/wiki/Syntax")
+    return Malformed(message, f"{advice}; RE2's syntax: https://github.com/google/re2/wiki/Syntax")
 
 
 @lru_cache(maxsize=1024)
@@ -211,8 +210,8 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
     Go matches the characters between two stars only at the first possible position. The atomic
     groups do the same, so the results are the same, and matching is never slow.
     """
-    runs = [""]
-    position = 0  # the parts between the stars
+    runs = [""]  # the patterns of the parts between the stars
+    position = 0
     while position < len(glob):
         if glob[position] == "*":
             runs.append("")
@@ -229,9 +228,11 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
     if len(runs) == 1:
         return re.compile(runs[0])
     first, *between, last = runs
-    return re.compile(
-        first + "".join(f"(?>[^/]*?{run})" for run in between if run) + f"[^/]*{last}"
-    )
+    pattern = first
+    for run in between:
+        if run:
+            pattern += f"(?>[^/]*?{run})"
+    return re.compile(f"{pattern}[^/]*{last}")
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:
@@ -240,7 +241,8 @@ def _class(glob: str, position: int) -> tuple[str, int]:
     Only `^` negates: `[!a]` matches `!` and `a`.
     """
     negated = glob.startswith("^", position)
-    position += negated
+    if negated:
+        position += 1
     ranges: list[tuple[str, str]] = []
     while not (ranges and glob.startswith("]", position)):
         low, position = _class_letter(glob, position)
@@ -250,12 +252,16 @@ def _class(glob: str, position: int) -> tuple[str, int]:
         ranges.append((low, high))
     # Go accepts `[z-a]`, which never matches. Python rejects such a range.
     text = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in ranges if low <= high)
+    after_class = position + 1
     if not text:
-        return (r"[\s\S]" if negated else r"[^\s\S]"), position + 1
-    return (f"[^{text}]" if negated else f"[{text}]"), position + 1
+        anything = r"[\s\S]"
+        nothing = r"[^\s\S]"
+        return (anything if negated else nothing), after_class
+    return (f"[^{text}]" if negated else f"[{text}]"), after_class
 
 
 def _class_letter(glob: str, position: int) -> tuple[str, int]:
+    """Return one character in a character class, and the position after it."""
     if position < len(glob) and glob[position] in "-]":
         raise _bad_glob(glob, f"{glob[position]!r} at this position in a [class] needs a backslash")
     return _letter(glob, position, "a [class] is not closed")

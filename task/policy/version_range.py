@@ -71,11 +71,13 @@ class Range:
 
         A group can include a pre-release only if one of its terms has a pre-release.
         """
-        return any(
-            (not version.prerelease or any(term.version.prerelease for term in group))
-            and all(_meets(version, term) for term in group)
-            for group in self.groups
-        )
+        for group in self.groups:
+            allows_prereleases = any(term.version.prerelease for term in group)
+            if version.prerelease and not allows_prereleases:
+                continue
+            if all(_meets(version, term) for term in group):
+                return True
+        return False
 
 
 @lru_cache(maxsize=1024)
@@ -116,30 +118,40 @@ def _version(
     prerelease: str | None,
     build: str | None,
 ) -> Version | None:
+    """Return the version with these parts, or None if Masterminds rejects one of them."""
     major, minor, patch = (int(number or 0) for number in numbers)
-    words = (prerelease or "").split(".")
-    if max(major, minor, patch) >= _UINT64 or any(
-        len(w) > 1 and w[0] == "0" and w.isdecimal() for w in words
-    ):
+    if max(major, minor, patch) >= _UINT64:
         return None
+    for word in (prerelease or "").split("."):
+        has_leading_zero = len(word) > 1 and word.startswith("0")
+        if word.isdecimal() and has_leading_zero:
+            return None
     return Version(major, minor, patch, prerelease, build)
 
 
 def _terms_of(part: str, text: str) -> tuple[Term, ...]:
-    """Return the terms between two `||`, which are separated by spaces or a comma."""
+    """Return the terms between two `||`, which are separated by spaces or a comma.
+
+    `text` is the whole constraint, for messages.
+    """
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
     position = 0
-    gap = " "
-    while gap and (match := _TERM.match(stripped, position)):
-        operator, written, *numbers, prerelease, build, gap = match.groups()
+    gap = " "  # after the previous term; without one, no other term may follow
+    while gap:
+        match = _TERM.match(stripped, position)
+        if match is None:
+            break
+        operator, version_text, *numbers, prerelease, build, gap = match.groups()
         given = next((index for index, number in enumerate(numbers) if number in _ANY_PART), _PATCH)
-        known = tuple(numbers[:given])
-        if len(written) > _LONGEST_VERSION or not all(number.isdecimal() for number in known):
-            raise _improper(written, text)
-        version = _version(known + ("0",) * (_PATCH - given), prerelease, build)
+        given_numbers = tuple(numbers[:given])
+        are_decimal = all(number.isdecimal() for number in given_numbers)
+        if len(version_text) > _LONGEST_VERSION or not are_decimal:
+            raise _improper(version_text, text)
+        omitted = ("0",) * (_PATCH - given)
+        version = _version(given_numbers + omitted, prerelease, build)
         if version is None:
-            raise _improper(written, text)
+            raise _improper(version_text, text)
         terms.append(Term(_SYNONYMS.get(operator, operator), version, given))
         position = match.end()
     if gap or position < len(stripped):
@@ -148,6 +160,7 @@ def _terms_of(part: str, text: str) -> tuple[Term, ...]:
 
 
 def _improper(part: str, text: str) -> Malformed:
+    """Return the error about a constraint, of which this part cannot be parsed."""
     where = f": {part.strip()[:200]!r} cannot be parsed" if part.strip() != text else ""
     return Malformed(f"{text[:200]!r} is not a version constraint{where}", _HINT)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from fnmatch import translate
 from functools import lru_cache
-from itertools import takewhile
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -48,30 +48,24 @@ def schedule(text: str) -> str:
 def seconds_of(text: str) -> int:
     """Return the seconds in a duration such as `62h`, `1h30m`, or `3d`. Raises `Malformed`."""
     match = _DURATION.fullmatch(text)
-    length = 0
+    seconds = 0
     if match:
         days, hours, minutes = (int(count or 0) for count in match.groups())
-        length = days * 86_400 + hours * 3_600 + minutes * 60
-    if not 0 < length <= LONGEST_WINDOW:
+        seconds = days * 86_400 + hours * 3_600 + minutes * 60
+    if seconds == 0 or seconds > LONGEST_WINDOW:
         raise Malformed(
             f"{shortened(text, 50)!r} is not a duration of at most 366 days",
             "use the form 62h, 1h30m, 45m, or 3d",
         )
-    return length
+    return seconds
 
 
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
     """Return the time zone with that name. Raises `Malformed`."""
-    try:
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder, like `Europe`
         if _ZONE.fullmatch(name):
             return ZoneInfo(name)
-    except (
-        ZoneInfoNotFoundError,
-        ValueError,
-        OSError,
-    ):  # OSError: a folder's name, such as `Europe`
-        pass
     raise Malformed(
         f"{shortened(name, 50)!r} is not a time zone",
         "use a name such as Europe/Berlin or UTC",
@@ -87,18 +81,23 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     that hour starts after it. If an hour is repeated, a window starts only once in that hour. The
     duration is elapsed time, regardless of clock changes.
     """
-    at = epoch_seconds(now)
+    current_time = epoch_seconds(now)
+    one_duration_earlier = current_time - seconds
     # Search forward, starting one duration earlier: a backward search that starts in the second
     # occurrence of a repeated hour would miss the first.
-    starts = takewhile(lambda start: start <= at, _starts(schedule, zone, at - seconds))
-    first = next((start for start in starts if start > at - seconds), None)
+    first: float | None = None
+    for start in _starts(schedule, zone, one_duration_earlier):
+        if start > current_time:
+            return None
+        if start > one_duration_earlier:
+            first = start
+            break
     if first is None:
         return None
-    latest = next(
-        (start for start in _starts(schedule, zone, at + 1, reverse=True) if start <= at),
-        first,
-    )
-    begins = int(max(first, latest))  # if windows overlap, the last one ends last
+    # If windows overlap, the last one ends last.
+    backward = _starts(schedule, zone, current_time + 1, reverse=True)
+    latest = next((start for start in backward if start <= current_time), first)
+    begins = int(max(first, latest))
     return of_unix(begins), of_unix(begins + seconds)
 
 
@@ -112,20 +111,19 @@ def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
 
 
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """Yield the start times of windows after a time, or before it.
+    """Yield the start times of windows after a time, or before it if `reverse`.
 
     Yields nothing if no window starts within fifty years.
     """
-    found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
+    starts = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
     # A day must match both day fields if either one is `*`; otherwise, matching one of them is
     # enough. In Argo CD's cron (robfig/cron 3.0), `*/2` does not count as `*`. In Debian's cron,
     # which CronSim follows, it does.
     _, _, day, _, weekday = schedule.split()
-    found.day_and = any(
-        _ANY.fullmatch(item) for field in (day, weekday) for item in field.split(",")
-    )
+    day_items = [*day.split(","), *weekday.split(",")]
+    starts.day_and = any(map(_ANY.fullmatch, day_items))
     # within one zone, `datetime` would compare local times
-    return (start.timestamp() for start in found)
+    return (start.timestamp() for start in starts)
 
 
 @dataclass(frozen=True)
@@ -161,28 +159,29 @@ class PathGlob:
         """Return whether the glob matches a path (relative to the repository's root) or one of the
         path's parent folders.
         """
+        end = len(self.parts)
+        names = [name for name in path.split("/") if name not in ("", ".")]
         # the indices of the parts that may have to match the next name
-        places = self._with_next({0})
-        for name in (part for part in path.split("/") if part not in ("", ".")):
-            if len(self.parts) in places:
+        positions = self._with_next({0})
+        for name in names:
+            if end in positions:  # all parts have matched a parent folder
                 return True
-            found = set()
-            for place in places:
-                part = self.parts[place]
-                if part is None:
-                    found.add(place)
+            next_positions = set()
+            for position in positions:
+                part = self.parts[position]
+                if part is None:  # `**` may match further names
+                    next_positions.add(position)
                 elif part.match(name):
-                    found.add(place + 1)
-            places = self._with_next(found)
-        return len(self.parts) in places
+                    next_positions.add(position + 1)
+            positions = self._with_next(next_positions)
+        return end in positions
 
-    def _with_next(self, places: set[int]) -> set[int]:
+    def _with_next(self, positions: set[int]) -> set[int]:
         """Return these positions, and the one after each `**`, because `**` may match zero
         folders.
         """
-        return places | {
-            place + 1 for place in places if place < len(self.parts) and self.parts[place] is None
-        }
+        double_stars = {number for number, part in enumerate(self.parts) if part is None}
+        return positions | {position + 1 for position in positions & double_stars}
 
 
 def name_glob(text: str) -> NameGlob:
@@ -192,13 +191,15 @@ def name_glob(text: str) -> NameGlob:
 
 def path_glob(text: str) -> PathGlob:
     """Compile a path glob. Leading and trailing slashes have no effect."""
-    parts = [part for part in text.split("/") if part not in ("", ".")]
-    once = [
-        part
-        for before, part in zip(["", *parts], parts, strict=False)
-        if (before, part) != ("**", "**")
-    ]
-    return PathGlob(tuple(None if part == "**" else re.compile(translate(part)) for part in once))
+    parts: list[re.Pattern[str] | None] = []
+    for part in text.split("/"):
+        if part in ("", "."):
+            continue
+        if part != "**":
+            parts.append(re.compile(translate(part)))
+        elif not parts or parts[-1] is not None:  # `**/**` is the same as `**`
+            parts.append(None)
+    return PathGlob(tuple(parts))
 
 
 PATH = ".image-update/config"
@@ -222,7 +223,7 @@ class Match:
         """Return whether the rule or freeze applies to this subscription."""
         app = sub.application
         image = sub.entry.image
-        path = posixpath.normpath(f"/{sub.path}")
+        path = posixpath.normpath(f"/{sub.path}")  # in the repository, without `..`
         return (
             _admit(self.applications, lambda glob: glob.fits(app.key if glob.whole else app.name))
             and _admit(self.projects, lambda glob: glob.fits(app.project))
@@ -306,38 +307,39 @@ def governed(
     target may be a folder, so rules and freezes are checked for each changed file, and the
     strictest ones apply to the whole subscription.
     """
-    frozen = in_force(config.freezes, now)
+    active_freezes = in_force(config.freezes, now)
     known = _KnownWishes(config)
-    found: list[Subscription] = []
+    governed_subs: list[Subscription] = []
     for sub in subs:
-        places = _with_files(sub, config, changed)
+        per_file = _with_files(sub, config, changed)
         of_target = known.of(sub)
-        each = [known.of(place) for place in places]
-        holds = [hold for match, hold in frozen if any(map(match.takes, places))]
-        ages = [item.minimum_age or 0 for item in each]
-        wishes = of_target if len(set(each)) == 1 else agreed(each, of_target)
-        found.append(
+        of_files = [known.of(of_file) for of_file in per_file]  # including the target's
+        wishes = of_target if len(set(of_files)) == 1 else agreed(of_files, of_target)
+        holds = [hold for match, hold in active_freezes if any(map(match.takes, per_file))]
+        ages = [item.minimum_age or 0 for item in of_files]
+        policy = replace(
+            sub.policy,
+            pin_digest=sub.policy.pin_digest or any(item.pin_digest for item in of_files),
+            minimum_age=max(sub.policy.minimum_age, *ages),
+            tag_order=sub.policy.tag_order or of_target.tag_order or "",
+        )
+        governed_subs.append(
             replace(
                 sub,
-                pull_request=sub.pull_request or any(item.pull_request for item in each),
-                policy=replace(
-                    sub.policy,
-                    pin_digest=sub.policy.pin_digest or any(item.pin_digest for item in each),
-                    minimum_age=max(sub.policy.minimum_age, *ages),
-                    tag_order=sub.policy.tag_order or of_target.tag_order or "",
-                ),
+                pull_request=sub.pull_request or any(item.pull_request for item in of_files),
+                policy=policy,
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
-                writes=_writes_of_all(places, each),
-                demands=_demands_of_all(each),
+                writes=_writes_of_all(per_file, of_files),
+                demands=_demands_of_all(of_files),
             )
         )
-    return found
+    return governed_subs
 
 
-def _demands_of_all(each: Iterable[Wishes]) -> tuple[Demand, ...]:
+def _demands_of_all(all_wishes: Iterable[Wishes]) -> tuple[Demand, ...]:
     """Return all proofs that the config requires, without duplicates."""
-    return tuple(dict.fromkeys(demand for wishes in each for demand in _demands_in(wishes)))
+    return tuple(dict.fromkeys(demand for wishes in all_wishes for demand in _demands_in(wishes)))
 
 
 def _demands_in(wishes: Wishes) -> list[Demand]:
@@ -358,14 +360,20 @@ def _with_files(
     return (sub, *(replace(sub, path=path) for path in other_paths))
 
 
-def _writes_of_all(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Writes, ...]:
-    """Return the write permissions from the target's rule, and from each file's own rule."""
-    of_target = each[0].writes
-    found = [of_target] if of_target else []
-    for place, wishes in zip(places[1:], each[1:], strict=True):
+def _writes_of_all(
+    per_file: Sequence[Subscription], of_files: Sequence[Wishes]
+) -> tuple[Writes, ...]:
+    """Return the write permissions from the target's rule, and from each file's own rule.
+
+    `per_file` is the result of `_with_files`, and `of_files` has the wishes for each. The target is
+    the first.
+    """
+    of_target = of_files[0].writes
+    permissions = [of_target] if of_target else []
+    for of_file, wishes in zip(per_file[1:], of_files[1:], strict=True):
         if wishes.writes and wishes.writes != of_target:
-            found.append(replace(wishes.writes, only=place.path))
-    return tuple(found)
+            permissions.append(replace(wishes.writes, only=of_file.path))
+    return tuple(permissions)
 
 
 def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
@@ -382,12 +390,12 @@ def also_limited(
     from another branch's config.
     """
     known = _KnownWishes(config)
-    found = []
+    limited = []
     for sub in subs:
-        places = _with_files(sub, config, changed)
-        writes = _writes_of_all(places, [known.of(place) for place in places])
-        found.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
-    return found
+        per_file = _with_files(sub, config, changed)
+        writes = _writes_of_all(per_file, [known.of(of_file) for of_file in per_file])
+        limited.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
+    return limited
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
@@ -399,17 +407,14 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
     """
     if not any(rule.match.paths for rule in config.rules):
         return
-    asked = {replace(demand, texts=()) for demand in sub.demands}
+    applied_demands = {replace(demand, texts=()) for demand in sub.demands}
+    without_freezes = replace(config, freezes=())
     for path in paths:
-        (there,) = governed(
-            [replace(sub, path=path)],
-            replace(config, freezes=()),
-            "",
-        )
+        (of_file,) = governed([replace(sub, path=path)], without_freezes, "")
         if (
-            there.pull_request != sub.pull_request
-            or there.policy.pin_digest != sub.policy.pin_digest
-            or not asked.issuperset(there.demands)
+            of_file.pull_request != sub.pull_request
+            or of_file.policy.pin_digest != sub.policy.pin_digest
+            or not applied_demands.issuperset(of_file.demands)
         ):
             message = (
                 f"{PATH} has stricter rules for {shortened(path)!r} than for"
@@ -443,17 +448,17 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
     request is a draft if any subscription wants a draft, and it is merged automatically only if all
     of them want that.
     """
-    found = common
+    unanimous: dict[str, Any] = {}
     for field in fields(Wishes):
         values = [getattr(wishes, field.name) for wishes in shared_by]
         if values and all(value == values[0] for value in values):
-            found = replace(found, **{field.name: values[0]})
+            unanimous[field.name] = values[0]
 
     def combined(lists: Iterable[tuple[str, ...] | None]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for texts in lists for text in texts or ()))
 
     return replace(
-        found,
+        replace(common, **unanimous),
         labels=combined(wishes.labels for wishes in shared_by),
         reviewers=combined(wishes.reviewers for wishes in shared_by),
         assignees=combined(wishes.assignees for wishes in shared_by),
@@ -464,37 +469,37 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
     """Combine the layers. Each wish comes from the first layer that sets it."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for layer in layers:
         for field in fields(Wishes):
             value = getattr(layer, field.name)
-            if value is not None:
-                found.setdefault(field.name, value)
-    return Wishes(**found)
+            if value is not None and field.name not in values:
+                values[field.name] = value
+    return Wishes(**values)
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
     """Return each rule and freeze that does not apply to any of the subscriptions, as its path in
     the config file and its line.
     """
-    parts = [
-        (f"rules[{number}]", item.match, item.line) for number, item in enumerate(config.rules, 1)
-    ]
-    parts += [
-        (f"freezes[{number}]", item.match, item.line)
-        for number, item in enumerate(config.freezes, 1)
-    ]
+    parts: dict[str, Rule | Freeze] = {}
+    for number, rule in enumerate(config.rules, 1):
+        parts[f"rules[{number}]"] = rule
+    for number, freeze in enumerate(config.freezes, 1):
+        parts[f"freezes[{number}]"] = freeze
     return [
-        (name, line) for name, match, line in parts if not any(match.takes(sub) for sub in subs)
+        (name, part.line) for name, part in parts.items() if not any(map(part.match.takes, subs))
     ]
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
     """Return the active freezes, each as a match and a hold."""
-    found = []
+    holds = []
     for freeze in freezes:
-        if times := window(freeze.schedule, freeze.seconds, freeze.zone, now):
-            begins, ends = times
-            source = f"the freeze in {PATH}, line {freeze.line}"
-            found.append((freeze.match, Hold(freeze.reason, "", begins, ends, source)))
-    return found
+        times = window(freeze.schedule, freeze.seconds, freeze.zone, now)
+        if times is None:
+            continue
+        begins, ends = times
+        source = f"the freeze in {PATH}, line {freeze.line}"
+        holds.append((freeze.match, Hold(freeze.reason, "", begins, ends, source)))
+    return holds

@@ -86,6 +86,9 @@ NOT_READ = "is not read: the config file is"
 _WAY_OUT = "nothing will be written to this branch until the repository's owners fix the file"
 
 
+_FOLDER = "040000"  # the mode in Git
+
+
 def config_in(files: Files) -> RepositoryConfig:
     """Return the config in a snapshot. Raises a TargetError with the file and line.
 
@@ -93,13 +96,13 @@ def config_in(files: Files) -> RepositoryConfig:
     would have no effect.
     """
     for path in MISTAKEN:
-        if path in files and files[path].mode != "040000":
+        if path in files and files[path].mode != _FOLDER:
             raise TargetError(
                 f"{NOT_READ} {PATH}",
                 hint=f"rename it to {PATH}, or delete it; {_WAY_OUT}",
                 subject=path,
             )
-    if PATH not in files or files[PATH].mode == "040000":  # a folder of state files is not a config
+    if PATH not in files or files[PATH].mode == _FOLDER:  # a folder of state files is not a config
         return NO_CONFIG
     with of_config():
         return read_config(text_of(files, PATH) or "")
@@ -147,6 +150,7 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
 
 
 def _root_node(text: str) -> Node:
+    """Return the root of the file's only YAML document. Raises `TargetError`."""
     if len(text) > LARGEST:
         raise TargetError(
             f"line 1: the file is larger than {LARGEST // 1024} KiB",
@@ -155,12 +159,13 @@ def _root_node(text: str) -> Node:
     try:
         tree = parse(text)
     except TargetError as error:
-        found = re.search(r", line (\d+)$", error.message)
-        if found:
-            lines = text.split("\n")[int(found[1]) - 1 :]
+        line_number = re.search(r", line (\d+)$", error.message)
+        if line_number:
+            lines = text.split("\n")[int(line_number[1]) - 1 :]
             if lines and re.match(r" *\t", lines[0]):
+                message = f"line {line_number[1]} is indented with a tab"
                 hint = "indent with spaces, as YAML requires"
-                raise TargetError(f"line {found[1]} is indented with a tab", hint=hint) from error
+                raise TargetError(message, hint=hint) from error
         raise TargetError(error.message, hint="fix the YAML") from error
     refuse_odd_breaks(tree)
     if tree.root.null:
@@ -226,47 +231,44 @@ class _Value:
         A misspelled key is treated as the known key that it resembles, so that the known key is not
         reported as missing.
         """
-        found: dict[str, _Value] = {}
-        meant: dict[str, _Value] = {}
+        known_keys: dict[str, _Value] = {}
+        misspelled_keys: dict[str, _Value] = {}
         children = self.children()
-        keys = {key.value: key for key, _ in pairs(resolved(self.node))}
+        key_nodes = {key.value: key for key, _ in pairs(resolved(self.node))}
+        place = f" in {self.name}" if self.name else ""
         for name, value in children.items():
             if name in known:
-                found[name] = value
+                known_keys[name] = value
                 continue
-            near = get_close_matches(name, known, 1, 0.6)
-            hint = (
-                f"did you mean {near[0]}? the keys are {', '.join(known)}"
-                if near
-                else f"use {', '.join(known)}"
-            )
-            where = f" in {self.name}" if self.name else ""
-            self.note(
-                self.at(name, keys[name]).wrong(f"unknown key {shortened(name, 50)!r}{where}", hint)
-            )
-            meant.update({key: self.at(key, value.node) for key in near})
-        return {**meant, **found}
+            hint = f"use {', '.join(known)}"
+            for similar in get_close_matches(name, known, n=1):
+                misspelled_keys[similar] = self.at(similar, value.node)
+                hint = f"did you mean {similar}? the keys are {', '.join(known)}"
+            key = self.at(name, key_nodes[name])
+            self.note(key.wrong(f"unknown key {shortened(name, 50)!r}{place}", hint))
+        return {**misspelled_keys, **known_keys}
 
     def children(self) -> dict[str, _Value]:
         """Return the values of a mapping by key."""
         node = resolved(self.node)
-        what = self.name or "the file"
+        parent = self.name or "the file"
         if node.kind != "mapping" or node.tag:
-            raise self.wrong(f"{what} is not a mapping", "use `key: value` lines")
+            raise self.wrong(f"{parent} is not a mapping", "use `key: value` lines")
         children: dict[str, _Value] = {}
-        for name, child in pairs(node):
-            key = self.at("", name)
-            if name.kind != "scalar" or name.tag not in _TAGS:
-                self.note(key.wrong(f"a key in {what} is not a word", "use a plain word"))
-            elif name.value in children:
-                self.note(
-                    key.wrong(f"{shortened(name.value, 50)!r} appears twice in {what}", "keep one")
-                )
+        for key_node, child_node in pairs(node):
+            key = self.at("", key_node)
+            name = key_node.value
+            if key_node.kind != "scalar" or key_node.tag not in _TAGS:
+                self.note(key.wrong(f"a key in {parent} is not a word", "use a plain word"))
+            elif name in children:
+                message = f"{shortened(name, 50)!r} appears twice in {parent}"
+                self.note(key.wrong(message, "keep one"))
             else:
-                children[name.value] = self.at(name.value, child)
+                children[name] = self.at(name, child_node)
         return children
 
     def items(self, most: int = LARGEST, hint: str = "remove some") -> tuple[_Value, ...]:
+        """Return the items of a list."""
         node = resolved(self.node)
         if node.kind != "sequence" or node.tag:
             raise self.wrong(f"{self.name} is not a list", "put one item on each line, after `- `")
@@ -275,10 +277,12 @@ class _Value:
         return tuple(_Value(item, f"an entry of {self.name}", self.file) for item in node.children)
 
     def texts(self, most: int = MOST_ITEMS) -> tuple[str, ...]:
-        found = (_try(value, _Value.text, "") for value in self.items(most))
-        return tuple(dict.fromkeys(found))
+        """Return the strings in a list, without duplicates. A mistake counts as ""."""
+        texts = [_try(value, _Value.text, "") for value in self.items(most)]
+        return tuple(dict.fromkeys(texts))
 
     def text(self) -> str:
+        """Return the string, without spaces around it."""
         node = resolved(self.node)
         if node.kind == "scalar" and node.style and not node.value.strip():
             raise self.wrong(f"{self.name} is empty", "put a string between the quotes")
@@ -298,17 +302,19 @@ class _Value:
             raise self.wrong(f"{self.name}: {error.message}", error.hint) from error
 
     def flag(self) -> bool:
+        """Return whether the value is true rather than false."""
         node = resolved(self.node)
-        if (
-            node.kind == "scalar"
-            and not node.style
-            and not node.tag
-            and node.value in (*_TRUE, *_FALSE)
-        ):
-            return node.value in _TRUE
+        is_plain = node.kind == "scalar" and not node.style and not node.tag
+        if is_plain and node.value in _TRUE:
+            return True
+        if is_plain and node.value in _FALSE:
+            return False
         raise self.wrong(
             f"{self.name} is neither true nor false", "use true or false, without quotes"
         )
+
+
+_NO_ITEMS: tuple[_Value, ...] = ()
 
 
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
@@ -326,6 +332,7 @@ def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
 
 
 def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
+    """Return the values by key, or none if the mapping is missing or has a mistake."""
     return _try(value, lambda value: value.fields(known), {})
 
 
@@ -338,22 +345,20 @@ def _whole_config(file: _Value) -> RepositoryConfig:
     version = fields.get("version")
     if version is None:
         file.note(file.wrong("version is missing", "put `version: 1` on the first line"))
-    elif (said := _try(version, _Value.text, "1")) != "1":
-        hint = "use `version: 1`; newer versions of the file need a newer Image Update"
-        raise version.wrong(f"version {shortened(said, 50)!r} is not supported", hint)
-    elif resolved(version.node).style:
-        file.note(
-            version.wrong("version is a string", "use the number, without quotes: version: 1")
-        )
+    else:
+        number = _try(version, _Value.text, "1")
+        if number != "1":
+            hint = "use `version: 1`; newer versions of the file need a newer Image Update"
+            raise version.wrong(f"version {shortened(number, 50)!r} is not supported", hint)
+        if resolved(version.node).style:
+            hint = "use the number, without quotes: version: 1"
+            file.note(version.wrong("version is a string", hint))
     lists: dict[str, list[_Value]] = {}
     for key in ("rules", "freezes"):
-        items = _try(
-            fields.get(key),
-            partial(_Value.items, most=MOST[key], hint="use wider globs"),
-            None,
-        )
+        read_items = partial(_Value.items, most=MOST[key], hint="use wider globs")
+        items = _try(fields.get(key), read_items, _NO_ITEMS)
         lists[key] = [
-            replace(item, name=f"{key}[{number}]") for number, item in enumerate(items or (), 1)
+            replace(item, name=f"{key}[{position}]") for position, item in enumerate(items, 1)
         ]
     prefix = _try(fields.get("branchPrefix"), _branch_prefix, None)
     return RepositoryConfig(
@@ -369,42 +374,38 @@ def _whole_config(file: _Value) -> RepositoryConfig:
 def _refused(value: _Value | None) -> tuple[str, ...]:
     """Return the order rules for which `check` fails."""
     fields = _fields(value, ("refuse",))
-    none: tuple[_Value, ...] = ()
-    words = _try(fields.get("refuse"), lambda value: value.items(MOST_ITEMS), none)
-    for word in words:
-        if (said := _try(word, _Value.text, REFUSED[0])) not in REFUSED:
-            word.note(
-                word.wrong(f"{word.name} is {shortened(said, 50)!r}", f"use {' or '.join(REFUSED)}")
-            )
-    return tuple(dict.fromkeys(_try(word, _Value.text, "") for word in words))
+    items = _try(fields.get("refuse"), partial(_Value.items, most=MOST_ITEMS), _NO_ITEMS)
+    for item in items:
+        rule = _try(item, _Value.text, REFUSED[0])
+        if rule not in REFUSED:
+            hint = f"use {' or '.join(REFUSED)}"
+            item.note(item.wrong(f"{item.name} is {shortened(rule, 50)!r}", hint))
+    return tuple(dict.fromkeys(_try(item, _Value.text, "") for item in items))
 
 
 def _rule(value: _Value) -> Rule:
-    before = len(value.file.mistakes)
+    mistakes_before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
-    # an unreadable wish still counts as a rule
-    if wishes == Wishes() and len(value.file.mistakes) == before:
+    is_readable = len(value.file.mistakes) == mistakes_before
+    if is_readable and wishes == Wishes():
         value.note(value.wrong(f"{value.name} has no rules", f"set one of {', '.join(_WISHES)}"))
     return Rule(_match(fields.get("match")), wishes, value.line)
 
 
 def _freeze(value: _Value) -> Freeze:
-    fields = _try(value, lambda value: value.fields(_FREEZE), None)
-    for key in ("schedule", "duration", "reason"):
-        if fields is not None and key not in fields:
-            value.note(value.wrong(f"{value.name} has no {key}", f"set {key}: …"))
-    given = fields or {}
+    fields_or_none = _try(value, lambda value: value.fields(_FREEZE), None)
+    fields = fields_or_none or {}
+    if fields_or_none is not None:  # otherwise, it is not a mapping, which is already a mistake
+        for key in ("schedule", "duration", "reason"):
+            if key not in fields:
+                value.note(value.wrong(f"{value.name} has no {key}", f"set {key}: …"))
     return Freeze(
-        _try(given.get("schedule"), lambda value: value.parsed(schedule), ""),
-        _try(given.get("duration"), lambda value: value.parsed(seconds_of), 0),
-        _try(
-            given.get("timeZone"),
-            lambda value: value.parsed(zone_of),
-            zone_of("UTC"),
-        ),
-        " ".join(_try(given.get("reason"), _Value.text, "").split()),
-        _match(given.get("match")),
+        _try(fields.get("schedule"), lambda value: value.parsed(schedule), ""),
+        _try(fields.get("duration"), lambda value: value.parsed(seconds_of), 0),
+        _try(fields.get("timeZone"), lambda value: value.parsed(zone_of), zone_of("UTC")),
+        " ".join(_try(fields.get("reason"), _Value.text, "").split()),
+        _match(fields.get("match")),
         value.line,
     )
 
@@ -413,22 +414,18 @@ def _match(value: _Value | None) -> Match:
     """Return the match, or a match for everything if it is missing or partly unreadable."""
     if value is None:
         return EVERYTHING
-    before = len(value.file.mistakes)
+    mistakes_before = len(value.file.mistakes)
     fields = _fields(value, _MATCH)
-    if not fields and len(value.file.mistakes) == before:
+    if not fields and len(value.file.mistakes) == mistakes_before:
         value.note(value.wrong(f"{value.name} is empty", f"set one of {', '.join(_MATCH)}"))
     lists: dict[str, tuple[str, ...]] = {}
-    for key, node in fields.items():
-        globs = _try(node, _globs, None)
+    for key, field_value in fields.items():
+        globs = _try(field_value, _globs, None)
         if globs == ():
-            value.note(
-                node.wrong(
-                    f"{node.name} is empty, so it matches nothing",
-                    'use globs, such as ["team-a/*"]',
-                )
-            )
+            message = f"{field_value.name} is empty, so it matches nothing"
+            value.note(field_value.wrong(message, 'use globs, such as ["team-a/*"]'))
         lists[key] = globs or ()
-    if len(value.file.mistakes) > before:
+    if len(value.file.mistakes) > mistakes_before:
         return EVERYTHING
     return Match(
         tuple(map(name_glob, lists.get("applications", ()))),
@@ -451,8 +448,10 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
     commit = _fields(fields.get("commit"), _COMMIT)
     requests = _fields(fields.get("pullRequests"), _REQUESTS)
 
-    def read(key: str, how: Callable[[_Value], T], of: Mapping[str, _Value] = fields) -> T | None:
-        return _try(of.get(key), how, None)
+    def read(
+        key: str, read_value: Callable[[_Value], T], section: Mapping[str, _Value] = fields
+    ) -> T | None:
+        return _try(section.get(key), read_value, None)
 
     template = read("template", _path, commit)
     if template:
@@ -481,14 +480,16 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
 
 
 def _account_name(value: _Value) -> str:
-    if not is_name(text := value.text()):
+    text = value.text()
+    if not is_name(text):
         hint = "remove < > and control characters; the address belongs in authorEmail"
         raise value.wrong(f"{value.name} is not a name that Git accepts", hint)
     return text
 
 
 def _email_address(value: _Value) -> str:
-    if not is_address(text := value.text()):
+    text = value.text()
+    if not is_address(text):
         raise value.wrong(
             f"{value.name} is not an email address",
             "use only the address, such as bot@example.com",
@@ -499,7 +500,9 @@ def _email_address(value: _Value) -> str:
 def _path(value: _Value) -> str:
     path = value.text()
     parts = path.split("/")
-    if path.startswith("/") or ".." in parts or not path.strip("./") or not path.isprintable():
+    leaves_repository = path.startswith("/") or ".." in parts
+    is_root = not path.strip("./")
+    if leaves_repository or is_root or not path.isprintable():
         raise value.wrong(
             f"{value.name} is not a path within the repository",
             "use a path relative to the repository root",
@@ -511,16 +514,16 @@ def _trailers_of(value: _Value) -> tuple[tuple[str, str], ...]:
     children = value.children()
     if len(children) > MOST_ITEMS:
         raise value.wrong(f"{value.name} has more than {MOST_ITEMS} entries", "remove some")
-    found = {}
+    trailers = {}
     for key, child in children.items():
-        found[key] = _try(child, _Value.text, "")
+        trailers[key] = _try(child, _Value.text, "")
         if not TRAILER_KEY.fullmatch(key):
             hint = "use letters, digits, and dashes"
             value.note(child.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
         elif key.lower() in _OURS:
-            what = f"{value.name}: each commit already has the trailer {key}"
-            value.note(child.wrong(what, "use another key"))
-    return tuple(found.items())
+            message = f"{value.name}: each commit already has the trailer {key}"
+            value.note(child.wrong(message, "use another key"))
+    return tuple(trailers.items())
 
 
 def _grouping(value: _Value) -> Grouping:
@@ -550,11 +553,12 @@ def _writes_of(value: _Value) -> Writes:
     fields = value.fields(_WRITES)
     if not fields:
         raise value.wrong(f"{value.name} is empty", f"set one of {', '.join(_WRITES)}")
-    lists = {key: _globs(node) for key, node in fields.items()}
-    for key, node in fields.items():
-        if any(text.startswith("/") for text in lists[key]):
+    lists = {key: _globs(globs) for key, globs in fields.items()}
+    for key, globs in fields.items():
+        if any(glob.startswith("/") for glob in lists[key]):
+            message = f"{globs.name}: a glob that begins with a slash matches nothing"
             hint = "remove the slash: globs start at the repository's root"
-            raise node.wrong(f"{node.name}: a glob that begins with a slash matches nothing", hint)
+            raise globs.wrong(message, hint)
     return Writes(
         lists.get("paths"),
         lists.get("branches"),
@@ -604,18 +608,19 @@ def _signers(
     """Return the key paths and the identities. If both are missing, an image could never be
     proved.
     """
-    keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
-    if not keys and not whom:
+    keys = fields["keys"].items() if "keys" in fields else ()
+    identities = fields["identities"].items() if "identities" in fields else ()
+    if not keys and not identities:
         raise value.wrong(
             f"{value.name} has no keys and no identities", f"set {' or '.join(_SIGNERS)}"
         )
-    if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
+    if len(keys) > MOST_ITEMS or len(identities) > MOST_ITEMS:
         raise value.wrong(
             f"{value.name} has more than {MOST_ITEMS} keys or identities", "remove some"
         )
-    paths = dict.fromkeys(map(_path, keys))
-    identities = dict.fromkeys(map(_signer, whom))
-    return tuple(paths), tuple(identities)
+    distinct_paths = dict.fromkeys(map(_path, keys))
+    distinct_identities = dict.fromkeys(map(_signer, identities))
+    return tuple(distinct_paths), tuple(distinct_identities)
 
 
 def _signer(value: _Value) -> Identity:
@@ -636,29 +641,21 @@ def template_in(files: Files, path: str, line: int) -> str:
 
     Raises a TargetError with the config line that refers to the template.
     """
-    where = f"line {line}: "
+    setting = f"line {line}: commit.template"
     try:
         text = text_of(files, path)
     except TargetError as error:
-        message = f"{where}commit.template: {path}: {error.message}"
+        message = f"{setting}: {path}: {error.message}"
         raise TargetError(message, hint="use a text file in this repository") from error
     if text is None:
-        raise TargetError(
-            f"{where}commit.template: there is no file {path}",
-            hint="add it, or correct the path",
-        )
+        hint = "add it, or correct the path"
+        raise TargetError(f"{setting}: there is no file {path}", hint=hint)
     if len(text) > LONGEST_TEMPLATE:
-        raise TargetError(
-            f"{where}commit.template: {path} is larger than 64 KiB",
-            hint="shorten it",
-        )
+        raise TargetError(f"{setting}: {path} is larger than 64 KiB", hint="shorten it")
     try:
         check_template(text)
     except Malformed as error:
-        raise TargetError(
-            f"{where}commit.template: {path}: {error.message}",
-            hint=error.hint,
-        ) from error
+        raise TargetError(f"{setting}: {path}: {error.message}", hint=error.hint) from error
     return text
 
 
@@ -669,23 +666,17 @@ def with_keys(demand: Demand, files: Files) -> Demand:
     """
     texts = []
     for path in demand.keys:
-        where = f"line {demand.line}: {path}: "
+        place = f"line {demand.line}: {path}"
         try:
             text = text_of(files, path)
         except TargetError as error:
-            raise TargetError(
-                f"{where}{error.message}",
-                hint="use a text file in this repository",
-            ) from error
+            hint = "use a text file in this repository"
+            raise TargetError(f"{place}: {error.message}", hint=hint) from error
         if text is None:
-            raise TargetError(
-                f"{where}there is no such file",
-                hint="add the public key, or correct the path",
-            )
+            hint = "add the public key, or correct the path"
+            raise TargetError(f"{place}: there is no such file", hint=hint)
         if len(text) > LONGEST_TEMPLATE:
-            raise TargetError(
-                f"{where}it is larger than 64 KiB",
-                hint="use a file with only public keys",
-            )
+            hint = "use a file with only public keys"
+            raise TargetError(f"{place}: it is larger than 64 KiB", hint=hint)
         texts.append((path, text))
     return replace(demand, texts=tuple(texts))
