@@ -301,7 +301,7 @@ def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Ex
     codes = {
         trouble.exit or Exit.CONFIGURATION for trouble in troubles if trouble.severity == "error"
     }
-    return next(
-        (code for code in PRECEDENCE if code in codes or code == before),
-        Exit.DEFECT if codes or before else Exit.OK,
-    )
+    for code in PRECEDENCE:
+        if code in codes or code == before:
+            return code
+    return Exit.DEFECT if codes or before else Exit.OK

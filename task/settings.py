@@ -1058,13 +1058,12 @@ def _check_api(given: CommitOptions) -> None:
         "git_author_name",
         "git_author_email",
     )
-    if named := [flag_of(field) for field in fields if getattr(given, field)]:
+    flags = [flag_of(field) for field in fields if getattr(given, field)]
+    if flags:
+        others = "the other options" if len(flags) > 1 else flags[0]
         raise UsageError(
-            f"{', '.join(named)} and --commit-through github cannot be combined",
-            hint=(
-                f"remove --commit-through, or {'the other options' if named[1:] else named[0]}:"
-                f" {_api_takes(named)}"
-            ),
+            f"{', '.join(flags)} and --commit-through github cannot be combined",
+            hint=f"remove --commit-through, or {others}: {_api_takes(flags)}",
         )
 
 

@@ -89,7 +89,10 @@ def without_login(url: str) -> str:
     The user in an ssh URL is part of its address and is kept.
     """
     match = _LOGIN.search(url)
-    if match is None or "://" in url[: match.start() - 3]:
+    if match is None:
+        return url
+    scheme_end = match.start() - len("://")
+    if "://" in url[:scheme_end]:
         return url
     before = url[: match.start()]
     after = url[match.end() :]
@@ -207,9 +210,8 @@ def web_page(url: str | None, longest: int = 2000) -> str:
     """Return a page's URL as sent by a server, or "" if it is not a valid URL or is longer than
     `longest` bytes.
     """
-    known = (
-        url is not None
-        and url.startswith(("https://", "http://"))
-        and len(url.encode(errors="replace")) <= longest
-    )
-    return url if url and known and url.isprintable() and not set(url) & set(" <>\"'`\\") else ""
+    if not url or not url.startswith(("https://", "http://")):
+        return ""
+    is_too_long = len(url.encode(errors="replace")) > longest
+    has_unsafe_characters = not url.isprintable() or bool(set(url) & set(" <>\"'`\\"))
+    return "" if is_too_long or has_unsafe_characters else url
