@@ -116,8 +116,7 @@ class TaskError(Exception):
         return type(self)(self.message, hint=self.hint, subject=subject)
 
     def __str__(self) -> str:
-        where = f"{self.subject}: " if self.subject else ""
-        return f"{where}{self.message}"
+        return f"{self.subject}: {self.message}" if self.subject else self.message
 
 
 class UsageError(TaskError):

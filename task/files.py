@@ -47,13 +47,13 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        known = os.fstat(file)
-        piped = stat.S_ISFIFO(known.st_mode) and path.startswith(_OWN)
+        file_stat = os.fstat(file)
+        piped = stat.S_ISFIFO(file_stat.st_mode) and path.startswith(_OWN)
         if not piped:
-            _check(known, path)
-            if known.st_size > most:
+            _check(file_stat, path)
+            if file_stat.st_size > most:
                 raise _too_large(path, most)
-        if not piped and not known.st_size:
+        if not piped and not file_stat.st_size:
             most = min(most, _NO_SIZE)
         parts = list[bytes]()
         size = 0

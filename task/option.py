@@ -108,8 +108,8 @@ def seconds(given: Given) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e6:  # this comparison also rejects inf and nan
-        what = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
-        raise given.wrong(text, what, "use a number such as 120")
+        valid = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
+        raise given.wrong(text, valid, "use a number such as 120")
     return number
 
 

@@ -490,9 +490,9 @@ class Watch:
         Do not wait for the end of the stream, because a child may still hold the pipe open.
         """
         for output in self._outputs:
-            before = -1
-            while before < output.count <= self._bounds.messages:
-                before = output.count
+            count_before = -1
+            while count_before < output.count <= self._bounds.messages:  # until nothing arrives
+                count_before = output.count
                 output.take(keep=not self.why)
         self.why = self.why or self._too_much(time.monotonic())
 

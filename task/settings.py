@@ -962,14 +962,14 @@ def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 @cache
 def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
+    """Return the options of a record, or the one option of a field of `Settings`."""
     record = Settings if isinstance(taken, str) else taken
     hints = get_type_hints(record)
-    found = (
-        field
+    return tuple(
+        (field, hints[field.name], field.metadata[OPTION])
         for field in fields(record)
         if OPTION in field.metadata and taken in (record, field.name)
     )
-    return tuple((field, hints[field.name], field.metadata[OPTION]) for field in found)
 
 
 def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
@@ -1019,12 +1019,13 @@ def _check_rollback_on_failure(settings: Settings) -> None:
 
 
 def _check_sides(given: PromoteOptions) -> None:
-    named = {
+    """Raise `UsageError` unless both sides of a promotion are set."""
+    sides = {
         "--from": given.promote_from or given.from_selector,
         "--to": given.promote_to or given.to_selector,
     }
-    for side, apps in named.items():
-        if not apps:
+    for side, names_or_selector in sides.items():
+        if not names_or_selector:
             hint = f"list the Applications in {side}, or select them by label with {side}-selector"
             raise UsageError(f"{side} is missing or empty", hint=hint)
 

@@ -94,10 +94,10 @@ def without_login(url: str) -> str:
     scheme_end = match.start() - len("://")
     if "://" in url[:scheme_end]:
         return url
-    before = url[: match.start()]
-    after = url[match.end() :]
-    user = match[1].partition(":")[0] if "ssh" in before.lower() else ""
-    return f"{before}{user}@{after}" if user else before + after
+    scheme = url[: match.start()]
+    address = url[match.end() :]
+    user = match[1].partition(":")[0] if "ssh" in scheme.lower() else ""
+    return f"{scheme}{user}@{address}" if user else f"{scheme}{address}"
 
 
 def login_of(url: str) -> tuple[str, str]:
@@ -112,18 +112,18 @@ def as_ssh_url(url: str) -> str:
 
     Other text is returned unchanged.
     """
-    before, colon, path = url.partition(":")
-    if "://" in url or not colon or "/" in before:
+    address, colon, path = url.partition(":")
+    if "://" in url or not colon or "/" in address:
         return url
     if match := _BRACKETS.match(url):
-        before = (match[1] or "") + match[2]
+        address = (match[1] or "") + match[2]
         path = url[match.end() :]
     elif match := _IPV6.match(url):
-        before = match[1]
+        address = match[1]
         path = url[match.end() :]
     elif path.startswith(":"):  # `ext::…` runs a program, and does not have a host
         return url
-    return f"ssh://{before}/{path.lstrip('/')}"
+    return f"ssh://{address}/{path.lstrip('/')}"
 
 
 @lru_cache(maxsize=4096)

@@ -274,12 +274,16 @@ def loaded_plain(text: str) -> list[Any]:
 
 
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
-    before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
+    """Yield the documents in a part of the text that starts at this line, or if the part cannot be
+    read, a document with the reason.
+    """
+    content = chunk.lstrip("-\r\n\t ")
+    lines_before_content = chunk[: len(chunk) - len(content)].count("\n")
+    first_line = line + lines_before_content
+    dialect = Dialect(_scalar, _key, merged=_FEW + len(chunk))
     try:
-        for number, data in enumerate(
-            loaded(chunk, Dialect(_scalar, _key, merged=_FEW + len(chunk)))
-        ):
-            yield ManifestDocument(data, line + before, text=chunk, number=number)
+        for number, data in enumerate(loaded(chunk, dialect)):
+            yield ManifestDocument(data, first_line, text=chunk, number=number)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
     except Malformed as error:
@@ -287,6 +291,7 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
 
 
 def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
+    """Return a key. A mapping or sequence cannot be one in Python, so its type stands for it."""
     return value if isinstance(value, (str, bool)) or value is None else str(type(value))
 
 

@@ -180,7 +180,7 @@ def with_built(
     has two digests.
     """
     files = tuple(files)
-    digests = {text: None for text in (digest, *(file.digest for file in files)) if text}
+    digests = dict.fromkeys(filter(None, (digest, *(file.digest for file in files))))
     if len(digests) > 1:
         shown = ", ".join(f"{text[:19]}…" for text in digests)
         raise UsageError(
@@ -191,22 +191,27 @@ def with_built(
     references = tuple(dict.fromkeys(text for file in files for text in file.references))
     images = [parse_image(text) for text in references]
     try:
-        named = [*parse_images(given), *images]
+        all_images = [*parse_images(given), *images]
     except Malformed:  # `event_images` reports the mistake in --image
         return (*given, *references), the_digest
-    joined = dict.fromkeys(image.reference for image in _with_digests_of_builders(images, named))
+    completed = _with_digests_of_builders(images, all_images)
+    joined = dict.fromkeys(image.reference for image in completed)
     return (*given, *joined), the_digest
 
 
-def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -> Iterator[Image]:
+def _with_digests_of_builders(
+    images: Sequence[Image], all_images: Sequence[Image]
+) -> Iterator[Image]:
     """Yield the images in the files, then the tags that get their digest from a reference without a
     tag.
 
-    `named` are the images from the files and the options.
+    `all_images` are the images from the files and the options.
     """
     digests = {image.identity: image.digest for image in images if not image.tag}
     incomplete = [
-        image for image in named if image.tag and not image.digest and image.identity in digests
+        image
+        for image in all_images
+        if image.tag and not image.digest and image.identity in digests
     ]
     completed = {image.identity for image in incomplete}
     for image in images:
@@ -223,7 +228,7 @@ def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -
 
 def _of_object(document: Mapping[str, Any]) -> Built:
     """Return the images in a JSON object. Raises `Malformed` unless exactly one format matches."""
-    formats = [form for form, (known, _) in FORMATS.items() if known(document)]
+    formats = [form for form, (matches, _) in FORMATS.items() if matches(document)]
     if len(formats) > 1:
         raise Malformed(
             f"it could be {' or '.join(formats)}: {_keys_seen(document)}",
@@ -376,9 +381,9 @@ def _of_words(text: str) -> Built:
     if digests and len(different) == 1:
         return Built(digest=next(iter(digests)))
     if digests:
-        seen = "digests and references" if len(digests) < len(different) else "several digests"
+        content = "digests and references" if len(digests) < len(different) else "several digests"
         hint = "use repository:tag@digest, one per line"
-        raise Malformed(f"{seen}, and it is not clear which belong together", hint)
+        raise Malformed(f"{content}, and it is not clear which belong together", hint)
     references = [_word_read(word, number) for number, word in words]
     return Built(tuple(dict.fromkeys(references)))
 

@@ -206,6 +206,7 @@ class CommandFiles(Mapping[str, TyperCommand]):
 
 @cache
 def _command(name: str) -> TyperCommand:
+    """Import the module of a command, and return its Typer command."""
     # A signal here would leave modules half imported, and a stopped run needs this module again to
     # write its results.
     kind = kind_of(name)
@@ -337,6 +338,7 @@ def _flags_of_commands() -> dict[str, list[str]]:
 
 
 def _defect(error: Exception, call: Call) -> int:
+    """Report an unexpected error with its traceback, and return the exit code."""
     code = _end_with(
         TaskError(
             f"a defect in image-update: {type(error).__name__}",

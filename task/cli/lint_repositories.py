@@ -304,14 +304,14 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
     """Yield the holds and waiting builds in the state files, and an error for each unreadable state
     file. Each file is reported once.
     """
-    seen: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()  # state files, and the files that they are about
     for sub in subs:
         path = state_path(sub)
         try:
             states = states_of(snapshot, sub)
         except TaskError as error:
-            if (path, "") not in seen:
-                seen.add((path, ""))
+            if (path, "") not in reported:
+                reported.add((path, ""))
                 trouble = noted("error", str(error), error.hint)
                 yield Finding(
                     trouble,
@@ -320,9 +320,9 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
                 )
             continue
         file = file_of(snapshot, sub, states)
-        if (path, file) in seen:
+        if (path, file) in reported:
             continue
-        seen.add((path, file))
+        reported.add((path, file))
         within = f" in {file}" if len(states) > 1 else ""
         hint = f"image-update release {sub.application.key}"
         for message in _messages_about(states.get(file, NOTHING), within, now):
@@ -509,20 +509,20 @@ def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
 def _places_in_work_tree(top: str, sub: Subscription) -> Files:
     """Return the subscription's places in a work tree. Folders that are too large are skipped."""
     files: dict[str, File] = {}
-    read: set[Place] = set()
+    places_read: set[Place] = set()
     wanted: Collection[Place] = target_places(sub)
-    while wanted:
+    while wanted:  # the files of one round show which places are missing
         for place in wanted:
             files |= files_to(top, place.path, LARGEST_FILE)
             if place.want in ("folder", "tree"):
                 with suppress(Malformed):
                     files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
-        read.update(wanted)
-        more = missing_places(
+        places_read.update(wanted)
+        missing = missing_places(
             Snapshot(sub.repo, sub.base, "", files),
             sub,
             Terms(),
             whole=True,
         )
-        wanted = set(more) - read
+        wanted = set(missing) - places_read
     return files

@@ -65,13 +65,13 @@ def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> s
 
 def as_annotation(finding: Finding, path: str, line: int) -> str:
     """Return a GitHub annotation for the file and line."""
-    named = properties(
+    attributes = properties(
         finding.application or "manifest",
         "" if path in NO_FILES else path,
         line,
     )
     message = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
-    return f"::{_IN_GITHUB[finding.severity]} {named}::{escaped(printable(message))}\n"
+    return f"::{_IN_GITHUB[finding.severity]} {attributes}::{escaped(printable(message))}\n"
 
 
 def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:

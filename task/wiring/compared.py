@@ -107,8 +107,8 @@ class JudgedChange:
     @property
     def commits(self) -> tuple[str, str]:
         """The commits of the base and the change."""
-        known = self._repository.comparison
-        return known.base, known.head
+        comparison = self._repository.comparison
+        return comparison.base, comparison.head
 
     @property
     def paths(self) -> Sequence[str]:
@@ -125,9 +125,9 @@ class JudgedChange:
 
         The checkout's URL often uses a different protocol than the Applications' URLs.
         """
-        ours = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
-        theirs = {self._place(url), self._place(rewritten(url, self._rewrites))}
-        return bool(ours & theirs)
+        own_places = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
+        places = {self._place(url), self._place(rewritten(url, self._rewrites))}
+        return bool(own_places & places)
 
     @staticmethod
     def _place(url: str) -> str:
@@ -220,15 +220,15 @@ class _OfSide:
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        known = self._compared.comparison
-        if branch.removeprefix("refs/heads/") != known.branch:
+        comparison = self._compared.comparison
+        if branch.removeprefix("refs/heads/") != comparison.branch:
             return self._other.snapshot(branch, places)
-        tip = known.base if self._side == "base" else known.merged
+        tip = comparison.base if self._side == "base" else comparison.merged
         return self._compared.at(tip, places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        known = self._compared.comparison
-        if snapshot.tip in (known.base, known.merged):
+        comparison = self._compared.comparison
+        if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)
         return self._other.read_more(snapshot, places)
 

@@ -55,6 +55,7 @@ class GitClients:
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
+        """Return a new client with these credentials, which is closed at the end of the run."""
         options = self._settings.git
         transport = self._settings.transport
         # these variables contain registry credentials, for `pull-secret`
@@ -83,10 +84,10 @@ class GitClients:
             self._tell_unused(repo, sub)
         if self._from_cluster is None or sub is None or self.given_for(repo):
             return self.git()
-        found = self._from_cluster(sub, self._reached(repo))
-        if found is None:
+        secret = self._from_cluster(sub, self._reached(repo))
+        if secret is None:
             return self.git()
-        name, credentials = found
+        name, credentials = secret
         with self._lock:
             if (repo, name) not in self._private:
                 access = self._with_given(credentials)

@@ -135,10 +135,12 @@ class RealWorld(World):
             return list(self._applications())
 
     def _applications(self) -> Iterable[Found]:
+        """Yield the manifests of Applications, and keep those of AppProjects."""
+
         def unsigned(repo: str) -> BareRepository:
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
-        for found in applications(
+        for manifest in applications(
             self._settings,
             self._environ,
             unsigned,
@@ -146,10 +148,10 @@ class RealWorld(World):
             self._scope,
             self._images,
         ):
-            if is_project(found.item):
-                self._projects[found.item["metadata"]["name"]] = found.item
+            if is_project(manifest.item):
+                self._projects[manifest.item["metadata"]["name"]] = manifest.item
             else:
-                yield found
+                yield manifest
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out."""
@@ -258,8 +260,8 @@ class RealWorld(World):
         from task.wiring.registries import registry_of
 
         # A file may claim any namespace, so secrets are not read if files are among the sources.
-        only_cluster = set(sources(self._settings, self._environ)) == {"cluster"}
-        secrets = self._argo.secrets if only_cluster else None
+        reads_only_cluster = set(sources(self._settings, self._environ)) == {"cluster"}
+        secrets = self._argo.secrets if reads_only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
     def prove(
