@@ -191,8 +191,8 @@ class Http:
             # Registries redirect blobs to a storage service, and forges redirect renamed
             # repositories to their new names.
             target = urljoin(url, location)
-            was_unencrypted = url.startswith("http://") and target.startswith("http://")
-            if not target.startswith("https://") and not was_unencrypted:
+            is_unencrypted_anyway = url.startswith("http://") and target.startswith("http://")
+            if not target.startswith("https://") and not is_unencrypted_anyway:
                 raise NoAnswerError(
                     "redirect",
                     f"{origin(url)} redirects to {origin(target)}, which is not encrypted",
