@@ -95,7 +95,7 @@ class Connections:
         seconds for connecting and for silence; `total` is for the whole response.
         """
         with (
-            _limit(total) as ended,
+            _limit(total) as aborted,
             self._session.request(
                 method,
                 url,
@@ -109,7 +109,7 @@ class Connections:
                 **what,
             ) as answer,
         ):
-            yield answer, ended
+            yield answer, aborted
 
     def close(self) -> None:
         """Close all connections."""
@@ -121,11 +121,11 @@ class Connections:
         Messages from requests contain the whole URL, and a proxy's URL may contain its password.
         """
         if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
-            what = "is not configured correctly"
-            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
+            problem = "is not configured correctly"
+            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {problem} {_SEE}")
         if isinstance(error, requests.exceptions.ProxyError):
-            what = "could not be reached, or failed"
-            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
+            problem = "could not be reached, or failed"
+            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {problem} {_SEE}")
         if isinstance(error, requests.exceptions.SSLError):
             if "certificate" not in str(error).lower():
                 return NoAnswerError(
@@ -144,14 +144,15 @@ class Connections:
                 "tls",
                 "cannot read the file with the certificate authorities or the client certificate",
             )
-        what = "could not be reached" if _never_connected(error) else "closed the connection"
-        return NoAnswerError("unreachable", f"{origin(url)} {what}")
+        problem = "could not be reached" if _never_connected(error) else "closed the connection"
+        return NoAnswerError("unreachable", f"{origin(url)} {problem}")
 
     def _is_proxied(self, url: str) -> bool:
+        """Return whether requests to this URL go through a proxy."""
         with suppress(ValueError):  # it may not be a URL
-            given = dict(self._proxies or {})
-            known = self._session.merge_environment_settings(url, given, None, None, None)
-            return bool(requests.utils.select_proxy(url, known["proxies"]))
+            own = dict(self._proxies or {})
+            merged = self._session.merge_environment_settings(url, own, None, None, None)
+            return bool(requests.utils.select_proxy(url, merged["proxies"]))
         return False
 
 
@@ -242,11 +243,11 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
     Yield an event that is set if the request was aborted.
     """
     waiting = _THREAD.waiting = _ConnectionInUse()
-    ended = threading.Event()
-    over = threading.Event()
+    aborted = threading.Event()
+    finished = threading.Event()
 
-    def end() -> None:
-        ended.set()
+    def abort() -> None:
+        aborted.set()
         sock = waiting.sock or (waiting.connection and waiting.connection.sock)
         if isinstance(sock, socket.socket):
             # SSLSocket.shutdown would turn off TLS, and a reader would get raw bytes
@@ -254,12 +255,13 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def watch() -> None:
-        while not over.wait(_AGAIN if ended.is_set() else seconds):
-            end()
+        # the first abort may come before the connection is open, so it is repeated
+        while not finished.wait(_AGAIN if aborted.is_set() else seconds):
+            abort()
 
     threads.start(watch)
     try:
-        with shutdown.ending(end):
-            yield ended
+        with shutdown.ending(abort):
+            yield aborted
     finally:
-        over.set()
+        finished.set()

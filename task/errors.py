@@ -116,8 +116,7 @@ class TaskError(Exception):
         return type(self)(self.message, hint=self.hint, subject=subject)
 
     def __str__(self) -> str:
-        where = f"{self.subject}: " if self.subject else ""
-        return f"{where}{self.message}"
+        return f"{self.subject}: {self.message}" if self.subject else self.message
 
 
 class UsageError(TaskError):
@@ -301,7 +300,7 @@ def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Ex
     codes = {
         trouble.exit or Exit.CONFIGURATION for trouble in troubles if trouble.severity == "error"
     }
-    return next(
-        (code for code in PRECEDENCE if code in codes or code == before),
-        Exit.DEFECT if codes or before else Exit.OK,
-    )
+    for code in PRECEDENCE:
+        if code in codes or code == before:
+            return code
+    return Exit.DEFECT if codes or before else Exit.OK

@@ -47,21 +47,23 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        known = os.fstat(file)
-        piped = stat.S_ISFIFO(known.st_mode) and path.startswith(_OWN)
+        file_stat = os.fstat(file)
+        piped = stat.S_ISFIFO(file_stat.st_mode) and path.startswith(_OWN)
         if not piped:
-            _check(known, path)
-            if known.st_size > most:
+            _check(file_stat, path)
+            if file_stat.st_size > most:
                 raise _too_large(path, most)
-        most = most if piped or known.st_size else min(most, _NO_SIZE)
+        if not piped and not file_stat.st_size:
+            most = min(most, _NO_SIZE)
         parts = list[bytes]()
-        left = most + 1
-        while left > 0 and (part := _piece(file, min(left, _PIECE), path, waits=piped)):
+        size = 0
+        while size <= most:  # one byte more than allowed shows that the file is too large
+            part = _piece(file, min(most + 1 - size, _PIECE), path, waits=piped)
+            if not part:
+                return b"".join(parts)
             parts.append(part)
-            left -= len(part)
-        if left <= 0:
-            raise _too_large(path, most)
-        return b"".join(parts)
+            size += len(part)
+        raise _too_large(path, most)
     finally:
         os.close(file)
 
@@ -143,6 +145,7 @@ def exhausted(error: BaseException | None) -> ExhaustedError | None:
 
 
 def _exhausted(error: BaseException) -> ExhaustedError | None:
+    """Do the same as `exhausted`, but without looking at the causes of the error."""
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EMFILE:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -172,10 +175,11 @@ def _exhausted(error: BaseException) -> ExhaustedError | None:
 
 
 def _check(known: os.stat_result, path: str) -> None:
+    """Raise `OSError` for anything other than a regular file or /dev/null."""
     if stat.S_ISDIR(known.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    null = stat.S_ISCHR(known.st_mode) and known.st_rdev == os.makedev(1, 3)
-    if not stat.S_ISREG(known.st_mode) and not null:
+    is_dev_null = stat.S_ISCHR(known.st_mode) and known.st_rdev == os.makedev(1, 3)
+    if not stat.S_ISREG(known.st_mode) and not is_dev_null:
         kind = _KINDS.get(stat.S_IFMT(known.st_mode), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", path)
 

@@ -77,7 +77,8 @@ class Limits:
     silence: float = 30.0  # seconds without a byte
     total: float = 120.0  # seconds for a response
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
-    # in a JSON body, roughly; 0 means no limit. In Python, 16 MB of "[],[],…" take half a gigabyte
+    # in a JSON body, roughly; 0 means no limit. In Python, 16 MB of "[],[],…" takes up half a
+    # gigabyte
     values: int = 0
     tries: int = 3
     # seconds for all slow responses together; 0 means no limit
@@ -143,12 +144,13 @@ class Http:
         or `again` is True.
         """
         url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
-        repeat = (method in _SAFE) if again is None else again
-        tries = self._limits.tries if repeat else 1
+        may_retry = (method in _SAFE) if again is None else again
+        tries = self._limits.tries if may_retry else 1
         for number in range(tries):
-            last = number == tries - 1
+            is_last = number == tries - 1
+            pause = _PAUSES[min(number, 1)]
             try:
-                answer = self._follow(
+                response = self._follow(
                     method,
                     url,
                     params=params,
@@ -157,43 +159,46 @@ class Http:
                     headers=dict(headers or {}),
                 )
             except NoAnswerError as error:
-                if last or error.kind not in ("unreachable", "slow"):
+                if is_last or error.kind not in ("unreachable", "slow"):
                     raise
-                shutdown.sleep(_PAUSES[min(number, 1)])
+                shutdown.sleep(pause)
                 continue
-            wanted = retry_after(answer)
-            wait = _PAUSES[min(number, 1)] if wanted is None else wanted
-            if last or answer.status not in _BUSY or wait > LONGEST_WAIT:
-                return answer
-            shutdown.sleep(wait)
+            requested_pause = retry_after(response)
+            if requested_pause is not None:
+                pause = requested_pause
+            if is_last or response.status not in _BUSY or pause > LONGEST_WAIT:
+                return response
+            shutdown.sleep(pause)
         raise AssertionError  # pragma: no cover - the last try returns or raises
 
     def close(self) -> None:
         """Close all connections."""
         self._connections.close()
 
-    def _follow(self, method: str, url: str, **what: Any) -> Response:
+    def _follow(
+        self, method: str, url: str, params: Mapping[str, Any] | None, **content: Any
+    ) -> Response:
         """Send a request, and return the response after redirects.
 
-        Only GET and HEAD follow redirects.
+        Only GET and HEAD follow redirects. `params` is the query of the first URL only.
         """
         for _hop in range(_HOPS):
-            answer = self._once(method, url, **what)
-            target = answer.headers.get("Location", "")
-            if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
-                return answer
+            response = self._once(method, url, params=params, **content)
+            location = response.headers.get("Location", "")
+            is_redirect = response.status in _REDIRECTS and location
+            if not is_redirect or method not in ("GET", "HEAD"):
+                return response
             # Registries redirect blobs to a storage service, and forges redirect renamed
             # repositories to their new names.
-            new = urljoin(url, target)
-            if not new.startswith("https://") and not (
-                url.startswith("http://") and new.startswith("http://")
-            ):
+            target = urljoin(url, location)
+            is_unencrypted_anyway = url.startswith("http://") and target.startswith("http://")
+            if not target.startswith("https://") and not is_unencrypted_anyway:
                 raise NoAnswerError(
                     "redirect",
-                    f"{origin(url)} redirects to {origin(new)}, which is not encrypted",
+                    f"{origin(url)} redirects to {origin(target)}, which is not encrypted",
                 )
-            url = new
-            what["params"] = None
+            url = target
+            params = None
         raise NoAnswerError("redirect", f"{origin(url)} redirects in a loop")
 
     def _once(
@@ -201,11 +206,14 @@ class Http:
         method: str,
         url: str,
         headers: dict[str, str],
-        **what: Any,
+        **content: Any,
     ) -> Response:
-        ours = origin(url) == origin(self.base)
-        login = dict(self._login()) if self._login and ours else {}
-        if not ours:
+        """Send a request once, and return the response, which may be a redirect. `content` are its
+        `params`, `json`, and `data`.
+        """
+        is_own_origin = origin(url) == origin(self.base)
+        login = dict(self._login()) if self._login and is_own_origin else {}
+        if not is_own_origin:
             headers = {
                 header: value for header, value in headers.items() if header.lower() not in _PRIVATE
             }
@@ -223,16 +231,16 @@ class Http:
                 method,
                 url,
                 login=login,
-                known=ours,
+                known=is_own_origin,
                 timeout=(limits.connect, limits.silence),
                 total=limits.total,
                 headers=headers,
-                **what,
-            ) as (answer, ended):
+                **content,
+            ) as (answer, aborted):
                 encoding = answer.headers.get("Content-Encoding", "")
                 pieces = answer.raw.stream(65536, decode_content=True)
                 body = self._body(pieces, encoding, url, began)
-                if ended.is_set():  # otherwise, a body without a length would seem complete
+                if aborted.is_set():  # otherwise, a body without a length would seem complete
                     shutdown.check()
                     raise self._slow(url)
                 response = Response(answer.status_code, answer.headers, body, url)
@@ -248,7 +256,8 @@ class Http:
             ) from None  # the text of `error` may contain the whole URL
         finally:
             took = time.monotonic() - began
-            self._lost += took if took > _SLOW else 0.0
+            if took > _SLOW:
+                self._lost += took
         self._log(
             f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {took:.2f} s"
         )
@@ -284,13 +293,11 @@ class Http:
             if time.monotonic() - began > self._limits.total:
                 raise self._slow(url)
         body = b"".join(parts)
-        if (
-            self._limits.values
-            and sum(body.count(char) for char in (b",", b"[", b"{")) > self._limits.values
-        ):
+        most = self._limits.values
+        if most and sum(body.count(char) for char in (b",", b"[", b"{")) > most:
             raise NoAnswerError(
                 "large",
-                f"{origin(url)} returned more than {self._limits.values:,} values",
+                f"{origin(url)} returned more than {most:,} values",
             )
         return body
 
@@ -313,10 +320,10 @@ def basic(user: str, password: Secret) -> dict[str, str]:
 
 def retry_after(answer: Response) -> float | None:
     """Return the seconds in Retry-After, which is a number or a date, or None."""
-    wanted = answer.headers.get("Retry-After", "").strip()
+    value = answer.headers.get("Retry-After", "").strip()
     try:
-        if wanted[:1].isdigit():
-            return min(float(wanted), 1e9)
-        return max(0.0, parsedate_to_datetime(wanted).timestamp() - time.time())
+        if value[:1].isdigit():
+            return min(float(value), 1e9)
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None

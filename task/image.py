@@ -143,18 +143,15 @@ def live_image(text: str) -> Image | None:
 def split_registry(name: str) -> tuple[str, str]:
     """Split a name by Docker's rule into the registry as written (or "") and the rest."""
     first, slash, rest = name.partition("/")
-    return (
-        (first, rest)
-        if slash and ("." in first or ":" in first or first.lower() == "localhost")
-        else ("", name)
-    )
+    is_registry = "." in first or ":" in first or first.lower() == "localhost"
+    return (first, rest) if slash and is_registry else ("", name)
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
     """Return the entries of an `image-list`, trimmed, without empty ones,
     one for each result of `parse_image_list`.
     """
-    return tuple(entry for part in text.split(",") if (entry := part.strip()))
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
@@ -175,15 +172,18 @@ def cut_ranges(text: str) -> dict[int, int]:
     Both are indices in `split_image_list`. In `web=acme/web:>=1.0,<2`, `<2` would be an image, and
     the entry would accept 2.5.0.
     """
-    found: dict[int, int] = {}
+    owners: dict[int, int] = {}
     entries = parse_image_list(text)
     for number, piece in enumerate(split_image_list(text)):
-        owner = found.get(number - 1, number - 1)
-        before = entries[owner] if number else None
-        rest = _REST if isinstance(before, Entry) and before.constraint else RANGE
-        if before and rest.fullmatch(piece):
-            found[number] = owner
-    return found
+        if number == 0:
+            continue
+        owner = owners.get(number - 1, number - 1)
+        entry = entries[owner]
+        has_constraint = isinstance(entry, Entry) and entry.constraint
+        pattern = _REST if has_constraint else RANGE
+        if pattern.fullmatch(piece):
+            owners[number] = owner
+    return owners
 
 
 def parse_entry(text: str) -> Entry:
@@ -199,10 +199,12 @@ def parse_entry(text: str) -> Entry:
         alias, _, reference = text.partition("=")
         # The `=` in `nginx:>=1.0` is part of the constraint: an alias does not contain a colon,
         # except before a host's port.
-        if _split_reference(alias)[1] is not None:
-            short = _split_reference(text)[0].rpartition("/")[2].strip()
+        _, after_colon, _ = _split_reference(alias)
+        if after_colon is not None:
+            name, _, _ = _split_reference(text)
+            suggested_alias = name.rpartition("/")[2].strip()
             why = ": without an alias, the constraint's '=' is read as the end of an alias"
-            raise _malformed_reference(text, why, f"use {short}={text}")
+            raise _malformed_reference(text, why, f"use {suggested_alias}={text}")
         alias = alias.strip()
         reference = reference.strip()
     _refuse_scheme(reference, text)
@@ -229,12 +231,14 @@ def _split_reference(text: str) -> tuple[str, str | None, str | None]:
 
     The part after a missing `:` or `@` is None.
     """
-    front, at, digest = text.partition("@")
-    first, slash, _ = front.partition("/")
-    host = _HOST_AND_PORT.match(front) if slash and set(first) & {":", "["} else None
-    start = host.end() if host else 0
-    path, colon, tag = front[start:].partition(":")
-    return front[:start] + path, tag if colon else None, digest if at else None
+    before_digest, at, digest = text.partition("@")
+    first, slash, _ = before_digest.partition("/")
+    may_have_port = slash and set(first) & {":", "["}
+    host = _HOST_AND_PORT.match(before_digest) if may_have_port else None
+    host_end = host.end() if host else 0
+    path, colon, tag = before_digest[host_end:].partition(":")
+    name = before_digest[:host_end] + path
+    return name, tag if colon else None, digest if at else None
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
@@ -257,7 +261,8 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
             "use host[:port]/name",
         )
     for piece in repository.split("/"):
-        if _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
+        ignores_case = any_case and piece.isascii()
+        if _PART.fullmatch(piece.lower() if ignores_case else piece):
             continue
         if not piece:
             raise _malformed_reference(
@@ -288,16 +293,16 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
 
 
 def _refuse_scheme(reference: str, text: str) -> None:
-    if "://" in reference and (scheme := _SCHEME.match(reference)):
+    """Raise `Malformed`, which quotes the whole `text`, for a URL."""
+    scheme = _SCHEME.match(reference)
+    if scheme:
         why = f": an image reference cannot begin with {scheme.group()!r}"
-        raise _malformed_reference(
-            text,
-            why,
-            f"use {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
-        )
+        without_login = re.sub("^[^/]*@", "", reference[scheme.end() :])
+        raise _malformed_reference(text, why, f"use {shortened(without_login)}")
 
 
 def _bad_tag(tag: str, text: str) -> Malformed:
+    """Return the error for an invalid tag in `text`."""
     if not tag:
         return _malformed_reference(
             text,

@@ -108,15 +108,16 @@ def seconds(given: Given) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e6:  # this comparison also rejects inf and nan
-        what = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
-        raise given.wrong(text, what, "use a number such as 120")
+        valid = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
+        raise given.wrong(text, valid, "use a number such as 120")
     return number
 
 
 def count(given: Given) -> int:
     """Return a whole number up to 50."""
     text = one_text(given)
-    if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50):
+    is_small = text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50
+    if not is_small:
         raise given.wrong(text, "a whole number from 0 to 50", "use a number such as 5")
     return int(text)
 
@@ -124,8 +125,8 @@ def count(given: Given) -> int:
 def commit_id(given: Given) -> str:
     """Return a full or abbreviated commit ID, because later steps cannot look up anything else."""
     text = one_text(given).lower()
-    # as printed by git
-    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):
+    is_commit_id = set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64
+    if text and not is_commit_id:
         raise given.wrong(
             text,
             "a commit ID",
@@ -161,7 +162,8 @@ def author_email(given: Given) -> str:
 
 def every_text(given: Given) -> tuple[str, ...]:
     """Return the values unchanged. A variable is a single value, which the caller parses."""
-    return tuple(given.without_placeholders(text) for item in given.texts if (text := item.strip()))
+    texts = map(str.strip, given.texts)
+    return tuple(given.without_placeholders(text) for text in texts if text)
 
 
 def every_line(given: Given) -> tuple[str, ...]:
@@ -169,7 +171,8 @@ def every_line(given: Given) -> tuple[str, ...]:
     texts = every_text(given)
     if given.source != "variable":
         return texts
-    return tuple(line for text in texts for one in text.splitlines() if (line := one.strip()))
+    lines = (line.strip() for text in texts for line in text.splitlines())
+    return tuple(filter(None, lines))
 
 
 def every_word(given: Given) -> tuple[str, ...]:

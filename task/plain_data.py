@@ -41,8 +41,9 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
     if part.count("[") + part.count("{") > DEEPEST and _is_deep(value):
         raise ValueError(_FLAW)
     if "\\ud" in part or "\\uD" in part:
-        halved = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
-        value = json.loads(halved.decode("utf-16", "replace"))
+        # the decoder joins pairs of surrogates, and replaces lone ones
+        encoded = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        value = json.loads(encoded.decode("utf-16", "replace"))
     return value, end
 
 
@@ -121,7 +122,7 @@ def text(value: object, *keys: str) -> str:
 
 def texts(value: object, *keys: str) -> dict[str, str]:
     """Return the strings in a mapping, skipping other values."""
-    return {key: one for key, one in mapping(value, *keys).items() if isinstance(one, str)}
+    return {key: item for key, item in mapping(value, *keys).items() if isinstance(item, str)}
 
 
 def dig(value: Any, *names: str | int) -> str:

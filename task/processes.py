@@ -112,17 +112,16 @@ def is_secret(name: str) -> bool:
 
 def _needs(configured: Collection[str], path: str) -> frozenset[str]:
     """Return the names in a program's configuration, and the variables of a known program."""
-    known = (
+    of_known_programs = [
         name
-        for words, names in _KNOWN
-        if any(words.search(text) for text in configured)
+        for program, names in _KNOWN
+        if any(program.search(text) for text in configured)
         for name in names
-    )
-    words = (word for text in configured for word in (text, *_PROGRAM.findall(text)[:_FEW]))
-    scripts = (_script(word, path) for word in words)
-    texts = (*configured, *scripts)
-    names = (name for text in texts for name in _NAME.findall(text))
-    return frozenset((*known, *names))
+    ]
+    words = [word for text in configured for word in (text, *_PROGRAM.findall(text)[:_FEW])]
+    scripts = [_script(word, path) for word in words]
+    mentioned = [name for text in (*configured, *scripts) for name in _NAME.findall(text)]
+    return frozenset((*of_known_programs, *mentioned))
 
 
 def _script(word: str, path: str) -> str:
@@ -169,16 +168,16 @@ class Bounds:
         for packs because `fetch.unpackLimit=1` keeps each pack in one file.
         """
         wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
-        lower = []
-        for which, most in wanted:
-            soft, hard = resource.getrlimit(which)
+        to_lower = []
+        for limit_type, most in wanted:
+            soft, hard = resource.getrlimit(limit_type)
             if soft == resource.RLIM_INFINITY or soft > most:
-                lower.append((which, (most, hard)))
+                to_lower.append((limit_type, (most, hard)))
 
         def limit() -> None:
-            for which, pair in lower:
+            for limit_type, soft_and_hard in to_lower:
                 with suppress(OSError, ValueError):  # the system does not support this limit
-                    resource.setrlimit(which, pair)
+                    resource.setrlimit(limit_type, soft_and_hard)
 
         return limit
 
@@ -187,13 +186,12 @@ class Bounds:
 
         The server's messages start with `remote:`.
         """
-        ours = [line for line in messages.splitlines() if not line.startswith("remote:")]
-        if any("Out of memory" in line for line in ours):
+        own_lines = [line for line in messages.splitlines() if not line.startswith("remote:")]
+        if any("Out of memory" in line for line in own_lines):
             return f"git would need more than {_amount(self.memory)} of memory"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if any("File too large" in line for line in ours) and (
-            soft == resource.RLIM_INFINITY or soft > self.pack
-        ):
+        is_our_limit = soft == resource.RLIM_INFINITY or soft > self.pack
+        if is_our_limit and any("File too large" in line for line in own_lines):
             return self.too_much_pack
         return ""
 
@@ -223,20 +221,15 @@ def memory_of_step(
             _, controllers, place = line.split(":", 2)
             if controllers and "memory" not in controllers.split(","):
                 continue
-            folder, name = (
-                ("memory", "memory.limit_in_bytes") if controllers else (".", "memory.max")
-            )
-            here = PurePosixPath(place)
-            for group in (here, *here.parents):  # every parent group also limits it
+            is_version_1 = bool(controllers)  # cgroups v2 does not list controllers here
+            folder = "memory" if is_version_1 else "."
+            name = "memory.limit_in_bytes" if is_version_1 else "memory.max"
+            own_group = PurePosixPath(place)
+            for group in (own_group, *own_group.parents):  # every parent group also limits it
                 # not visible in a container; "max" if there is no limit
                 with suppress(OSError, ValueError):
-                    limits.append(
-                        int(
-                            (cgroups / folder / group.relative_to("/") / name).read_text(
-                                encoding="ascii"
-                            )
-                        )
-                    )
+                    file = cgroups / folder / group.relative_to("/") / name
+                    limits.append(int(file.read_text(encoding="ascii")))
     return max(min(limits) // 2, _LEAST)
 
 
@@ -267,6 +260,7 @@ class Clock:
 
 
 def _amount(count: int) -> str:
+    """Return a number of bytes in its largest whole unit."""
     for unit, bits in (("GiB", 30), ("MiB", 20)):
         if count % (1 << bits) == 0:
             return f"{count >> bits} {unit}"
@@ -406,7 +400,8 @@ class CapturedOutput:
         self.count += len(piece)
         if keep:
             self._kept += piece
-            if 0 < 2 * self._most < len(self._kept):
+            is_limited = self._most > 0
+            if is_limited and len(self._kept) > 2 * self._most:  # rarely, because it copies bytes
                 del self._kept[: -self._most]
         return bool(piece)
 
@@ -415,8 +410,11 @@ class CapturedOutput:
 
         If the start is missing, begin with a whole line: half a URL may show a password.
         """
-        kept = bytes(self._kept[-self._most :])
-        return kept if len(kept) == self.count else kept.partition(b"\n")[2] or kept
+        kept = bytes(self._kept[-self._most :])  # everything if `_most` is 0
+        if len(kept) == self.count:
+            return kept
+        whole_lines = kept.partition(b"\n")[2]
+        return whole_lines or kept
 
     def close(self) -> None:
         """Close both ends of the pipe."""
@@ -466,21 +464,21 @@ class Watch:
         with suppress(AttributeError, OSError):
             handle = os.pidfd_open(self._running.pid)
         poll = select.poll()
-        slice_ = min(_SLICE if handle is not None else 0.001, self._timeout)
+        pause = min(_SLICE if handle is not None else 0.001, self._timeout)  # seconds
         if handle is not None:
             poll.register(handle, select.POLLIN)
         for output in self._outputs:
             poll.register(output.source, select.POLLIN)
         try:
             while True:
-                ready = {number for number, _ in poll.poll(slice_ * 1000)}
+                ready = {number for number, _ in poll.poll(pause * 1000)}
                 for output in self._outputs:
                     if output.source in ready and not output.take(keep=not self.why):
                         poll.unregister(output.source)
                 if handle in ready or (handle is None and not self._running.is_alive()):
                     break
                 self._look(time.monotonic())
-                slice_ = _SLICE if handle is not None else min(2 * slice_, _NAP)
+                pause = _SLICE if handle is not None else min(2 * pause, _NAP)
         finally:
             if handle is not None:
                 os.close(handle)
@@ -492,23 +490,24 @@ class Watch:
         Do not wait for the end of the stream, because a child may still hold the pipe open.
         """
         for output in self._outputs:
-            before = -1
-            while before < output.count <= self._bounds.messages:
-                before = output.count
+            count_before = -1
+            while count_before < output.count <= self._bounds.messages:  # until nothing arrives
+                count_before = output.count
                 output.take(keep=not self.why)
         self.why = self.why or self._too_much(time.monotonic())
 
     def _look(self, now: float) -> None:
+        """Terminate the command if it has exceeded a limit, and kill it if it does not exit."""
         if self._terminated:
             if now - self._terminated >= _PATIENCE:
                 send(self._running, "SIGKILL")
             return
         if self._stall and now - self._looked >= self._stall / _LOOKS:
-            before = self._moved
-            self._moved = bytes_moved(self._running.pid)
-            self._looked = now
-            if self._moved is None or self._moved != before:
+            moved = bytes_moved(self._running.pid)
+            if moved is None or moved != self._moved:
                 self._moved_at = now
+            self._moved = moved
+            self._looked = now
         if now - self._began >= self._timeout:
             self.why = self._late
         elif now - self._moved_at >= self._stall > 0:
@@ -534,11 +533,10 @@ class Watch:
                 return self._bounds.too_much_pack
             # Before the pack starts, git collects all refs without printing them. Each byte counts
             # twice: written and read.
-            if (
-                packs == self._before
-                and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages
-            ):
-                return self._bounds.too_many_messages
+            if packs == self._before:
+                moved = bytes_moved(self._running.pid) or 0
+                if moved > 2 * self._bounds.messages:
+                    return self._bounds.too_many_messages
         return ""
 
 
@@ -578,11 +576,13 @@ def bytes_moved(session: int) -> int | None:
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, ValueError, IndexError):
-                name, _, rest = _read(f"/proc/{pid}/stat").rpartition(")")
-                if int(rest.split()[3]) != session or name.endswith("(ssh"):
+                # pid (name) state parent group session …
+                name, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")
+                _, _, _, session_of_process, *_ = fields.split()
+                if int(session_of_process) != session or name.endswith("(ssh"):
                     continue
-                read, written = _read(f"/proc/{pid}/io").split("\n")[:2]
-                total = total + int(read.split()[1]) + int(written.split()[1])
+                read, written = _read(f"/proc/{pid}/io").split("\n")[:2]  # rchar: 1, wchar: 2
+                total += int(read.split()[1]) + int(written.split()[1])
                 known = True
     return total if known else None
 

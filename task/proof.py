@@ -46,9 +46,9 @@ class Proof:
     builder: str = ""
 
     def __str__(self) -> str:
-        known = (
-            f"{item.name}={value}"
-            for item in fields(self)[1:]
-            if (value := getattr(self, item.name))
-        )
-        return "; ".join((self.kind, *known))
+        parts: list[str] = [self.kind]
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value and item.name != "kind":
+                parts.append(f"{item.name}={value}")
+        return "; ".join(parts)

@@ -58,10 +58,10 @@ def until(
     Returns the last result if there are no more pauses, the time is up, or a signal has arrived.
     """
     for pause in pauses:
-        left = deadline - time.monotonic()
-        if good(answer) or left <= 0 or shutdown.code():
+        remaining_seconds = deadline - time.monotonic()
+        if good(answer) or remaining_seconds <= 0 or shutdown.code():
             break
-        shutdown.sleep(min(pause, left))
+        shutdown.sleep(min(pause, remaining_seconds))
         answer = ask()
     return answer
 
@@ -79,7 +79,7 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
     the change has landed. `unknown` is the open question if the server cannot be queried, such as
     "whether the push arrived". Raises the errors of `send`.
     """
-    lost: UnreachableError | None = None
+    lost: UnreachableError | None = None  # set once a response was lost
     for pause in (*_PAUSES, 0.0):
         try:
             return send()
@@ -88,13 +88,13 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
         except (Outpaced, RepositoryError):
             # The conflict may be with our own first request, which was still in transit when we
             # checked.
-            if lost and (found := _arrived_or_unknown(landed, unknown, lost)):
-                return found
+            if lost and (result := _arrived_or_unknown(landed, unknown, lost)):
+                return result
             raise
         except UnreachableError as error:
             lost = error
-            if found := _arrived_or_unknown(landed, unknown, lost):
-                return found
+            if result := _arrived_or_unknown(landed, unknown, lost):
+                return result
             if not pause or shutdown.code():
                 raise
             shutdown.sleep(pause)
@@ -102,6 +102,7 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
 
 
 def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: UnreachableError) -> T:
+    """Return the result of `landed`. Raises `UnreachableError` if the server cannot be queried."""
     try:
         return landed()
     except TaskError:

@@ -962,14 +962,14 @@ def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 @cache
 def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
+    """Return the options of a record, or the one option of a field of `Settings`."""
     record = Settings if isinstance(taken, str) else taken
     hints = get_type_hints(record)
-    found = (
-        field
+    return tuple(
+        (field, hints[field.name], field.metadata[OPTION])
         for field in fields(record)
         if OPTION in field.metadata and taken in (record, field.name)
     )
-    return tuple((field, hints[field.name], field.metadata[OPTION]) for field in found)
 
 
 def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
@@ -1019,12 +1019,13 @@ def _check_rollback_on_failure(settings: Settings) -> None:
 
 
 def _check_sides(given: PromoteOptions) -> None:
-    named = {
+    """Raise `UsageError` unless both sides of a promotion are set."""
+    sides = {
         "--from": given.promote_from or given.from_selector,
         "--to": given.promote_to or given.to_selector,
     }
-    for side, apps in named.items():
-        if not apps:
+    for side, names_or_selector in sides.items():
+        if not names_or_selector:
             hint = f"list the Applications in {side}, or select them by label with {side}-selector"
             raise UsageError(f"{side} is missing or empty", hint=hint)
 
@@ -1058,13 +1059,12 @@ def _check_api(given: CommitOptions) -> None:
         "git_author_name",
         "git_author_email",
     )
-    if named := [flag_of(field) for field in fields if getattr(given, field)]:
+    flags = [flag_of(field) for field in fields if getattr(given, field)]
+    if flags:
+        others = "the other options" if len(flags) > 1 else flags[0]
         raise UsageError(
-            f"{', '.join(named)} and --commit-through github cannot be combined",
-            hint=(
-                f"remove --commit-through, or {'the other options' if named[1:] else named[0]}:"
-                f" {_api_takes(named)}"
-            ),
+            f"{', '.join(flags)} and --commit-through github cannot be combined",
+            hint=f"remove --commit-through, or {others}: {_api_takes(flags)}",
         )
 
 

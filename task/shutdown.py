@@ -107,12 +107,12 @@ def sleep(seconds: float) -> None:
 @contextmanager
 def shield() -> Iterator[None]:
     """Do not raise `Stopped` inside the block. It is only ever raised in the main thread."""
-    ours = threading.current_thread() is threading.main_thread()
-    _STATE.shields += ours
+    count = 1 if threading.current_thread() is threading.main_thread() else 0
+    _STATE.shields += count
     try:
         yield
     finally:
-        _STATE.shields -= ours
+        _STATE.shields -= count
 
 
 @contextmanager

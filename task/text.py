@@ -175,23 +175,27 @@ def exact_json(text: str) -> str:
 
 
 def _disobeyed(line: str) -> str:
+    """Return the line with a backslash in front of what a CI runner would interpret."""
     if not line.isascii():
-        seen = _OVERLOOKED.sub("", line)  # the line as the CI runner compares it
-        if seen.lstrip().startswith("::") or _BRACKET.search(seen):
+        compared = _OVERLOOKED.sub("", line)  # the line as the CI runner compares it
+        if compared.lstrip().startswith("::") or _BRACKET.search(compared):
             line = _OVERLOOKED.sub(lambda match: _escaped_char(match[0]), line)
-    start = line.lstrip()
-    if start.startswith("::"):
-        line = f"{line[: len(line) - len(start)]}\\{start}"
+    command = line.lstrip()
+    if command.startswith("::"):
+        indentation = line[: len(line) - len(command)]
+        line = f"{indentation}\\{command}"
     return _BRACKET.sub(r"\1\\[", line)
 
 
 def _escaped_char(char: str) -> str:
+    """Return a visible form of an invisible character."""
     number = ord(char)
     # ASCII control characters are shown as in `cat -v`: ^[ is the escape.
     return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"
 
 
 def _json_escape(char: str) -> str:
+    """Return a character, or its JSON escapes (one for each UTF-16 unit) if it is invisible."""
     if char.isprintable():
         return char
     units = char.encode("utf-16-be", "surrogatepass")
@@ -207,8 +211,10 @@ def go_float(number: float) -> str:
     """
     mantissa, _, power = f"{number!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    point = len(whole) + int(power or 0) - (len(whole + fraction) - len(digits))
+    all_digits = whole + fraction
+    digits = all_digits.lstrip("0")
+    leading_zeros = len(all_digits) - len(digits)
+    point = len(whole) + int(power or 0) - leading_zeros  # its position in `digits`
     digits = digits.rstrip("0")
     if not digits:
         return "0"
@@ -218,9 +224,9 @@ def go_float(number: float) -> str:
         return f"{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     if point <= 0:
         return "0." + "0" * -point + digits
-    return (
-        digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
-    )
+    if point >= len(digits):
+        return digits.ljust(point, "0")
+    return f"{digits[:point]}.{digits[point:]}"
 
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
@@ -229,15 +235,16 @@ def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
     """
     normal = normal_spelling(word)
     words = _words(word)
-    best = ""
-    least = most + 1
+    nearest_key = ""
+    least_distance = most + 1
     for key in known:
         if normal == normal_spelling(key) or words == _words(key):
             return key
-        if (letters := differ(normal, normal_spelling(key), least)) < least:
-            best = key
-            least = letters
-    return best
+        distance = differ(normal, normal_spelling(key), least_distance)
+        if distance < least_distance:
+            nearest_key = key
+            least_distance = distance
+    return nearest_key
 
 
 @lru_cache(maxsize=4096)
@@ -248,6 +255,7 @@ def normal_spelling(word: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _words(key: str) -> Sequence[str]:
+    """Return the words of a key in alphabetical order, because people swap them."""
     return sorted(re.split(r"[-._]+", key.lower()))
 
 
@@ -261,25 +269,27 @@ def differ(word: str, other: str, limit: int) -> int:
     if abs(len(word) - len(other)) >= limit:
         return limit
     pairs = enumerate(zip(word, other, strict=False))
-    start = next((i for i, (letter, against) in pairs if letter != against), None)
-    if start is None:
+    start = next((i for i, (letter, other_letter) in pairs if letter != other_letter), None)
+    if start is None:  # one word begins with the other
         return min(limit, abs(len(word) - len(other)))
     word = word[start:]
     other = other[start:]
-    before: list[int] = []
-    row = list(range(len(other) + 1))
+    # Each row has the distances between the start of `word` and every start of `other`.
+    row_before_last: list[int] = []
+    last_row = list(range(len(other) + 1))
     for i, letter in enumerate(word, 1):
-        new = [i]
-        for j, against in enumerate(other, 1):
-            dropped = row[j] + 1
-            inserted = new[-1] + 1
-            replaced = row[j - 1] + (letter != against)
-            cost = min(dropped, inserted, replaced)
-            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == against:
-                cost = min(cost, before[j - 2] + 1)
-            new.append(cost)
-        if min(new) >= limit and min(row) >= limit:
+        row = [i]
+        for j, other_letter in enumerate(other, 1):
+            dropped = last_row[j] + 1
+            inserted = row[-1] + 1
+            replaced = last_row[j - 1] + (letter != other_letter)
+            distance = min(dropped, inserted, replaced)
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == other_letter:
+                swapped = row_before_last[j - 2] + 1
+                distance = min(distance, swapped)
+            row.append(distance)
+        if min(row) >= limit and min(last_row) >= limit:
             return limit
-        before = row
-        row = new
-    return min(row[-1], limit)
+        row_before_last = last_row
+        last_row = row
+    return min(last_row[-1], limit)

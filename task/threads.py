@@ -38,7 +38,8 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
         return list(map(work, items))
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
-    todo = list(enumerate(items))[::-1]
+    todo = list(enumerate(items))
+    todo.reverse()  # the first item is taken first, from the end
     lock = Lock()
 
     def worker() -> None:

@@ -30,7 +30,7 @@ def utc(text: str) -> str:
     date, minute, second, fraction, offset = match.groups(default="")
     second = "59" if second == "60" else second or "00"  # a leap second
     zone = "+00:00" if offset.upper() in {"", "Z"} else offset
-    milliseconds = (fraction + "000")[:3]
+    milliseconds = fraction.ljust(3, "0")[:3]
     try:
         return _spelled(
             datetime.fromisoformat(f"{date}T{minute or '00:00'}:{second}.{milliseconds}{zone}")
@@ -72,5 +72,6 @@ def epoch_seconds(text: str) -> float:
 
 
 def _spelled(when: datetime) -> str:
+    """Return a time in `utc` format."""
     text = when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"

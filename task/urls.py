@@ -89,12 +89,15 @@ def without_login(url: str) -> str:
     The user in an ssh URL is part of its address and is kept.
     """
     match = _LOGIN.search(url)
-    if match is None or "://" in url[: match.start() - 3]:
+    if match is None:
         return url
-    before = url[: match.start()]
-    after = url[match.end() :]
-    user = match[1].partition(":")[0] if "ssh" in before.lower() else ""
-    return f"{before}{user}@{after}" if user else before + after
+    scheme_end = match.start() - len("://")
+    if "://" in url[:scheme_end]:
+        return url
+    scheme = url[: match.start()]
+    address = url[match.end() :]
+    user = match[1].partition(":")[0] if "ssh" in scheme.lower() else ""
+    return f"{scheme}{user}@{address}" if user else f"{scheme}{address}"
 
 
 def login_of(url: str) -> tuple[str, str]:
@@ -109,18 +112,18 @@ def as_ssh_url(url: str) -> str:
 
     Other text is returned unchanged.
     """
-    before, colon, path = url.partition(":")
-    if "://" in url or not colon or "/" in before:
+    address, colon, path = url.partition(":")
+    if "://" in url or not colon or "/" in address:
         return url
     if match := _BRACKETS.match(url):
-        before = (match[1] or "") + match[2]
+        address = (match[1] or "") + match[2]
         path = url[match.end() :]
     elif match := _IPV6.match(url):
-        before = match[1]
+        address = match[1]
         path = url[match.end() :]
     elif path.startswith(":"):  # `ext::…` runs a program, and does not have a host
         return url
-    return f"ssh://{before}/{path.lstrip('/')}"
+    return f"ssh://{address}/{path.lstrip('/')}"
 
 
 @lru_cache(maxsize=4096)
@@ -207,9 +210,8 @@ def web_page(url: str | None, longest: int = 2000) -> str:
     """Return a page's URL as sent by a server, or "" if it is not a valid URL or is longer than
     `longest` bytes.
     """
-    known = (
-        url is not None
-        and url.startswith(("https://", "http://"))
-        and len(url.encode(errors="replace")) <= longest
-    )
-    return url if url and known and url.isprintable() and not set(url) & set(" <>\"'`\\") else ""
+    if not url or not url.startswith(("https://", "http://")):
+        return ""
+    is_too_long = len(url.encode(errors="replace")) > longest
+    has_unsafe_characters = not url.isprintable() or bool(set(url) & set(" <>\"'`\\"))
+    return "" if is_too_long or has_unsafe_characters else url

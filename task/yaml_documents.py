@@ -114,30 +114,25 @@ class _Builder:
 
     def __init__(self, dialect: Dialect) -> None:
         self._how = dialect
-        self._left = dialect.merged
-        self._stack: list[
-            tuple[Any, list[Any], str | None]
-        ] = []  # container, [pending key] or [], and its anchor
+        self._mergeable_keys = dialect.merged  # how many more keys `<<` may add
+        # the open containers: container, [pending key] or [], and its anchor
+        self._stack: list[tuple[Any, list[Any], str | None]] = []
         self._sizes = [0]  # sizes of the open containers, with aliases expanded
         self._anchors: dict[str | None, tuple[Any, int]] = {}
         self._done: list[Any] = []
 
     def build(self, events: Iterator[Any]) -> list[Any]:
         for event in events:
-            kind = type(
-                event
-            ).__name__  # PyYAML and ruamel.yaml have different classes with the same names
+            # PyYAML and ruamel.yaml have different classes with the same names
+            kind = type(event).__name__
             if not self._how.tags and (tag := getattr(event, "tag", None)):
                 raise Malformed(
                     f"line {event.start_mark.line + 1} has the tag {str(tag)[:100]!r}",
                     "remove the tag",
                 )
             if kind == "ScalarEvent":
-                self._put(
-                    _MERGE if self._merges(event) else self._how.scalar(event),
-                    1,
-                    event.anchor,
-                )
+                value = _MERGE if self._merges(event) else self._how.scalar(event)
+                self._put(value, 1, event.anchor)
             elif kind in ("MappingStartEvent", "SequenceStartEvent"):
                 if len(self._stack) >= self._how.deepest:
                     raise Malformed(f"nested more than {self._how.deepest} levels deep")
@@ -152,7 +147,8 @@ class _Builder:
                     raise Malformed(
                         f"anchor '{event.anchor}' value contains itself, or is not defined"
                     )
-                self._put(*self._anchors[event.anchor], None)
+                value, size = self._anchors[event.anchor]
+                self._put(value, size, None)
             elif kind == "DocumentEndEvent":
                 self._anchors = {}
                 self._sizes = [0]
@@ -160,29 +156,33 @@ class _Builder:
 
     def _merges(self, event: Any) -> bool:
         """Return whether a scalar is a merge key. A quoted `<<` is an ordinary key."""
-        plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
-        if event.value != "<<" or not plain or not self._how.merged or not self._stack:
+        if event.value != "<<" or not self._how.merged or not self._stack:
             return False
-        container, pending, _ = self._stack[-1]
-        return isinstance(container, dict) and not pending
+        is_plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
+        container, pending_key, _ = self._stack[-1]
+        is_key = isinstance(container, dict) and not pending_key
+        return bool(is_plain) and is_key
 
     def _merge(self, into: dict[Any, Any], value: Any) -> None:
         """Add the keys of a mapping, or of a list of mappings, in which the first one wins.
 
         In Go, the order of lines matters: a key before `<<` is replaced, and a key after it wins.
         """
-        items = value[::-1] if isinstance(value, list) else [value]
-        for item in items:
-            if not isinstance(item, dict):
+        mappings = value[::-1] if isinstance(value, list) else [value]  # the first is added last
+        for mapping in mappings:
+            if not isinstance(mapping, dict):
                 raise Malformed("a merge key (<<) expects a mapping or a list of mappings")
-            self._left -= len(item)
-            if self._left < 0:
+            self._mergeable_keys -= len(mapping)
+            if self._mergeable_keys < 0:
                 raise Malformed(
                     "merge keys (<<) expand to more keys than the document has characters"
                 )
-            into.update(item)
+            into.update(mapping)
 
     def _put(self, value: Any, size: int, anchor: str | None) -> None:
+        """Add a value to the open container: as an item, as the next key, or as the value of the
+        pending key. Without an open container, the value is a document.
+        """
         self._sizes[-1] += size
         if self._sizes[-1] > self._how.most > 0:
             raise Malformed("document contains excessive aliasing")
@@ -191,12 +191,15 @@ class _Builder:
         if not self._stack:
             self._done.append(self._how.value(value))
             return
-        container, pending, _ = self._stack[-1]
+        container, pending_key, _ = self._stack[-1]
         if isinstance(container, list):
             container.append(self._how.value(value))
-        elif not pending:
-            pending.append(value if value is _MERGE else self._how.key(value, container))
-        elif (key := pending.pop()) is _MERGE:
+            return
+        if not pending_key:
+            pending_key.append(value if value is _MERGE else self._how.key(value, container))
+            return
+        key = pending_key.pop()
+        if key is _MERGE:
             self._merge(container, value)
         else:
             container[key] = self._how.value(value)
@@ -247,7 +250,7 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
     starts = [match.start() for match in _START.finditer(text)]
     if re.search(r"^%", text, re.MULTILINE):  # directives belong to the following document
         starts = []
-    bounds = [0, *[start for start in starts if start], len(text)]
+    bounds = [0, *(start for start in starts if start > 0), len(text)]
     line = 1
     for start, end in pairwise(bounds):
         chunk = text[start:end]
@@ -271,12 +274,16 @@ def loaded_plain(text: str) -> list[Any]:
 
 
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
-    before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
+    """Yield the documents in a part of the text that starts at this line, or if the part cannot be
+    read, a document with the reason.
+    """
+    content = chunk.lstrip("-\r\n\t ")
+    lines_before_content = chunk[: len(chunk) - len(content)].count("\n")
+    first_line = line + lines_before_content
+    dialect = Dialect(_scalar, _key, merged=_FEW + len(chunk))
     try:
-        for number, data in enumerate(
-            loaded(chunk, Dialect(_scalar, _key, merged=_FEW + len(chunk)))
-        ):
-            yield ManifestDocument(data, line + before, text=chunk, number=number)
+        for number, data in enumerate(loaded(chunk, dialect)):
+            yield ManifestDocument(data, first_line, text=chunk, number=number)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
     except Malformed as error:
@@ -284,6 +291,7 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
 
 
 def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
+    """Return a key. A mapping or sequence cannot be one in Python, so its type stands for it."""
     return value if isinstance(value, (str, bool)) or value is None else str(type(value))
 
 

@@ -53,13 +53,13 @@ def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
             raise UsageError("--head is missing", hint="set it to the change's branch or commit")
         return Compared(given.base, given.head or "HEAD", given.repository)
     known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
-    found = _request_of_actions(known) if "GITHUB_REPOSITORY" in known else _of_variables(known)
+    request = _request_of_actions(known) if "GITHUB_REPOSITORY" in known else _of_variables(known)
     if given.repository and not _is_own(given.repository, known):
         hint = "set --base and --head: the CI system's variables are for another repository"
         raise UsageError("--base is missing", hint=hint)
-    head = given.head or found.head
-    merge = "" if given.head else found.merge
-    return found._replace(head=head, merge=merge).compared(given.repository)
+    if given.head:
+        request = request._replace(head=given.head, merge="")
+    return request.compared(given.repository)
 
 
 class _Request(NamedTuple):
@@ -87,24 +87,28 @@ class _Request(NamedTuple):
 
 
 def _of_variables(known: Mapping[str, str]) -> _Request:
-    found = (system for system in SYSTEMS if system.situations and system.marker in known)
-    system = next(found, None)
-    if system is None:
+    """Return the request that the CI system's variables describe. Raises `UsageError` if the job is
+    not running for a request.
+    """
+    systems = [system for system in SYSTEMS if system.situations and system.marker in known]
+    if not systems:
         message = "--base is missing: there are no CI variables for a pull request"
         raise UsageError(message, hint=f"{GIVE}; --head defaults to HEAD")
-    for item in system.situations:
-        variable, value = item.when
+    situations = systems[0].situations
+    for situation in situations:
+        variable, value = situation.when
         if variable and known.get(variable) != value:
             continue
-        head = filled(item.head, known)
-        branch = filled(item.branch, known)
-        base = filled(item.base, known)
-        if head and branch and (base or not item.base):
-            return _Request(base, branch, head, filled(item.merge, known))
-    last = system.situations[-1]
+        head = filled(situation.head, known)
+        branch = filled(situation.branch, known)
+        base = filled(situation.base, known)
+        # a situation without a template for the base compares with the tip of the branch
+        base_is_missing = bool(situation.base) and not base
+        if head and branch and not base_is_missing:
+            return _Request(base, branch, head, filled(situation.merge, known))
+    variable = situations[-1].branch.strip("{}")
     message = (
-        f"--base is missing: this job is not running for a pull request: {last.branch[1:-1]} is"
-        " not set"
+        f"--base is missing: this job is not running for a pull request: {variable} is not set"
     )
     raise UsageError(message, hint=f"{GIVE}, or run it for pull requests")
 
@@ -116,14 +120,17 @@ def _request_of_actions(known: Mapping[str, str]) -> _Request:
     path = known.get("GITHUB_EVENT_PATH", "")
     name = known.get("GITHUB_EVENT_NAME", "")
     event = _event_file(path)
-    for member, (base, branch, head) in EVENTS.items():
+    for member, (base_key, branch_key, head_key) in EVENTS.items():
         request = event.get(member)
-        if request and (_member(request, base) or not base):
+        base = _member(request, base_key)
+        # an event without a key for the base compares with the tip of the branch
+        base_is_missing = bool(base_key) and not base
+        if request and not base_is_missing:
             return _Request(
-                base=_member(request, base),
-                branch=_member(request, branch),
-                head=_member(request, head),
-                merge="" if base else known.get("GITHUB_SHA", ""),
+                base=base,
+                branch=_member(request, branch_key),
+                head=_member(request, head_key),
+                merge="" if base_key else known.get("GITHUB_SHA", ""),
             )
     why = f"the {name!r} event has no pull request" if path else "GITHUB_EVENT_PATH is not set"
     raise UsageError(
@@ -143,7 +150,7 @@ def _event_file(path: str) -> Mapping[str, Any]:
 
 
 def _member(item: Any, names: str) -> str:
-    """Return the string value of a member, or "" if there is none."""
+    """Return the string at these keys, which are separated by dots, or "" if there is none."""
     for name in names.split("."):
         item = item.get(name) if isinstance(item, dict) else None
     return item if isinstance(item, str) else ""
@@ -155,5 +162,6 @@ def _is_name(text: str) -> bool:
 
 
 def _is_own(repository: str, known: Mapping[str, str]) -> bool:
-    own = (origin_of(known).repository, known.get("CI_MERGE_REQUEST_PROJECT_URL", ""))
-    return host_and_path(repository) in [host_and_path(url) for url in own if url]
+    """Return whether the CI system's variables are about this repository."""
+    job_urls = (origin_of(known).repository, known.get("CI_MERGE_REQUEST_PROJECT_URL", ""))
+    return host_and_path(repository) in [host_and_path(url) for url in job_urls if url]

@@ -92,8 +92,8 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     for image in images:
         if not image.tag and not image.digest:
             raise _without_version(image)
-        before = distinct.setdefault((image.identity, image.tag), image)
-        if before.digest and image.digest and before.digest != image.digest:
+        earlier = distinct.setdefault((image.identity, image.tag), image)
+        if earlier.digest and image.digest and earlier.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(
                 f"--image: {name} has two different digests",
@@ -105,6 +105,7 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
 
 
 def _without_version(image: Image) -> UsageError:
+    """Return the error for an image with neither a tag nor a digest."""
     if VERSION.fullmatch(image.name):
         hint = f"use the full reference, such as ghcr.io/acme/web:{image.name}"
         return UsageError(f"--image: {image.name!r} is a tag without an image", hint=hint)
@@ -179,7 +180,7 @@ def with_built(
     has two digests.
     """
     files = tuple(files)
-    digests = {text: None for text in (digest, *(file.digest for file in files)) if text}
+    digests = dict.fromkeys(filter(None, (digest, *(file.digest for file in files))))
     if len(digests) > 1:
         shown = ", ".join(f"{text[:19]}…" for text in digests)
         raise UsageError(
@@ -190,34 +191,44 @@ def with_built(
     references = tuple(dict.fromkeys(text for file in files for text in file.references))
     images = [parse_image(text) for text in references]
     try:
-        named = [*parse_images(given), *images]
+        all_images = [*parse_images(given), *images]
     except Malformed:  # `event_images` reports the mistake in --image
         return (*given, *references), the_digest
-    joined = dict.fromkeys(image.reference for image in _with_digests_of_builders(images, named))
+    completed = _with_digests_of_builders(images, all_images)
+    joined = dict.fromkeys(image.reference for image in completed)
     return (*given, *joined), the_digest
 
 
-def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -> Iterator[Image]:
+def _with_digests_of_builders(
+    images: Sequence[Image], all_images: Sequence[Image]
+) -> Iterator[Image]:
     """Yield the images in the files, then the tags that get their digest from a reference without a
     tag.
 
-    `named` are the images from the files and the options.
+    `all_images` are the images from the files and the options.
     """
-    bare = {image.identity: image.digest for image in images if not image.tag}
-    tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
-    taken = {image.identity for image in tagged}
+    digests = {image.identity: image.digest for image in images if not image.tag}
+    incomplete = [
+        image
+        for image in all_images
+        if image.tag and not image.digest and image.identity in digests
+    ]
+    completed = {image.identity for image in incomplete}
     for image in images:
-        if image not in tagged and (image.tag or image.identity not in taken):
+        gets_digest = image in incomplete
+        gives_digest = not image.tag and image.identity in completed
+        if not gets_digest and not gives_digest:
             yield image
-    for image in tagged:
-        yield replace(image, digest=bare[image.identity])
+    for image in incomplete:
+        yield replace(image, digest=digests[image.identity])
 
 
 # JSON
 
 
 def _of_object(document: Mapping[str, Any]) -> Built:
-    formats = [form for form, (known, _) in FORMATS.items() if known(document)]
+    """Return the images in a JSON object. Raises `Malformed` unless exactly one format matches."""
+    formats = [form for form, (matches, _) in FORMATS.items() if matches(document)]
     if len(formats) > 1:
         raise Malformed(
             f"it could be {' or '.join(formats)}: {_keys_seen(document)}",
@@ -225,10 +236,14 @@ def _of_object(document: Mapping[str, Any]) -> Built:
         )
     if not formats:
         raise Malformed(f"not the output of a known builder: {_keys_seen(document)}", KNOWN)
-    return FORMATS[formats[0]][1](document)
+    _, read = FORMATS[formats[0]]
+    return read(document)
 
 
 def _of_list(items: list[Any]) -> Built:
+    """Return the images in a JSON list: of references, or of GoReleaser's artifacts. Raises
+    `Malformed` for other lists.
+    """
     if all(isinstance(item, str) for item in items):
         return Built(tuple(_reference(item.strip()) for item in items if item.strip()))
     if not all(isinstance(item, Mapping) for item in items):
@@ -257,10 +272,8 @@ def _has_metadata(document: Any) -> bool:
 
 def _buildkit(document: Mapping[str, Any]) -> Built:
     digest = _digest_member(document.get("containerimage.digest", ""), "containerimage.digest")
-    names = [
-        part.strip()
-        for part in _text_member(document.get("image.name", ""), "image.name").split(",")
-    ]
+    image_name = _text_member(document.get("image.name", ""), "image.name")
+    names = [name.strip() for name in image_name.split(",")]
     references = tuple(_with_digest(name, digest) for name in names if name)
     return Built(references) if references else Built(digest=digest)
 
@@ -278,17 +291,14 @@ def _jib(document: Mapping[str, Any]) -> Built:
     digest = _digest_member(document["imageDigest"], "imageDigest")
     if not digest:
         raise Malformed("its imageDigest is empty", "check that the build pushed the image")
-    image = parse_image(_reference(_with_digest(_text_member(document["image"], "image"), digest)))
-    tags = document.get("tags") or []
-    if not isinstance(tags, list):
+    name = _text_member(document["image"], "image")
+    image = parse_image(_with_digest(name, digest))
+    listed = document.get("tags") or []
+    if not isinstance(listed, list):
         raise Malformed("its tags are not a list", KNOWN)
-    names = dict.fromkeys(
-        tag for tag in (image.tag, *(_text_member(tag, "tags") for tag in tags)) if tag
-    )
-    return Built(
-        tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in names)
-        or (f"{image.name}@{digest}",)
-    )
+    tags = dict.fromkeys((image.tag, *(_text_member(tag, "tags") for tag in listed)))
+    references = tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in tags if tag)
+    return Built(references or (f"{image.name}@{digest}",))
 
 
 def _skaffold(document: Mapping[str, Any]) -> Built:
@@ -306,31 +316,34 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     Images for single platforms are omitted if a manifest combines them.
     """
     types = [str(item["type"]) for item in items]
-    known = [
+    images = [
         (_of_artifact(item), "Manifest" in kind)
         for item, kind in zip(items, types, strict=True)
         if re.search(r"\bDocker (Image|Manifest)\b", kind)
     ]
-    if not known:
+    if not images:
         shown = sorted(set(types))[:_SHOWN]
         kinds = ", ".join(repr(kind[:40]) for kind in shown)
         raise Malformed(
             f"it does not contain images, only artifacts of other types: {kinds or 'none'}", KNOWN
         )
-    whole = {image.identity for image, manifest in known if manifest}
-    kept = [image for image, manifest in known if manifest or image.identity not in whole]
+    combined = {image.identity for image, is_manifest in images if is_manifest}
+    kept = [image for image, is_manifest in images if is_manifest or image.identity not in combined]
     return Built(tuple(image.reference for image in _without_repeated_tags(kept)))
 
 
 def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
     """Return the images, skipping tags that also appear with a digest."""
-    exact = {(image.identity, image.tag) for image in images if image.digest}
-    return [image for image in images if image.digest or (image.identity, image.tag) not in exact]
+    with_digest = {(image.identity, image.tag) for image in images if image.digest}
+    return [
+        image for image in images if image.digest or (image.identity, image.tag) not in with_digest
+    ]
 
 
 def _of_artifact(item: Mapping[str, Any]) -> Image:
     extra = item.get("extra")
-    digest = _digest_member(extra.get("Digest", "") if isinstance(extra, Mapping) else "", "Digest")
+    value = extra.get("Digest", "") if isinstance(extra, Mapping) else ""
+    digest = _digest_member(value, "Digest")
     name = _text_member(item.get("name") or item.get("path"), "name")
     return parse_image(_with_digest(name, digest))
 
@@ -356,6 +369,7 @@ FORMATS: Mapping[
 
 
 def _of_words(text: str) -> Built:
+    """Return the images in a text file: a single digest, or references. Raises `Malformed`."""
     words = [
         (number, word)
         for number, line in enumerate(text.splitlines(), 1)
@@ -367,9 +381,9 @@ def _of_words(text: str) -> Built:
     if digests and len(different) == 1:
         return Built(digest=next(iter(digests)))
     if digests:
-        seen = "digests and references" if len(digests) < len(different) else "several digests"
+        content = "digests and references" if len(digests) < len(different) else "several digests"
         hint = "use repository:tag@digest, one per line"
-        raise Malformed(f"{seen}, and it is not clear which belong together", hint)
+        raise Malformed(f"{content}, and it is not clear which belong together", hint)
     references = [_word_read(word, number) for number, word in words]
     return Built(tuple(dict.fromkeys(references)))
 
@@ -415,16 +429,18 @@ def _with_digest(name: str, digest: str) -> str:
 
     Raises `Malformed` if the digests differ.
     """
-    before = name.partition("@")[2]
-    if before and digest and before != digest:
+    own_digest = name.partition("@")[2]
+    if own_digest and digest and own_digest != digest:
         raise Malformed(
-            f"two different digests for one image ({before[:19]}…, {digest[:19]}…)",
+            f"two different digests for one image ({own_digest[:19]}…, {digest[:19]}…)",
             "build it again",
         )
-    return _reference(name if before or not digest else f"{name}@{digest}")
+    adds_digest = digest and not own_digest
+    return _reference(f"{name}@{digest}" if adds_digest else name)
 
 
 def _digest_member(value: Any, key: str) -> str:
+    """Return the digest at a key, or "" for "". Raises `Malformed` for any other value."""
     text = _text_member(value, key)
     if text and not DIGEST.fullmatch(text):
         raise Malformed(
@@ -435,6 +451,7 @@ def _digest_member(value: Any, key: str) -> str:
 
 
 def _text_member(value: Any, key: str) -> str:
+    """Return the string at a key, trimmed. Raises `Malformed` for any other value."""
     if not isinstance(value, str):
         raise Malformed(f"its {key} is not a string", KNOWN)
     return value.strip()

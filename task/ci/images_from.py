@@ -37,11 +37,11 @@ def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "
     for path in paths:
         text = _text(path)
         try:
-            found = None if form == BUILDER else events_in(text, form, registry)
-            if found is not None:
-                events = events.plus(found) if events else found
-            else:
+            events_of_file = None if form == BUILDER else events_in(text, form, registry)
+            if events_of_file is None:
                 files.append(built(text))
+            else:
+                events = events.plus(events_of_file) if events else events_of_file
         except Malformed as problem:
             hint = problem.hint
             if form == "auto" and hint == KNOWN_BUILDERS:
@@ -51,6 +51,7 @@ def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "
 
 
 def _text(path: str) -> str:
+    """Return the text of a file, trimmed. Raises `UsageError`."""
     try:
         content = read_file("/dev/stdin" if path == STDIN else path, LARGEST)
         return content.decode().removeprefix("\ufeff").strip()

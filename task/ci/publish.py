@@ -72,15 +72,15 @@ def results(report: Report) -> Mapping[str, str]:
             "repository": _if_it_fits(250, without_login(commit.repo)),
             "branch": _if_it_fits(250, commit.head),
         }
-    taken = sum(len(key) + len(value.encode()) for key, value in values.items())
-    room = LIMIT - 1 - taken - len("[]")
-    longest = min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE))
-    message = cut(_main_message(report), longest)
-    kept = _names_within(room - len(message.encode()), updated)
+    used_bytes = sum(len(key) + len(value.encode()) for key, value in values.items())
+    remaining_bytes = LIMIT - 1 - used_bytes - len("[]")
+    message_bytes = min(LONGEST_MESSAGE, max(remaining_bytes - _OF_APPLICATIONS, _SHORT_MESSAGE))
+    message = cut(_main_message(report), message_bytes)
+    fitting_names = _names_within(remaining_bytes - len(message.encode()), updated)
     return {
         **values,
         "message": message,
-        "applications": json.dumps(kept, ensure_ascii=False),
+        "applications": json.dumps(fitting_names, ensure_ascii=False),
     }
 
 
@@ -89,13 +89,13 @@ def _first_commit(report: Report) -> Commit | None:
 
     A commit that updates an image takes precedence over one that only stores an event.
     """
-    written = {
+    updated = {
         (decision.subscription.repo, decision.subscription.application.key)
         for decision in report.updates
     }
 
-    def order(commit: Commit) -> tuple[bool, bool]:
-        has_image = any((commit.repo, app) in written for app in commit.applications)
+    def order(commit: Commit) -> tuple[bool, bool]:  # False sorts before True
+        has_image = any((commit.repo, app) in updated for app in commit.applications)
         return commit.already_there, not has_image
 
     return min(report.commits or report.earlier, key=order, default=None)
@@ -113,21 +113,22 @@ def _artifact_inputs(image: Image | None) -> str:
         digest = image.digest
     inputs = {"uri": (uri, 400), "digest": (digest, 135)}
     fitting = {
-        name: text if len(json.dumps(text)) <= most + 2 else ""
-        for name, (text, most) in inputs.items()
+        name: text if len(json.dumps(text)) <= longest + len('""') else ""
+        for name, (text, longest) in inputs.items()
     }
     return json.dumps(fitting)
 
 
 def _names_within(room: int, names: Iterable[str]) -> list[str]:
     """Return as many names as fit in a JSON array of the given size in bytes."""
-    kept: list[str] = []
+    fitting: list[str] = []
+    used_bytes = 0
     for name in names:
-        room -= len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
-        if room < 0:
+        used_bytes += len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
+        if used_bytes > room:
             break
-        kept.append(name)
-    return kept
+        fitting.append(name)
+    return fitting
 
 
 def _main_message(report: Report) -> str:
@@ -222,7 +223,7 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
         if not path:
             continue
         is_folder = option == "--results-dir"
-        parent = path if is_folder else os.path.dirname(path) or "."
+        parent = path if is_folder else (os.path.dirname(path) or ".")
         # the name is misspelled, or the volume is not mounted
         if option == "--report" and not os.path.isdir(parent):
             raise _unwritable(option, path, f"there is no folder {parent!r}")
@@ -232,7 +233,8 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
             raise _unwritable(option, path, error.strerror) from None
         if os.path.isdir(path) and not is_folder:
             raise _unwritable(option, path, "it is a folder")
-        if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+        existing = path if os.path.exists(path) else parent
+        if not os.access(existing, os.W_OK):
             raise _unwritable(option, path, "permission denied")
 
 
@@ -240,27 +242,20 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     """Write the report to all of its destinations, and return an error for each one that could not
     be written.
     """
-    failed = _write(
-        [("--report", _report(output), json_text(report), "w")] if output.report else []
-    )
-    failed += hand_over(results(report), output, environ)
+    errors = []
+    if output.report:
+        errors += _write([("--report", _report(output), json_text(report), "w")])
+    errors += hand_over(results(report), output, environ)
     if path := environ.get("GITHUB_STEP_SUMMARY"):
-        failed += _write(
-            [
-                (
-                    "GITHUB_STEP_SUMMARY",
-                    path,
-                    summary(as_json(report), LARGEST_SUMMARY, diffs=True),
-                    "a",
-                )
-            ]
-        )
+        markdown = summary(as_json(report), LARGEST_SUMMARY, diffs=True)
+        errors += _write([("GITHUB_STEP_SUMMARY", path, markdown, "a")])
     form = FORMS.get(output.output)
-    refused = write_stdout(form(report) if form else shown(report, environ))
+    stdout_error = write_stdout(form(report) if form else shown(report, environ))
     # `plan | head` closes the pipe early, which is harmless
-    if refused and not (report.dry and isinstance(refused, BrokenPipeError)):
-        failed.append(unwritable(refused))
-    return failed
+    is_harmless = report.dry and isinstance(stdout_error, BrokenPipeError)
+    if stdout_error and not is_harmless:
+        errors.append(unwritable(stdout_error))
+    return errors
 
 
 def tell(
@@ -279,32 +274,19 @@ def tell(
 
     Raises `UsageError` if a destination cannot be written.
     """
-    named = results(
-        Report(
-            command,
-            (),
-            0,
-            (),
-            (),
-            problems,
-            code,
-        )
+    report = Report(
+        command, images=(), considered=0, decisions=(), commits=(), problems=problems, exit=code
     )
-    message = named["message"] if code else cut(message, LONGEST_MESSAGE)
-    for failed in hand_over(
-        {
-            **named,
-            "commit": commit,
-            "message": message,
-        },
-        output,
-        environ,
-    ):
-        raise failed
+    values = {**results(report), "commit": commit}
+    if not code:
+        values["message"] = cut(message, LONGEST_MESSAGE)
+    errors = hand_over(values, output, environ)
+    if errors:
+        raise errors[0]
 
 
 def hand_over(
-    named: Mapping[str, str],
+    values: Mapping[str, str],
     output: HandedOptions,
     environ: Mapping[str, str],
 ) -> list[UsageError]:
@@ -316,18 +298,21 @@ def hand_over(
     if output.results_dir:
         writes += [
             ("--results-dir", os.path.join(_folder(output), name), text, "w")
-            for name, text in named.items()
+            for name, text in values.items()
         ]
     if output.dotenv:
-        writes.append(("--dotenv", output.dotenv, dotenv(named), "w"))
+        writes.append(("--dotenv", output.dotenv, dotenv(values), "w"))
     # All steps of a job share GitHub's files, so a step appends to them.
     if path := environ.get("GITHUB_OUTPUT"):
-        writes.append(("GITHUB_OUTPUT", path, github_output(named), "a"))
+        writes.append(("GITHUB_OUTPUT", path, github_output(values), "a"))
     return _write(writes)
 
 
 def _write(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
-    failed = []
+    """Write each (option, path, text, mode), and return an error for each one that could not be
+    written.
+    """
+    errors = []
     for option, path, text, mode in writes:
         try:
             if option not in ("--report", "--html"):
@@ -341,17 +326,16 @@ def _write(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
             ) as file:
                 file.write(text)
         except OSError as error:
-            failed.append(_unwritable(option, path, error.strerror))
-    return failed
+            errors.append(_unwritable(option, path, error.strerror))
+    return errors
 
 
 def write_page(text: str, path: str) -> None:
     """Write a page for `--html`; `-` means stdout."""
     if path == "-":
         say(text)
-    else:
-        for failed in _write([("--html", path, text, "w")]):
-            raise failed
+    elif errors := _write([("--html", path, text, "w")]):
+        raise errors[0]
 
 
 def shown(report: Report, environ: Mapping[str, str]) -> str:
@@ -404,11 +388,12 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
     a server may contain them.
     """
     values: dict[str, None] = {}
-    for line in (line for variable in names for line in environ.get(variable, "").splitlines()):
-        text = line.strip()
-        if len(text) >= SHORTEST and not line.startswith(_FRAMES):
-            encoded = b64encode(text.encode(errors="surrogateescape")).decode()
-            values |= dict.fromkeys((text, quote(text, safe=""), encoded))
+    for variable in names:
+        for line in environ.get(variable, "").splitlines():
+            text = line.strip()
+            if len(text) >= SHORTEST and not line.startswith(_FRAMES):
+                encoded = b64encode(text.encode(errors="surrogateescape")).decode()
+                values |= dict.fromkeys((text, quote(text, safe=""), encoded))
     out = stream or sys.stderr
     with suppress(OSError):  # if the log cannot be written, it cannot leak a secret
         out.write("".join(f"::add-mask::{value.replace('%', '%25')}\n" for value in values))

@@ -120,7 +120,8 @@ def created_of(text: str) -> str:
             time = of_unix(*divmod(int(text), 1000))
         elif unix := _SECONDS.fullmatch(text):
             seconds, fraction = unix.groups(default="")
-            time = of_unix(int(seconds), int((fraction + "000")[:3]))
+            milliseconds = fraction.ljust(3, "0")[:3]
+            time = of_unix(int(seconds), int(milliseconds))
         else:
             time = utc(text)
     except Malformed as error:
@@ -131,32 +132,44 @@ def created_of(text: str) -> str:
 
 def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
     """Return whether the job's source is the build's source, as far as both are known."""
-    own = job.commit.lower()
-    if commit and own and not (commit.startswith(own) or own.startswith(commit)):
+    job_commit = job.commit.lower()
+    # either commit ID may be abbreviated, or "" if it is unknown
+    is_same_commit = commit.startswith(job_commit) or job_commit.startswith(commit)
+    if not is_same_commit:
         return False
-    return not (repository and job.repository) or host_and_path(repository) == host_and_path(
-        job.repository
-    )
+    if not repository or not job.repository:
+        return True
+    return host_and_path(repository) == host_and_path(job.repository)
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     """Return this run's number and the counter that it comes from, or (None, "")."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     # owner/repository/file@ref; a file may be named `release.yml@x.yml`
-    workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0].split("/", 2)
-    if len(workflow) > 2:
-        known["WORKFLOW_FILE"] = workflow[2]
+    workflow_path = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0]
+    owner_repository_file = workflow_path.split("/", 2)
+    if len(owner_repository_file) == 3:
+        known["WORKFLOW_FILE"] = owner_repository_file[2]
     for counter in (system.counter for system in SYSTEMS if system.counter):
-        text = filled(counter.number, known)
+        number = filled(counter.number, known)
+        if not _NUMBER.fullmatch(number):
+            continue
         for template in counter.names:
-            name = filled(template, known)
-            if name and _NUMBER.fullmatch(text):
-                # `gitlab:https://user@host/a/` → `gitlab:host/a`
-                system, _, url = name.partition(":")
-                host, slash, path = (url.partition("://")[2] or url).partition("/")
-                place = f"{host.rpartition('@')[2]}{slash}{path}".replace("//", "/").rstrip("/")
-                return int(text), f"{system}:{place}"
+            if name := filled(template, known):
+                return int(number), _plain_counter(name)
     return None, ""
+
+
+def _plain_counter(name: str) -> str:
+    """Return a counter's name without the scheme, the user, and extra slashes of its URL:
+    `gitlab:https://user@host/a/` → `gitlab:host/a`.
+    """
+    system, _, url = name.partition(":")
+    without_scheme = url.partition("://")[2] or url
+    host, slash, path = without_scheme.partition("/")
+    without_user = host.rpartition("@")[2]
+    place = f"{without_user}{slash}{path}".replace("//", "/").rstrip("/")
+    return f"{system}:{place}"
 
 
 _REQUEST = re.compile(r"[0-9]{1,18}")  # the number of a pull request
@@ -191,9 +204,9 @@ def _request_number(request: RequestVariables, known: Mapping[str, str]) -> str:
         return match[1]
     if _REQUEST.fullmatch(number):
         return number
-    said = f"is {number[:100]!r}" if number else "is not set"
+    problem = f"is {number[:100]!r}" if number else "is not set"
     raise UsageError(
-        f"--comment: this job is not running for a pull request: {request.numbers[-1]} {said}",
+        f"--comment: this job is not running for a pull request: {request.numbers[-1]} {problem}",
         hint=request.hint,
     )
 
@@ -248,8 +261,8 @@ def _in_the_event(path: str) -> str:
         event: Any = parsed_json(read_text(path)) if path else {}
         request = event.get("pull_request")
         if not request and event.get("issue", {}).get("pull_request"):
-            request = event["issue"]
-        number = str((request or {}).get("number", ""))
+            request = event["issue"]  # a comment on a pull request is an event of its issue
+        number = str(request.get("number", "")) if request else ""
     except (OSError, ValueError, AttributeError, TypeError):
         return ""
     return number if _REQUEST.fullmatch(number) else ""

@@ -206,26 +206,26 @@ class CommandFiles(Mapping[str, TyperCommand]):
 
 @cache
 def _command(name: str) -> TyperCommand:
+    """Import the module of a command, and return its Typer command."""
     # A signal here would leave modules half imported, and a stopped run needs this module again to
     # write its results.
     kind = kind_of(name)
     with shutdown.shield():
-        update = kind.writes or kind.takes_images
-        module = import_module(f"task.cli.{'update' if update else name}")
+        is_in_update = kind.writes or kind.takes_images
+        module = import_module(f"task.cli.{'update' if is_in_update else name}")
     function = function_of(name, getattr(module, name))
-    first, examples, page = COMMANDS[name]
-    shown = "\n".join(f"  image-update {name} {example}".rstrip() for example in examples)
+    sentence, examples, page = COMMANDS[name]
+    example_lines = "\n".join(f"  image-update {name} {example}".rstrip() for example in examples)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
         name,
         cls=GroupedHelp,
         # Click does not rewrap the lines after \b.
-        help=f"{first}\n\n\b\nExamples:\n{shown}\n\n\b\nDocumentation: {DOCS}/{page}",
+        help=f"{sentence}\n\n\b\nExamples:\n{example_lines}\n\n\b\nDocumentation: {DOCS}/{page}",
         # without this, Typer shortens the help in the list of commands
-        short_help=first,
-        context_settings={
-            "help_option_names": ["-h", "--help"]
-        },  # Click keeps the help option names from a command's first context
+        short_help=sentence,
+        # Click keeps the help option names from a command's first context
+        context_settings={"help_option_names": ["-h", "--help"]},
     )(function)
     return cast("TyperCommand", get_command(app))
 
@@ -319,8 +319,8 @@ def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends
         if isinstance(error, OSError) and SHOWN_BY_TYPER.intersection(argv):  # to a full disk
             abandon(sys.stdout)
             return _end_with(unwritable(error), call)
-        if spent := exhausted(error):
-            return _end_with(spent, call)
+        if no_resources := exhausted(error):
+            return _end_with(no_resources, call)
         return _defect(error, call)
 
 
@@ -338,6 +338,7 @@ def _flags_of_commands() -> dict[str, list[str]]:
 
 
 def _defect(error: Exception, call: Call) -> int:
+    """Report an unexpected error with its traceback, and return the exit code."""
     code = _end_with(
         TaskError(
             f"a defect in image-update: {type(error).__name__}",
@@ -362,19 +363,19 @@ def _end_with(error: TaskError, call: Call) -> int:
         problems = (problem, *strange_variables(call.environ))
         failure = Report(
             call.command,
-            (),
-            0,
-            (),
-            (),
-            problems,
-            code,
+            images=(),
+            considered=0,
+            decisions=(),
+            commits=(),
+            problems=problems,
+            exit=code,
         )
         output = record_of(ResultOptions, call.given)
         with shutdown.shield():  # errors here are not reported, because the run has already failed
-            if not kind_of(call.command).reports:
-                hand_over(results(failure), output, call.environ)
-            else:
+            if kind_of(call.command).reports:
                 publish(failure, output, call.environ)
+            else:
+                hand_over(results(failure), output, call.environ)
             if path := call.given.get("metrics_file"):
                 count_run(failure, path, 0.0, call.log)
     return code

@@ -30,7 +30,7 @@ CI_COMMANDS = commands_that(lambda command: command.for_ci)
 class Adopted(NamedTuple):
     """The result of `adopt`."""
 
-    called: Mapping[str, str] = {}  # the parameter's name in the form, for each variable
+    called: Mapping[str, str] = {}  # maps each variable to the name of its parameter in the form
     fields: Collection[str] = ()  # the names of the form's parameters
     words: Sequence[str] = ()  # arguments from `options`, for the command line
     mistake: UsageError | None = None
@@ -58,25 +58,28 @@ def adopt(
         return Adopted(mistake=mistake)
     entries = [*options, *parameters.pop("options", "").splitlines()]
     fields = frozenset(parameters)
-    unset = defaults()
+    default_values = defaults()
     set_by_user = {
-        name: text for name, text in parameters.items() if text.strip() not in ("", unset.get(name))
+        name: text
+        for name, text in parameters.items()
+        if text.strip() not in ("", default_values.get(name))
     }
-    taken = variables(commands[command].params)
-    environ.update({taken[name]: text for name, text in set_by_user.items() if name in taken})
+    accepted = variables(commands[command].params)
+    environ.update({accepted[name]: text for name, text in set_by_user.items() if name in accepted})
+    # if the job sets the variable itself, errors must not blame an unset parameter
     called = {
         variable: name
-        for name, variable in taken.items()
+        for name, variable in accepted.items()
         if name in set_by_user or (name in fields and variable not in environ)
     }
     if command not in CI_COMMANDS:  # a script in the job may also call `report`
         return Adopted(called, fields)
-    refused = [name for name in set_by_user if name not in taken]
+    refused = [name for name in set_by_user if name not in accepted]
     if refused:
         return Adopted(called, fields, mistake=_parameters_not_taken(refused, command, commands))
-    flags = {name: commands[name].params for name in CI_COMMANDS}
+    params_of_commands = {name: commands[name].params for name in CI_COMMANDS}
     try:
-        words = form.arguments(entries, command, flags, fields, environ)
+        words = form.arguments(entries, command, params_of_commands, fields, environ)
     except UsageError as mistake:
         return Adopted(called, fields, mistake=mistake)
     return Adopted(called, fields, words)
@@ -96,14 +99,16 @@ def _parameters_not_taken(
     command: str,
     commands: Mapping[str, Any],
 ) -> UsageError:
-    others = [
-        other for other in CI_COMMANDS if set(refused) <= variables(commands[other].params).keys()
+    """Return the error for parameters that only other commands have, or none."""
+    matching_commands = [
+        name for name in CI_COMMANDS if set(refused) <= variables(commands[name].params).keys()
     ]
-    hint = "remove them" if len(refused) > 1 else "remove it"
-    if others:
-        *first, last = others
-        listed = f"{', '.join(first)} or {last}" if first else last
-        hint += f"; {'they are' if len(refused) > 1 else 'it is'} for {listed}"
+    is_plural = len(refused) > 1
+    hint = "remove them" if is_plural else "remove it"
+    if matching_commands:
+        *others, last = matching_commands
+        listed = f"{', '.join(others)} or {last}" if others else last
+        hint += f"; {'they are' if is_plural else 'it is'} for {listed}"
     return UsageError(f"{', '.join(refused)}: not a parameter of {command}", hint=hint)
 
 
@@ -132,6 +137,7 @@ def defaults() -> dict[str, str]:
 
 
 def _text(default: Any) -> str:
+    """Return a default as people write it in a form."""
     if default is None or isinstance(default, tuple | Secret):
         return ""
     return str(default).lower() if isinstance(default, bool) else str(default)
@@ -147,20 +153,17 @@ OF_A_SERVICE = re.compile(
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning for each unknown variable with our prefix, without its value."""
     known = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
-    found = []
-    for name in sorted(
-        name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()
-    ):
+    warnings = []
+    for name in sorted(environ):
+        if not name.startswith(ENV_PREFIX) or not environ[name].strip():
+            continue
         if name in known or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):
             continue
-        near = nearest(name, sorted(known))
-        hint = (
-            f"did you mean {near}?"
-            if near
-            else "see the options in the reference, or remove the variable"
-        )
-        found.append(Problem(Trouble.warning("usage", f"unknown variable {name}", hint)))
-    return tuple(found)
+        hint = "see the options in the reference, or remove the variable"
+        if similar := nearest(name, sorted(known)):
+            hint = f"did you mean {similar}?"
+        warnings.append(Problem(Trouble.warning("usage", f"unknown variable {name}", hint)))
+    return tuple(warnings)
 
 
 class Call:
@@ -169,26 +172,32 @@ class Call:
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
         self._group = group
         self.command = argv[0] if argv and argv[0] in group.commands else ""
-        has_options = argv[1:2] == [form.MARK] and any(
-            variable.startswith(PARAMETER_PREFIX) for variable in os.environ
-        )
-        entries = argv[2:] if has_options else ()
+        words = argv[1:]
+        entries: Sequence[str] = ()
+        # all arguments of a Tekton step are entries of its form's `options`
+        if words[:1] == [form.MARK] and any(
+            name.startswith(PARAMETER_PREFIX) for name in os.environ
+        ):
+            entries = words[1:]
+            words = ()
         adopted = adopt(os.environ, self.command, group.commands, entries)
         self._called = adopted.called
         self._fields = adopted.fields
         self.mistake = adopted.mistake
-        self._words = [*(() if has_options else argv[1:]), *adopted.words]
+        self._words = [*words, *adopted.words]
         self.argv = [*argv[:1], *self._words]
         if self.mistake and self.command not in CI_COMMANDS:
             self.command = "run"  # `run`'s options specify where a failed step writes results
         self.environ: Mapping[str, str] = dict(os.environ)
 
     @cached_property
-    def _read(self) -> Any:
+    def _parsed(self) -> Any:
         """Return the parts of a possibly invalid command line that can be parsed, or None if there
         is no command.
         """
-        return self.command and self._group.commands[self.command].make_context(
+        if not self.command:
+            return None
+        return self._group.commands[self.command].make_context(
             self.command,
             list(self._words),
             resilient_parsing=True,
@@ -202,9 +211,9 @@ class Call:
 
         Even an invalid command line can specify where to write the results.
         """
-        if not self._read:
+        if self._parsed is None:
             return {}
-        return {option: value for option, value in self._read.params.items() if value is not None}
+        return {option: value for option, value in self._parsed.params.items() if value is not None}
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -213,17 +222,18 @@ class Call:
 
         The name is that of the variable or of the form's parameter.
         """
-        if not self._read:
+        if self._parsed is None:
             return {}
         names: dict[str, str] = {}
         for param in self._group.commands[self.command].params:
             if not param.envvar:
                 continue
             variable = str(param.envvar)
-            source = self._read.get_parameter_source(param.name)
+            source = self._parsed.get_parameter_source(param.name)
             is_set = source is not None and source.name == "ENVIRONMENT"
             if variable in self._called or is_set:
-                flag = param.opts[0] if param.opts[0].startswith("--") else str(param.metavar)
+                is_option = param.opts[0].startswith("--")
+                flag = param.opts[0] if is_option else str(param.metavar)
                 names[flag] = self._called.get(variable, variable)
         return names
 
@@ -232,13 +242,13 @@ class Call:
         form.
         """
 
-        def named(flag: re.Match[str]) -> str:
-            name = flag[1]
+        def replacement(flag: re.Match[str]) -> str:
+            name, equals = flag.groups()
             if name not in self._fields:
                 return flag[0]
-            return f"{name}: " if flag[2] else name
+            return f"{name}: " if equals else name
 
-        return re.sub(r"--([a-z][a-z-]*)(=?)", named, text)
+        return re.sub(r"--([a-z][a-z-]*)(=?)", replacement, text)
 
     @cached_property
     def log(self) -> Log:
@@ -246,12 +256,12 @@ class Call:
 
         The log starts with warnings about unknown variables, which may explain later errors.
         """
-        form = self.given.get("log_format", "auto")
-        if form == "auto":
-            form = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"
+        log_format = self.given.get("log_format", "auto")
+        if log_format == "auto":
+            log_format = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"
         log = Log(
             self.given.get("log_level", "info"),
-            form,
+            log_format,
             console=stderr_console(self.environ),
         )
         for problem in strange_variables(self.environ):

@@ -51,9 +51,11 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
 
     required = REQUIRED.get(command, ())
     params = [
-        _typer_parameter(*item, needed=item[0].name in required) for item in options_of(command)
+        _typer_parameter(field, kind, option, needed=field.name in required)
+        for field, kind, option in options_of(command)
     ]
-    params = params or list(inspect.signature(body).parameters.values())
+    if not params:
+        params = list(inspect.signature(body).parameters.values())
     context = inspect.Parameter(
         "context",
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -72,8 +74,8 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     be combined.
     """
     taken = TAKEN[command]
-    kinds = get_type_hints(Settings)
-    records = {place: record_of(kind, given) for place, kind in kinds.items() if kind in taken}
+    types = get_type_hints(Settings)
+    records = {name: record_of(type_, given) for name, type_ in types.items() if type_ in taken}
     settings = Settings(
         command,
         **records,
@@ -101,15 +103,15 @@ def _typer_parameter(
 
     A bool becomes `--x/--no-x`.
     """
-    flag = kind is bool or bool in get_args(kind)
-    many = get_origin(kind) is tuple
-    default = "" if many or isinstance(field.default, Secret) else field.default
+    is_flag = kind is bool or bool in get_args(kind)
+    is_list = get_origin(kind) is tuple
+    default = "" if is_list or isinstance(field.default, Secret) else field.default
     declare = typer.Argument
     names = []
     if not option.argument:
         declare = typer.Option
         name = option.flag or flag_of(field.name)
-        names.append(f"{name}/--no-{name[2:]}" if flag else name)
+        names.append(f"{name}/--no-{name.removeprefix('--')}" if is_flag else name)
         if name in SHORT:
             names.append(SHORT[name])
     info = declare(
@@ -119,22 +121,25 @@ def _typer_parameter(
         metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
-        parser=None if many or flag else str,  # `_reader` expects strings, whatever the default
-        callback=_reader(field, option, default, flag=flag, needed=needed),
+        # `_reader` expects strings, whatever the default
+        parser=None if is_list or is_flag else str,
+        callback=_reader(field, option, default, is_flag=is_flag, needed=needed),
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
     shown: Any = option.shown or default
     if needed:
         shown = inspect.Parameter.empty
-    elif many:
+    elif is_list:
         shown = None
-    elif flag:
+    elif is_flag:
         shown = bool(default)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=shown,
-        annotation=Annotated[_type_for_typer(flag=flag, many=many, needed=needed), info],
+        annotation=Annotated[
+            _type_for_typer(is_flag=is_flag, is_list=is_list, needed=needed), info
+        ],
     )
 
 
@@ -143,29 +148,29 @@ def _reader(
     option: Option,
     default: Any,
     *,
-    flag: bool,
+    is_flag: bool,
     needed: bool,
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
     """Return the callback that converts the option's value to the field's value."""
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
         given = _given(context, param, value, option, default)
-        if flag:  # the variable is the one for `--x`; a blank variable counts as unset
+        if is_flag:  # the variable is the one for `--x`; a blank variable counts as unset
             return value if given.is_given else field.default
-        found = option.read(given)
-        if needed and not found:
+        result = option.read(given)
+        if needed and not result:
             raise typer.BadParameter("it is blank", param=param)
-        return found
+        return result
 
     return read
 
 
-def _type_for_typer(*, flag: bool, many: bool, needed: bool) -> Any:
+def _type_for_typer(*, is_flag: bool, is_list: bool, needed: bool) -> Any:
     if needed:
-        return list[str] if many else str
-    if flag:
+        return list[str] if is_list else str
+    if is_flag:
         return bool
-    return list[str] | None if many else str
+    return list[str] | None if is_list else str
 
 
 def _given(
@@ -175,8 +180,9 @@ def _given(
     option: Option,
     default: Any,
 ) -> Given:
-    found = context.get_parameter_source(str(param.name))
-    source = SOURCES.get(found.name if found else "", "default")
+    """Return the values that Typer has parsed for an option, and where they come from."""
+    typer_source = context.get_parameter_source(str(param.name))
+    source = SOURCES.get(typer_source.name if typer_source else "", "default")
     if source == "variable":
         value = os.environ[str(param.envvar)]  # the whole value, because Typer splits it at spaces
     values = value if isinstance(value, list | tuple) else (value,)
@@ -198,9 +204,7 @@ class GroupedHelp(TyperCommand):
         Typer would put braces around a required argument.
         """
         arguments = [
-            str(get_param.metavar)
-            for get_param in self.get_params(ctx)
-            if isinstance(get_param, TyperArgument)
+            str(param.metavar) for param in self.get_params(ctx) if isinstance(param, TyperArgument)
         ]
         return ["[OPTIONS]", *arguments]
 
@@ -213,19 +217,22 @@ class GroupedHelp(TyperCommand):
         """
         if "--html" not in args or not any(param.name == "html" for param in self.params):
             return super().parse_args(ctx, args)
-        at = args.index("--html")
-        following = args[at + 1] if at + 1 < len(args) else "--"
-        has_value = following == "-" or not following.startswith("-")
+        index = args.index("--html")
+        before = args[:index]
+        after = args[index + 1 :]
+        next_word = after[0] if after else "--"  # the end counts as another option
+        has_value = next_word == "-" or not next_word.startswith("-")
         shows_a_report = self.name == "report"
         if shows_a_report:
-            plain = [word for word in args if not word.startswith("-") or word == "-"]
-            has_value = has_value and len(plain) > 1
+            plain_words = [word for word in args if not word.startswith("-") or word == "-"]
+            has_value = has_value and len(plain_words) > 1
         if not has_value:
-            args = [*args[:at], "--html=-", *args[at + 1 :]]
-        elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
+            return super().parse_args(ctx, [*before, "--html=-", *after])
+        is_page = shows_a_report or _PAGE.fullmatch(next_word)
+        if not is_page and not ctx.resilient_parsing:
             raise UsageError(
-                f"--html: {following!r} could be a file or an Application",
-                hint=f"for a file, use --html={following}; for an Application, use {following}"
+                f"--html: {next_word!r} could be a file or an Application",
+                hint=f"for a file, use --html={next_word}; for an Application, use {next_word}"
                 " --html",
             )
         return super().parse_args(ctx, args)
@@ -233,7 +240,7 @@ class GroupedHelp(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
         """Write the help sections in order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
-        left_out = 0
+        hidden_options = 0
         declared = {field.name: option for field, _, option in options_of(str(self.name))}
         for param in self.get_params(ctx):
             option = declared.get(str(param.name))
@@ -241,19 +248,21 @@ class GroupedHelp(TyperCommand):
             if not record:
                 continue
             if not everything and not self._is_common(option):
-                left_out += 1
+                hidden_options += 1
                 continue
             if option and isinstance(param, TyperOption | TyperArgument):
-                named = record[0] if isinstance(param, TyperOption) else str(param.metavar)
-                record = _help_row(param, named, option, everything=everything)
+                name, _ = record
+                if isinstance(param, TyperArgument):
+                    name = str(param.metavar)
+                record = _help_row(param, name, option, everything=everything)
             sections.setdefault(option.group if option else "Help", []).append(record)
-        for name, records in sections.items():
+        for title, records in sections.items():
             if records:
-                with formatter.section(name):
+                with formatter.section(title):
                     formatter.write_dl(records)
-        if left_out:
+        if hidden_options:
             formatter.write_paragraph()
-            formatter.write_text(f"{left_out} more options: {ctx.command_path} --help-all")
+            formatter.write_text(f"{hidden_options} more options: {ctx.command_path} --help-all")
         formatter.write_paragraph()
         formatter.write_text(FOOT)
 
@@ -309,13 +318,14 @@ def _help_row(
     """Return the option's name and value, and its description with the default."""
     notes = []
     text = option.help
+    brief_metavar, brief_text = option.brief
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
         shown = param.opts[0]  # `--no-x` is useful only if a variable or the default turns `--x` on
     elif any(option.brief):
-        shown = shown.replace(option.metavar, option.brief[0])
-        text = option.brief[1]
+        shown = shown.replace(option.metavar, brief_metavar)
+        text = brief_text
     if getattr(param, "multiple", False):
         notes.append("repeatable")
     if param.required:

@@ -77,6 +77,7 @@ def demo(
 
 
 def _play(folder: str) -> int:
+    """Run the update in this folder, show each step, and return the exit code."""
     repo = os.path.join(folder, "gitops.git")
     applications = os.path.join(folder, "applications.yaml")
     git = Git(dict(os.environ), protocols=frozenset({"file"}))
@@ -113,19 +114,21 @@ def _play(folder: str) -> int:
     say(shown(report, environ))
     console = stdout_console(environ)
     say("\nThe diff:\n" + "\n".join(diff_text(item.diff or "", console) for item in plan.commits))
-    commit = (
-        git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").out.decode().rstrip()
-    )
-    say("\nThe commit:\n" + textwrap.indent(commit, "    ", lambda _line: True) + "\n")
-    verdicts = sorted(unusable.verdict for unusable in report.decisions)
-    same = [item.tree for item in plan.commits] == [item.tree for item in report.commits]
-    if verdicts != ["refuse", "update", "update"] or not same:
+    log = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main")
+    message = log.out.decode().rstrip()
+    say("\nThe commit:\n" + textwrap.indent(message, "    ", lambda _line: True) + "\n")
+    verdicts = sorted(decision.verdict for decision in report.decisions)
+    planned_trees = [commit.tree for commit in plan.commits]
+    written_trees = [commit.tree for commit in report.commits]
+    if verdicts != ["refuse", "update", "update"] or written_trees != planned_trees:
         sys.stderr.write("the demo did not work as expected; please report this\n")
         return int(Exit.DEFECT)
     return report.exit
 
 
 def _applications(repo: str) -> str:
+    """Return the manifests of three Applications in the repository."""
+
     def manifest(name: str, images: str, *more: str) -> str:
         lines = "".join(f"    {PREFIX}/{line}\n" for line in more)
         return MANIFEST.format(

@@ -45,20 +45,12 @@ def arguments(
     manifest already sets.
     """
     known = {name: flag for flag in flags[command] for name in (*flag.opts, *flag.secondary_opts)}
-    texts = (entry.strip() for entry in entries)
-    found = (
-        _as_argument(
-            text,
-            command,
-            known,
-            flags,
-            parameters,
-            environ,
-        )
-        for text in texts
+    words = [
+        _as_argument(text, command, known, flags, parameters, environ)
+        for text in map(str.strip, entries)
         if text
-    )
-    return [word for word in found if word]
+    ]
+    return [word for word in words if word]
 
 
 def _as_argument(
@@ -74,17 +66,17 @@ def _as_argument(
     if entry is None:
         hint = "use one option per line, as --name value or --name=value; names start with --"
         raise UsageError(f"options: {text[:200]!r} is not a valid option", hint=hint)
-    name = entry[1]
+    name = entry[1]  # --name
     value = entry[2].strip()
     _refuse_what_is_given(name, known.get(name), parameters, environ)
     if name not in known or known[name].hidden:
-        names = {other: _flags_of(params) for other, params in flags.items()}
-        error = unknown_option(name, command, names)
+        flags_of_commands = {other: _flags_of(params) for other, params in flags.items()}
+        error = unknown_option(name, command, flags_of_commands)
         raise UsageError(f"options: {error.message}", hint=error.hint)
     if known[name].is_flag:
         if value:
-            switch = str(known[name].opts[0])
-            hint = f"use {switch} or --no-{switch.removeprefix('--')} without a value"
+            flag = str(known[name].opts[0])
+            hint = f"use {flag} or --no-{flag.removeprefix('--')} without a value"
             raise UsageError(f"options: {name} does not take a value", hint=hint)
         return name
     if text.endswith("=") and not value:
@@ -101,16 +93,17 @@ def _refuse_what_is_given(
     environ: Mapping[str, str],
 ) -> None:
     """Raise `UsageError` for an option that repeats a parameter or overrides the manifest."""
-    first = str(option.opts[0]) if option is not None else name
-    named = first.removeprefix("--")
-    if named in parameters:
+    flag = str(option.opts[0]) if option is not None else name  # `name` may be its short form
+    parameter = flag.removeprefix("--")
+    if parameter in parameters:
         raise UsageError(
             f"options: {name} has its own parameter",
-            hint=f"set the parameter {named} instead",
+            hint=f"set the parameter {parameter} instead",
         )
-    if first in _RESULTS or (first in _MOUNTED and variable_of(first) in environ):
+    is_mounted = flag in _MOUNTED and variable_of(flag) in environ
+    if flag in _RESULTS or is_mounted:
         raise UsageError(f"options: the manifest already sets {name}", hint="remove it")
-    secret = _SECRETS.get(first, "")
+    secret = _SECRETS.get(flag, "")
     if secret and environ.get(secret, "").strip():
         hint = "remove the option, or remove the key from the secret"
         raise UsageError(

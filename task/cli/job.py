@@ -108,14 +108,17 @@ def job_of(
     """Return the job for a run. Raises `UsageError` for an invalid value."""
     origin = origin_of(environ)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    own = without_login(settings.source_repository or origin.repository)
+    # also for a command that only deploys
+    job_repository = without_login(settings.source_repository or origin.repository)
     built_here = events is None and not kind_of(settings.command).deploys_only
     if not built_here:
         origin = Origin(run=origin.run)
     given = settings.event
     commits = settings.commit
-    of_build = environ if built_here else {}
-    build = Build() if events else build_of(of_build, given, settings.source_repository)
+    if events:
+        build = Build()
+    else:
+        build = build_of(environ if built_here else {}, given, settings.source_repository)
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
     commit = given.source_commit or origin.commit
     run = commits.pipeline_run or without_login(origin.run)
@@ -144,10 +147,10 @@ def job_of(
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         aliases=settings.aliases,
-        deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
+        deployed=_deployed(settings, job_repository.removesuffix(".git"), commit, environ),
         comment=_plan_comment(settings, images, environ) if settings.comment else None,
         requests=_requests(commits, environ, page, run),
-        promotion=_promotion(settings, own),
+        promotion=_promotion(settings, job_repository),
         undo=settings.on_failure == "rollback",
         events=events.pushes if events else (),
         passed_over=len(events.passed_over) if events else 0,
@@ -203,8 +206,8 @@ def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tup
         "pull_request_draft",
         "auto_merge",
     )
-    named = [flag_of(field) for field in fields if getattr(asked, field)]
-    return tuple(flag for flag in named if not environ.get(variable_of(flag), "").strip())
+    flags = [flag_of(field) for field in fields if getattr(asked, field)]
+    return tuple(flag for flag in flags if not environ.get(variable_of(flag), "").strip())
 
 
 def _plan_comment(
@@ -225,7 +228,7 @@ def _plan_comment(
     argo = settings.sources
     scope = settings.scope
     narrowed = (settings.application, scope.project, scope.namespace, scope.selector)
-    sources = tuple(without_login(application) for application in settings.sources.applications)
+    sources = tuple(without_login(source) for source in argo.applications)
     plan = (
         sorted({image.identity for image in images}),
         sources,
@@ -265,17 +268,16 @@ def _deployed(
             hint="set --source-commit; in CI, it is read from variables such as GITHUB_SHA,"
             " CI_COMMIT_SHA",
         )
-    if not (
-        _is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))
-    ):
+    reached = rewritten(repository, settings.transport.rewrite_url)
+    if not _is_remote(repository) and not _is_remote(reached):
         hint = "set it to the source code repository, as https://host/owner/repository"
         message = (
             f"--source-repository: cannot report a deployment for {repository!r}: it is not an"
             " https or ssh URL"
         )
         raise UsageError(message, hint=hint)
-    of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
-    ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
+    is_commit_of_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
+    ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if is_commit_of_job else ""
     is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
     return DeployedSource(
         repository=repository,
@@ -287,6 +289,7 @@ def _deployed(
 
 
 def _is_remote(url: str) -> bool:
+    """Return whether this is an https or ssh URL."""
     try:
         remote_of(url)
     except Malformed:
@@ -329,7 +332,7 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
     from task.commands.promotion import check_promotion  # noqa: PLC0415
 
     given = settings.promote
-    found = Promotion(
+    promotion = Promotion(
         sources=given.promote_from,
         targets=given.promote_to,
         source_selector=given.from_selector,
@@ -338,23 +341,25 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
         healthy=given.healthy,
         repository=repository,
     )
-    check_promotion(found)
-    return found
+    check_promotion(promotion)
+    return promotion
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
     """Return the requested hold, release, or rollback, or None for any other command."""
-    given = settings.hold
-    back = settings.rollback
-    hold = None
     if not kind_of(settings.command).by_hand:
         return None
+    given = settings.hold
+    back = settings.rollback
     for name in SECRETS:
         # A CI system may expand variables in text that a person types. GitLab does this for $NAME.
-        if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
+        secret = environ.get(name, "").strip()
+        if secret and secret in f"{given.reason} {given.by}":
             hint = f"remove the value of {name}: everyone who can see the commit would see it"
             raise UsageError("--reason and --by must not contain a secret", hint=hint)
-    if settings.command == "hold" or (settings.command == "rollback" and back.hold):
+    rolls_back = settings.command == "rollback"
+    hold = None
+    if settings.command == "hold" or (rolls_back and back.hold):
         by = words_of(given.by or actor_of(environ)[:LONGEST])
         hold = Hold(
             words_of(given.reason),
@@ -362,7 +367,6 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
             now,
             until_of(given.until, now),
         )
-    rolls_back = settings.command == "rollback"
     return Intent(
         verb=settings.command,
         hold=hold,
@@ -397,22 +401,25 @@ def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     """Return the trailers about the build. Facts from the CI system apply only to the commit that
     the CI job built.
     """
-    git = settings.commit
-    given = settings.event.source_commit
-    for key, _ in git.trailer:
+    options = settings.commit
+    given_commit = settings.event.source_commit
+    for key, _ in options.trailer:
         if not TRAILER_KEY.fullmatch(key):
             hint = "use only letters, digits, and dashes, as in Ticket=ABC-1"
             raise UsageError(f"--trailer: {key!r} is not a valid key", hint=hint)
-    if given and given != origin.commit.lower():
+    if given_commit and given_commit != origin.commit.lower():
         origin = Origin(run=origin.run)
-    commit = given or origin.commit
+    commit = given_commit or origin.commit
     repository = settings.source_repository or without_login(origin.repository)
     references = commit_references(commit, repository, origin.author, origin.date, origin.message)
-    run = git.pipeline_run or without_login(origin.run)
-    return build_trailers(commit, run, git.trailer, references)
+    run = options.pipeline_run or without_login(origin.run)
+    return build_trailers(commit, run, options.trailer, references)
 
 
 def _template(path: str) -> str | None:
+    """Return the text of the commit message template, or None if there is none. Raises
+    `UsageError` if it cannot be read or used.
+    """
     if not path:
         return None
     try:
@@ -454,11 +461,12 @@ def until_of(text: str, now: str) -> str:
         return ""
     start = datetime.fromisoformat(now)
     try:
-        if found := DURATION.fullmatch(text):
-            end = start + timedelta(seconds=int(found[1]) * SECONDS[found[2]])
+        if duration := DURATION.fullmatch(text):
+            number, unit = duration.groups()
+            end = start + timedelta(seconds=int(number) * SECONDS[unit])
         else:
-            read = datetime.fromisoformat(text)
-            end = read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+            time = datetime.fromisoformat(text)
+            end = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
         hint = (
             "use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m,"
@@ -475,14 +483,11 @@ def destination_of(text: str) -> str:
 
     Raises `UsageError` unless it is a tag, a digest, `previous`, or `N-back`.
     """
-    tag, at, digest = text.partition("@")
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
-    if (
-        not _LIKE_BACK.fullmatch(text)
-        and TAG.fullmatch(tag)
-        and (not at or DIGEST.fullmatch(digest))
-    ):
+    tag, at, digest = text.partition("@")
+    is_valid_digest = not at or DIGEST.fullmatch(digest)
+    if TAG.fullmatch(tag) and is_valid_digest and not _LIKE_BACK.fullmatch(text):
         return text
     hint = "use a tag, tag@sha256:…, previous, or 3-back"
     raise UsageError(f"--to: {text!r} is not a version to roll back to", hint=hint)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -60,7 +60,7 @@ def lint(settings: Settings, call: Call) -> int:
         raise UsageError("cannot tell where to read Applications from", hint=hint)
     form = settings.lint.output
     try:
-        found, read, moved = _collect(settings, environ, log)
+        placed, applications_read, moved = _collect(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
             # The source comes from an argument here, so the error must not mention --applications.
@@ -69,12 +69,12 @@ def lint(settings: Settings, call: Call) -> int:
             finding = Finding(noted("error", str(error), error.hint))
             say(report([(finding, "", 0)]))
         raise error from None
-    _show(found, read, moved, form, log)
-    wrong = [finding for finding, _, _ in found if finding.severity == "error"]
-    code = shutdown.code_of_run(wrong)
-    problems = tuple(Problem(finding.trouble, application=finding.application) for finding in wrong)
-    told = f"no errors in {counted(read, 'Application')}"
-    tell("lint", told, settings.handed, environ, problems=problems, code=code)
+    _show(placed, applications_read, moved, form, log)
+    errors = [finding for finding, _, _ in placed if finding.severity == "error"]
+    code = shutdown.code_of_run(errors)
+    problems = tuple(Problem(error.trouble, application=error.application) for error in errors)
+    message = f"no errors in {counted(applications_read, 'Application')}"
+    tell("lint", message, settings.handed, environ, problems=problems, code=code)
     return code
 
 
@@ -105,12 +105,13 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 
     The `--applications` variable counts only if there is no SOURCE.
     """
-    given = settings.lint.source
-    named = settings.sources.applications
-    if not given:
+    arguments = settings.lint.source
+    if not arguments:
         return settings
-    named = () if "--applications" in call.variables else named
-    return replace(settings, sources=replace(settings.sources, applications=(*given, *named)))
+    is_from_variable = "--applications" in call.variables
+    from_option = () if is_from_variable else settings.sources.applications
+    applications = (*arguments, *from_option)
+    return replace(settings, sources=replace(settings.sources, applications=applications))
 
 
 @dataclass(frozen=True)
@@ -138,25 +139,32 @@ def _collect(
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
     try:
-        seen = _inspected(settings, environ, scope, world)
+        inspected = _inspected(settings, environ, scope, world)
     finally:
         world.close()
-    read = seen.found.read + len(seen.passed_over)
-    placed: list[Placed] = [(item, *_path_and_line(item.origin)) for item in seen.of_repositories]
-    if not (read or seen.found.templates or seen.found.problems):
+    found = inspected.found
+    applications_read = found.read + len(inspected.passed_over)
+    placed: list[Placed] = [
+        (finding, *_path_and_line(finding.origin)) for finding in inspected.of_repositories
+    ]
+    if not applications_read and not found.templates and not found.problems:
         hint = "pass a folder or file, as in image-update lint apps/"
         placed.append(
             _unplaced("warning", "no Applications were found, so nothing was checked", hint)
         )
-    placed += [_finding_of_problem(problem) for problem in seen.found.problems]
-    placed += _of_unknown_names(seen, scope)
+    placed += [_finding_of_problem(problem) for problem in found.problems]
+    placed += _of_unknown_names(inspected, scope)
     compares = settings.lint.from_image_updater
     prefix = settings.scope.annotation_prefix
-    told = (*_told_of_applications(seen, scope, compares=compares), *seen.of_owners)
-    placed += [(item, *_place(item, prefix, seen.texts)) for item in told]
-    placed += _of_releases(seen)
-    placed += [(item, *_place(item, "", seen.texts)) for item in seen.on_hold]
-    return placed, read, seen.moved
+    texts = inspected.texts
+    about_annotations = (
+        *_annotation_findings(inspected, scope, compares=compares),
+        *inspected.of_owners,
+    )
+    placed += [(finding, *_place(finding, prefix, texts)) for finding in about_annotations]
+    placed += _of_releases(inspected)
+    placed += [(finding, *_place(finding, "", texts)) for finding in inspected.on_hold]
+    return placed, applications_read, inspected.moved
 
 
 def _inspected(
@@ -165,6 +173,7 @@ def _inspected(
     scope: Scope,
     world: RealWorld,
 ) -> _Inspected:
+    """Read everything that the findings depend on."""
     texts: dict[str, str] = {}
     sets: dict[str, Mapping[str, Any]] = {}
     found = discovered(_with_texts(world.applications(), texts, sets), scope, world.locate)
@@ -203,41 +212,44 @@ def _unplaced(severity: Severity, message: str, hint: str) -> Placed:
     return Finding(noted(severity, message, hint)), "", 0
 
 
-def _of_unknown_names(seen: _Inspected, scope: Scope) -> list[Placed]:
-    found = seen.found
-    apps = [
-        *found.applications,
-        *(subscribed.application for subscribed in found.helm_releases),
-    ]
-    unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *seen.passed_over))
-    return [_unplaced(item.severity, item.message, item.hint) for item in unknown]
+def _of_unknown_names(inspected: _Inspected, scope: Scope) -> list[Placed]:
+    """Return a finding for each name in the options that no Application has."""
+    found = inspected.found
+    apps = [*found.applications, *(release.application for release in found.helm_releases)]
+    unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *inspected.passed_over))
+    return [_unplaced(problem.severity, problem.message, problem.hint) for problem in unknown]
 
 
-def _told_of_applications(seen: _Inspected, scope: Scope, *, compares: bool) -> Sequence[Finding]:
+def _annotation_findings(
+    inspected: _Inspected, scope: Scope, *, compares: bool
+) -> Sequence[Finding]:
     """Return the findings about annotations. `compares` is whether a comparison with AIU is
     requested.
     """
-    found = seen.found
-    told = told_once((*found.applications, *found.templates), scope.defaults)
+    found = inspected.found
+    findings = told_once((*found.applications, *found.templates), scope.defaults)
     if compares or found.updaters or found.updater_config:
-        told += without_method(found.applications)
+        findings += without_method(found.applications)
     if found.updater_config and not compares:
         message = "a run does not read Image Updater's ConfigMap"
         hint = "run image-update lint --from-image-updater to see its keys as options"
-        told += (Finding(noted("info", message, hint), origin=found.updater_config.origin),)
+        findings += (Finding(noted("info", message, hint), origin=found.updater_config.origin),)
     outside = {app.key for app in found.outside}
-    told += shared_places(sub for sub in seen.written if sub.application.key not in outside)
-    return told
+    findings += shared_places(
+        sub for sub in inspected.written if sub.application.key not in outside
+    )
+    return findings
 
 
-def _of_releases(seen: _Inspected) -> Iterator[Placed]:
-    for release in seen.found.helm_releases:
+def _of_releases(inspected: _Inspected) -> Iterator[Placed]:
+    """Yield the flaws of Flux's Helm releases."""
+    for release in inspected.found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
             # this flaw is about the release's location, which may be elsewhere in the repository
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
-            yield finding, *_place(finding, "", seen.texts)
+            yield finding, *_place(finding, "", inspected.texts)
 
 
 def _finding_of_problem(problem: Problem) -> Placed:
@@ -255,13 +267,11 @@ def _finding_of_problem(problem: Problem) -> Placed:
         line = line_of_field(path, line, problem.field)
     # A problem with one Application, or advice about unread sources, is only a warning.
     severity: Severity = "warning" if problem.application or problem.advice else "error"
-    key = problem.key
-    value = problem.value
     finding = Finding(
         noted(severity, message, problem.hint),
         application=problem.application,
-        key=key,
-        value=value,
+        key=problem.key,
+        value=problem.value,
     )
     return finding, path, line
 
@@ -275,24 +285,22 @@ def _taken_back(
     """Yield a warning for each live Application (or its ApplicationSet) whose owner would revert a
     patch.
     """
-    told: set[str] = set()
+    reported_sets: set[str] = set()
     for app in apps:
         live = [
             sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"
         ]
+        if not live or app.generated_by in reported_sets:
+            continue
         owner = ""
-        if live and app.generated_by:
+        if app.generated_by:
             field = "spec.sources" if app.multi else "spec.source"
-            taken = app.generated_by not in told and set_takes_back(
-                sets[app.generated_by],
-                app.name,
-                field,
-            )
-            owner = f"ApplicationSet {app.generated_by}" if taken else ""
-        elif live:
+            if set_takes_back(sets[app.generated_by], app.name, field):
+                owner = f"ApplicationSet {app.generated_by}"
+                reported_sets.add(app.generated_by)
+        else:
             owner = owner_of(live[0], world)
         if owner:
-            told.add(app.generated_by)
             value = app.annotations.get("write-back-method", "")
             yield Finding(
                 noted("warning", *taken_back(owner)),
@@ -308,15 +316,13 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
 
     Whether a run signs its commits depends on the run's options.
     """
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()  # projects and repositories
     for app in apps:
         for sub in subscribe(app, scope.defaults).subscriptions:
-            if (
-                sub.method == "git"
-                and (app.project, sub.repo) not in told
-                and (keys := world.keys_wanted(sub))
-            ):
-                told.add((app.project, sub.repo))
+            if sub.method != "git" or (app.project, sub.repo) in reported:
+                continue
+            if keys := world.keys_wanted(sub):
+                reported.add((app.project, sub.repo))
                 yield Finding(
                     noted("info", *only_signed(sub, keys)),
                     application=app.key,
@@ -326,13 +332,13 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
 
 def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
     """Return all subscriptions that write to a repository, including those that options exclude."""
-    subscribed = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
-    every = (
+    apps = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
+    return [
         sub
-        for helm_release in (*subscribed, *found.helm_releases)
-        for sub in helm_release.subscriptions
-    )
-    return [sub for sub in every if sub.method == "git"]
+        for app_or_release in (*apps, *found.helm_releases)
+        for sub in app_or_release.subscriptions
+        if sub.method == "git"
+    ]
 
 
 def _path_and_line(origin: str) -> tuple[str, int]:
@@ -356,7 +362,8 @@ def _with_texts(
         if found.owner is not None:
             sets[found.generated_by] = found.owner
         if found.text:
-            texts[_path_and_line(found.origin)[0]] = found.text
+            path, _ = _path_and_line(found.origin)
+            texts[path] = found.text
         yield found
 
 
@@ -403,12 +410,13 @@ def line_of(
     """
     lines, begin, end = _document(path, start, text)
     numbers = _numbers(path, key, text)
-    found = numbers[bisect_right(numbers, begin - 1) : bisect_left(numbers, end)][:MOST]
-    shown = value.strip().partition("\n")[0]
-    fitting = [number for number in found if shown in lines[number]] or (
-        [] if sure and len(found) > 1 else found
-    )
-    return fitting[0] + 1 if fitting else start
+    with_key = numbers[bisect_left(numbers, begin) : bisect_left(numbers, end)][:MOST]
+    first_line_of_value = value.strip().partition("\n")[0]
+    with_value = [number for number in with_key if first_line_of_value in lines[number]]
+    if with_value:
+        return with_value[0] + 1
+    is_ambiguous = sure and len(with_key) > 1
+    return with_key[0] + 1 if with_key and not is_ambiguous else start
 
 
 def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
@@ -424,10 +432,10 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
     except TargetError:
         return start
     for part in field:
-        shown, node = _part_of(node, part)
-        if shown is None:
+        key_or_item, node = _part_of(node, part)
+        if key_or_item is None:
             break
-        line = begin + text.count("\n", 0, shown.start) + 1
+        line = begin + text.count("\n", 0, key_or_item.start) + 1
     return line
 
 
@@ -450,10 +458,10 @@ def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, 
     """Return all lines, and the first line (from 0) and the end of the document that starts at the
     given line.
     """
-    lines, ends = _read(path, text)
+    lines, separators = _read(path, text)
     begin = max(start, 1) - 1
-    last = bisect_left(ends, begin + 1)
-    return lines, begin, ends[last] if last < len(ends) else len(lines)
+    later_separators = separators[bisect_left(separators, begin + 1) :]
+    return lines, begin, later_separators[0] if later_separators else len(lines)
 
 
 @lru_cache(maxsize=8)
@@ -472,8 +480,9 @@ def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
 def _numbers(path: str, key: str, text: str | None) -> list[int]:
     """Return the numbers (from 0) of the lines that contain a key as a whole word."""
     lines, _ = _read(path, text)
+    word_ends = ("", ":", '"', "'", " ")
     return [
         number
         for number, line in enumerate(lines)
-        if key in line and line.partition(key)[2][:1] in ("", ":", '"', "'", " ")
+        if key in line and line.partition(key)[2][:1] in word_ends
     ]

@@ -16,7 +16,7 @@ from task.urls import normal_url, without_login
 
 # Suffixes appended to our branch prefixes, because Git hosts report whether a pattern protects a
 # branch name.
-_KINDS = ("", "-memory")
+_SUFFIXES = ("", "-memory")
 PAGE = f"{DOCS}/how-to/protect-the-branches.md"
 
 
@@ -33,19 +33,22 @@ def open_branches(
     repos = dict.fromkeys(sub.repo for sub in subs if sub.pull_request or sub.head_template)
     for repo in repos:
         prefix = prefixes.get(normal_url(repo), PREFIX)
-        kinds = _open(repo, prefix, forge_of)
-        if kinds:
-            told = " and ".join(f"{prefix}{kind}/**" for kind in kinds)
+        suffixes = _open_suffixes(repo, prefix, forge_of)
+        if suffixes:
+            patterns = " and ".join(f"{prefix}{suffix}/**" for suffix in suffixes)
             message = (
-                f"{printable(without_login(repo))}: others can push to {told}, which lets them"
+                f"{printable(without_login(repo))}: others can push to {patterns}, which lets them"
                 " change what is proposed or held"
             )
             hint = f"allow only this account to push to {prefix}*/**: {PAGE}"
             yield Finding(noted("warning", message, hint))
 
 
-def _open(repo: str, prefix: str, forge_of: Callable[[str], Host | None]) -> list[str]:
+def _open_suffixes(repo: str, prefix: str, forge_of: Callable[[str], Host | None]) -> list[str]:
+    """Return the suffixes of branches that others can push to, as far as the Git host tells."""
     with suppress(TaskError):
         if forge := forge_of(repo):
-            return [kind for kind in _KINDS if forge.open_to_others(f"{prefix}{kind}/lint")]
+            return [
+                suffix for suffix in _SUFFIXES if forge.open_to_others(f"{prefix}{suffix}/lint")
+            ]
     return []

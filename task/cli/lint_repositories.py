@@ -79,9 +79,8 @@ def config_findings(
         if not os.path.isfile(path):
             continue
         try:
-            config, mistakes = check_config(
-                read_text(path, 4 * LARGEST)
-            )  # UTF-8 uses up to 4 bytes per character
+            # UTF-8 uses up to 4 bytes per character
+            config, mistakes = check_config(read_text(path, 4 * LARGEST))
         except (OSError, UnicodeDecodeError) as error:
             yield _finding_at(path, f"cannot be read: {error}", "save the file as UTF-8")
             continue
@@ -89,42 +88,48 @@ def config_findings(
             yield _finding_at(path, mistake.message, mistake.hint)
         yield from _of_templates(path, config.templates)
         yield from _of_keys(path, config)
-        found = locate(f"{path}:0") if config.rules or config.freezes else None
-        if found:
-            ours = [sub for sub in subs if same_repository(sub.repo, found[0])]
-            yield from _of_unmatched_rules(path, config, ours)
+        located = locate(f"{path}:0") if config.rules or config.freezes else None
+        if located:
+            repo, _, _ = located
+            writing = [sub for sub in subs if same_repository(sub.repo, repo)]
+            yield from _of_unmatched_rules(path, config, writing)
 
 
 def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
     """Return the `branchPrefix` of each repository whose config is available locally."""
-    found: dict[str, str] = {}
+    prefixes: dict[str, str] = {}
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         with suppress(OSError, UnicodeDecodeError):
             config, _ = check_config(read_text(path, 4 * LARGEST))
-            there = locate(f"{path}:0") if config.wishes.branch_prefix else None
-            if there and config.wishes.branch_prefix:
-                found[normal_url(there[0])] = config.wishes.branch_prefix
-    return found
+            prefix = config.wishes.branch_prefix
+            if prefix and (located := locate(f"{path}:0")):
+                repo, _, _ = located
+                prefixes[normal_url(repo)] = prefix
+    return prefixes
 
 
 def _of_unmatched_rules(
     path: str,
     config: RepositoryConfig,
-    ours: list[Subscription],
+    writing: Sequence[Subscription],
 ) -> Iterator[Finding]:
-    """Yield a warning for each rule that does not match any of the repository's Applications."""
-    number = len({sub.application.key for sub in ours})
-    if unmatched(config, ours):  # a target may be a folder, and a rule may apply to part of it
-        top = os.path.dirname(os.path.dirname(path))
-        ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
-    if not ours:
+    """Yield a warning for each rule that does not match any of the repository's Applications.
+
+    `writing` are the subscriptions that write to the repository.
+    """
+    if not writing:
         return
+    targets = list(writing)
+    if unmatched(config, targets):  # a target may be a folder, and a rule may apply to part of it
+        top = os.path.dirname(os.path.dirname(path))
+        targets += [replace(sub, path=file) for sub in writing for file in _changed_in(top, sub)]
+    number = len({sub.application.key for sub in writing})
     why = f"does not match any of the {number} Applications that write to this repository"
     if number == 1:
         why = "does not match the only Application that writes to this repository"
-    for what, line in unmatched(config, ours):
+    for rule, line in unmatched(config, targets):
         hint = "correct the names and globs in its match, or remove it"
-        yield Finding(noted("warning", f"{what} {why}", hint), origin=f"{path}:{line}")
+        yield Finding(noted("warning", f"{rule} {why}", hint), origin=f"{path}:{line}")
 
 
 def _misplaced_configs(config: str) -> Iterator[Finding]:
@@ -133,7 +138,8 @@ def _misplaced_configs(config: str) -> Iterator[Finding]:
         hint = f"use a single file, {PATH}"
         yield Finding(noted("warning", f"the folder {PATH} is not read", hint), origin=config)
     for name in MISTAKEN:
-        if os.path.isfile(path := f"{config.removesuffix(PATH)}{name}"):
+        path = f"{config.removesuffix(PATH)}{name}"
+        if os.path.isfile(path):
             yield _finding_at(
                 path,
                 f"{name} {NOT_READ} {PATH}",
@@ -150,6 +156,7 @@ def same_repository(repo: str, other: str) -> bool:
 
 
 def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """Yield an error for each template in the config, with its line, that cannot be used."""
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
         try:
@@ -162,13 +169,12 @@ def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
     """Yield an error for each public key in the config that cannot be read."""
     top = os.path.dirname(os.path.dirname(config))
     wishes = (read.wishes, *(rule.wishes for rule in read.rules))
-    for demand in (
-        demand for wish in wishes for demand in (wish.signatures, wish.provenance) if demand
-    ):
+    demands = [demand for wish in wishes for demand in (wish.signatures, wish.provenance) if demand]
+    for demand in demands:
         try:
-            files = {
-                name: file for path in demand.keys for name, file in files_to(top, path).items()
-            }
+            files: dict[str, File] = {}
+            for path in demand.keys:
+                files |= files_to(top, path)
             for path, text in with_keys(demand, files).texts:
                 try:
                     public_keys(text)
@@ -181,19 +187,19 @@ def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
     """Return the file at the path and its parent folders as Git would store them."""
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     parts = path.split("/")
     for number in range(1, len(parts) + 1):
         name = "/".join(parts[:number])
-        here = os.path.join(top, name)
-        if os.path.islink(here):
-            found[name] = File("", "120000")
+        local_path = os.path.join(top, name)
+        if os.path.islink(local_path):
+            files[name] = File("", "120000")  # Git's mode for a link
             break
-        if os.path.isdir(here):
-            found[name] = File("", "040000")
-        elif os.path.exists(here):
-            found[name] = _local_file(here, largest)
-    return found
+        if os.path.isdir(local_path):
+            files[name] = File("", "040000")  # Git's mode for a folder
+        elif os.path.exists(local_path):
+            files[name] = _local_file(local_path, largest)
+    return files
 
 
 def _local_file(path: str, largest: int) -> File:
@@ -204,13 +210,16 @@ def _local_file(path: str, largest: int) -> File:
 
 
 def _line_in(message: str) -> int:
-    return int(found[1]) if (found := _LINE.search(message)) else 0
+    """Return the number of the line that a message mentions, or 0 if there is none."""
+    match = _LINE.search(message)
+    return int(match[1]) if match else 0
 
 
 def _finding_at(path: str, message: str, hint: str) -> Finding:
+    """Return an error in a file, with the line moved from the message to the origin."""
     line = _line_in(message)
-    said = message.removeprefix(f"line {line}: ").removesuffix(f", line {line}")
-    return Finding(noted("error", said, hint), origin=f"{path}:{line}" if line else path)
+    message = message.removeprefix(f"line {line}: ").removesuffix(f", line {line}")
+    return Finding(noted("error", message, hint), origin=f"{path}:{line}" if line else path)
 
 
 def _config_of(source: str) -> str:
@@ -242,8 +251,8 @@ def held(
     Repositories that require credentials are read only with `--holds`. If a repository cannot be
     reached, a warning is logged. Local files are read from disk.
     """
-    places: dict[tuple[str, str], list[Subscription]] = {}
-    here: list[Subscription] = []
+    by_branch: dict[tuple[str, str], list[Subscription]] = {}  # in repositories that are read
+    not_read: list[Subscription] = []
     defaults = scope_of(settings).defaults
     apps = tuple(apps)
     neighbours = Neighbours(apps)
@@ -251,11 +260,11 @@ def held(
         for sub in map(neighbours.noted, subscribe(app, defaults).subscriptions):
             is_local = sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
             if settings.lint.holds or is_local:
-                places.setdefault((sub.repo, sub.base), []).append(sub)
+                by_branch.setdefault((sub.repo, sub.base), []).append(sub)
             else:
-                here.append(sub)
-    yield from local_findings(here, world.locate)
-    for (repo, base), subs in places.items():
+                not_read.append(sub)
+    yield from local_findings(not_read, world.locate)
+    for (repo, base), subs in by_branch.items():
         try:
             yield from _of_repository(repo, base, subs, world, now)
         except TaskError as error:
@@ -295,14 +304,14 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
     """Yield the holds and waiting builds in the state files, and an error for each unreadable state
     file. Each file is reported once.
     """
-    seen: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()  # state files, and the files that they are about
     for sub in subs:
         path = state_path(sub)
         try:
             states = states_of(snapshot, sub)
         except TaskError as error:
-            if (path, "") not in seen:
-                seen.add((path, ""))
+            if (path, "") not in reported:
+                reported.add((path, ""))
                 trouble = noted("error", str(error), error.hint)
                 yield Finding(
                     trouble,
@@ -311,9 +320,9 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
                 )
             continue
         file = file_of(snapshot, sub, states)
-        if (path, file) in seen:
+        if (path, file) in reported:
             continue
-        seen.add((path, file))
+        reported.add((path, file))
         within = f" in {file}" if len(states) > 1 else ""
         hint = f"image-update release {sub.application.key}"
         for message in _messages_about(states.get(file, NOTHING), within, now):
@@ -329,16 +338,21 @@ def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
     if hold := active(state.hold, now):
         yield f"all images{within} are {hold_text(hold)}"
     for name, memory in state.images.items():
-        waits = f"{memory.deferred.version} is waiting" if memory.deferred else ""
-        if hold := active(memory.hold, now):
-            yield f"{name}{within} is {hold_text(hold)}" + (f"; {waits}" if waits else "")
-        elif waits:
-            yield f"{name}{within}: {waits}"
+        waiting = f"{memory.deferred.version} is waiting" if memory.deferred else ""
+        hold = active(memory.hold, now)
+        if hold and waiting:
+            yield f"{name}{within} is {hold_text(hold)}; {waiting}"
+        elif hold:
+            yield f"{name}{within} is {hold_text(hold)}"
+        elif waiting:
+            yield f"{name}{within}: {waiting}"
 
 
 def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:
     """Yield an error for each target that cannot be edited in its current state."""
-    for sub in (subscription for subscription in subs if subscription.method == "git"):
+    for sub in subs:
+        if sub.method != "git":
+            continue
         try:
             kind = resolve(sub, snapshot)
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
@@ -364,18 +378,14 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
         "wait until the freeze ends: the first run, release, or scan after that will write the"
         " waiting builds"
     )
-    seen = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
-    frozen = {
-        (
-            subscription.application.key,
-            subscription.application.origin,
-            hold_text(subscription.freeze),
-        ): None
-        for subscription in seen
-        if subscription.freeze
-    }
-    for key, origin, told in frozen:
-        yield Finding(noted("info", f"images are {told}", hint), application=key, origin=origin)
+    governed_subs = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
+    frozen = dict.fromkeys(
+        (sub.application.key, sub.application.origin, hold_text(sub.freeze))
+        for sub in governed_subs
+        if sub.freeze
+    )
+    for app, origin, freeze in frozen:
+        yield Finding(noted("info", f"images are {freeze}", hint), application=app, origin=origin)
 
 
 LARGEST_FILE = 10 * 1024 * 1024  # bytes in one file; the same limit as for a run
@@ -387,27 +397,25 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
 
     Read errors are not reported here, because a run reports them.
     """
-    found: dict[Finding, None] = {}
+    findings: list[Finding] = []
     for sub in subs:
         if sub.method != "git":
             continue
         with suppress(TaskError):
-            found.update(dict.fromkeys(_not_permitted_findings(snapshot, sub)))
-            found.update(dict.fromkeys(_under_other_rules(snapshot, sub)))
+            findings += _not_permitted_findings(snapshot, sub)
+            findings += _under_other_rules(snapshot, sub)
         with suppress(TaskError):
             kind = resolve(sub, snapshot)
-            now = reading(snapshot, sub, Terms())
-            image = sub.image_at(now)
-            for problem in file_cautions(snapshot.files, sub, kind, image, Terms()):
-                origin = sub.application.origin
-                found[
-                    Finding(
-                        noted("warning", problem.message, problem.hint),
-                        application=problem.application,
-                        origin=origin,
-                    )
-                ] = None
-    return iter(found)
+            image = sub.image_at(reading(snapshot, sub, Terms()))
+            findings += [
+                Finding(
+                    noted("warning", caution.message, caution.hint),
+                    application=caution.application,
+                    origin=sub.application.origin,
+                )
+                for caution in file_cautions(snapshot.files, sub, kind, image, Terms())
+            ]
+    return iter(dict.fromkeys(findings))
 
 
 def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
@@ -422,9 +430,9 @@ def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
         config_in(snapshot.default),
         lambda _: files,
     )
-    head = sub.head_template or (
-        request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
-    )
+    head = sub.head_template
+    if not head:
+        head = request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
     if "{{" in head or not head:  # only a run knows the head branch's name
         sub = replace(sub, writes=tuple(replace(writes, branches=None) for writes in sub.writes))
     try:
@@ -441,14 +449,14 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
     """Yield a warning for a folder that contains a file with different rules or freezes."""
     config = config_in(snapshot.files)
     places = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
-    parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
-    for part in parts:
-        inside = [place.path for place in places if part.match.takes(place)]
-        if not inside or part.match.takes(sub):
+    rules: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
+    for rule in rules:
+        inside = [place.path for place in places if rule.match.takes(place)]
+        if not inside or rule.match.takes(sub):
             continue
         message = (
             f"the target {sub.path or '/'} contains {shortened(inside[0])}, for which {PATH} has"
-            f" a rule on line {part.line}; for each update, the strictest rule for any file"
+            f" a rule on line {rule.line}; for each update, the strictest rule for any file"
             " applies"
         )
         hint = "in write-back-target, use only files or folders with the same rules"
@@ -501,20 +509,20 @@ def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
 def _places_in_work_tree(top: str, sub: Subscription) -> Files:
     """Return the subscription's places in a work tree. Folders that are too large are skipped."""
     files: dict[str, File] = {}
-    read: set[Place] = set()
+    places_read: set[Place] = set()
     wanted: Collection[Place] = target_places(sub)
-    while wanted:
+    while wanted:  # the files of one round show which places are missing
         for place in wanted:
             files |= files_to(top, place.path, LARGEST_FILE)
             if place.want in ("folder", "tree"):
                 with suppress(Malformed):
                     files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
-        read.update(wanted)
-        more = missing_places(
+        places_read.update(wanted)
+        missing = missing_places(
             Snapshot(sub.repo, sub.base, "", files),
             sub,
             Terms(),
             whole=True,
         )
-        wanted = set(more) - read
+        wanted = set(missing) - places_read
     return files

@@ -47,10 +47,9 @@ def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> s
     """Return the findings for people. Editors open the `file:line` at the start of a line."""
     lines = list(before)
     for finding, path, line in found:
-        where = f"{path}:{line}" if line else path
-        lines.append(
-            ": ".join(filter(None, (where, finding.severity, finding.application, finding.message)))
-        )
+        place = f"{path}:{line}" if line else path
+        parts = (place, finding.severity, finding.application, finding.message)
+        lines.append(": ".join(filter(None, parts)))
         if finding.hint:
             lines.append(f"    fix: {finding.hint}")
     severities = Counter(finding.severity for finding, _, _ in found)
@@ -66,20 +65,20 @@ def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> s
 
 def as_annotation(finding: Finding, path: str, line: int) -> str:
     """Return a GitHub annotation for the file and line."""
-    named = properties(
+    attributes = properties(
         finding.application or "manifest",
         "" if path in NO_FILES else path,
         line,
     )
     message = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
-    return f"::{_IN_GITHUB[finding.severity]} {named}::{escaped(printable(message))}\n"
+    return f"::{_IN_GITHUB[finding.severity]} {attributes}::{escaped(printable(message))}\n"
 
 
 def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
     """Return the findings as JSON, in the format described in docs/report.md."""
     listed: dict[str, object] = {
         "schema": SCHEMA,
-        "findings": [_as_finding(*text) for text in found],
+        "findings": [_as_finding(*placed) for placed in found],
     }
     if moved:
         listed["from_image_updater"] = as_json(moved)
@@ -132,20 +131,23 @@ def sarif(found: Sequence[Placed]) -> str:
     results = []
     for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
         subject, message, _ = _words_of_finding(finding, path, line)
-        words = (
-            f"{subject}: {message}. Fix: {_clean(finding.hint)}"
-            if finding.hint
-            else f"{subject}: {message}"
-        )
+        text = f"{subject}: {message}"
+        if finding.hint:
+            text += f". Fix: {_clean(finding.hint)}"
         # GitHub rejects the whole file if any result lacks a location, but accepts any path.
-        place = {"artifactLocation": {"uri": quote(_file_or_application(finding, path), safe="/:")}}
+        uri = quote(_file_or_application(finding, path), safe="/:")
         results.append(
             {
                 "ruleId": _check_name(finding),
                 "level": _IN_SARIF[finding.severity],
-                "message": {"text": words},
+                "message": {"text": text},
                 "locations": [
-                    {"physicalLocation": {**place, "region": {"startLine": max(line, 1)}}}
+                    {
+                        "physicalLocation": {
+                            "artifactLocation": {"uri": uri},
+                            "region": {"startLine": max(line, 1)},
+                        }
+                    }
                 ],
                 "partialFingerprints": {"imageUpdateLint/v1": fingerprint},
             }
@@ -201,11 +203,13 @@ REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
 
 def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str, str]:
     """Return a finding's subject, its message, and its full text with the fix."""
-    where = f"{path}:{line}" if line else path
-    subject = _clean(finding.application or where or "manifests")
+    place = f"{path}:{line}" if line else path
+    subject = _clean(finding.application or place or "manifests")
     message = _clean(finding.message)
     details = f"{subject}: {message}"
-    return subject, message, f"{details}\nfix: {_clean(finding.hint)}" if finding.hint else details
+    if finding.hint:
+        details += f"\nfix: {_clean(finding.hint)}"
+    return subject, message, details
 
 
 def _check_name(finding: Finding) -> str:
@@ -217,9 +221,9 @@ def _file_or_application(finding: Finding, path: str) -> str:
     """Return the file relative to the current directory, or else the Application, because programs
     require a path.
     """
-    return (
-        _in_workspace(path) if path and path not in NO_FILES else _clean(finding.application) or "."
-    )
+    if path and path not in NO_FILES:
+        return _in_workspace(path)
+    return _clean(finding.application) or "."
 
 
 def _in_workspace(path: str) -> str:
@@ -232,7 +236,7 @@ def _in_workspace(path: str) -> str:
 
 def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
     """Yield a unique fingerprint for each finding that does not depend on the lines above it."""
-    seen = Counter[str]()
+    occurrences = Counter[str]()
     for finding, path, _ in found:
         parts = (
             _file_or_application(finding, path),
@@ -241,13 +245,14 @@ def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
             finding.value,
             finding.message,
         )
-        named = "\0".join(map(without_logins, parts))
-        seen[named] += 1
-        yield hashlib.sha256(f"{named}\0{seen[named]}".encode(errors="replace")).hexdigest()
+        identity = "\0".join(map(without_logins, parts))
+        occurrences[identity] += 1
+        unique = f"{identity}\0{occurrences[identity]}"
+        yield hashlib.sha256(unique.encode(errors="replace")).hexdigest()
 
 
-def _clean(words: str) -> str:
-    return printable(without_logins(words))
+def _clean(text: str) -> str:
+    return printable(without_logins(text))
 
 
 def _dumped(value: Any) -> str:

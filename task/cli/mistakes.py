@@ -84,16 +84,16 @@ def explained(
 def _takes_no_value(flag: str) -> UsageError:
     hint = f"use {flag} without a value"
     if not flag.startswith("--no-"):
-        hint = f"use {flag} or --no-{flag[2:]}"
+        hint = f"use {flag} or --no-{flag.removeprefix('--')}"
     return UsageError(f"{flag} does not take a value", hint=hint)
 
 
 def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
-    near = get_close_matches(name, commands, n=1, cutoff=0.65)  # `deploy` must not match `demo`
-    ask = f"did you mean {near[0]}? " if near else ""
+    similar = get_close_matches(name, commands, n=1, cutoff=0.65)  # `deploy` must not match `demo`
+    question = f"did you mean {similar[0]}? " if similar else ""
     return UsageError(
         f"unknown command {name!r}",
-        hint=f"{ask}the commands are {', '.join(commands)}",
+        hint=f"{question}the commands are {', '.join(commands)}",
     )
 
 
@@ -143,6 +143,7 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
 
 
 def _of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
+    """Return the error for an option that only the `others` have."""
     have = f"it is an option of {others[0]}"
     if len(others) > 1:
         have = f"it is an option of {', '.join(others[:-1])} and {others[-1]}"
@@ -157,14 +158,14 @@ def _unlike_any(name: str, command: str, flags: Collection[str]) -> UsageError:
     `flags`.
     """
     called = f"image-update {command}" if command else "image-update"
-    if short := _meant_by(name, flags):
-        hint = f"did you mean {short}? {called} --help-all shows all options"
+    if meant := _meant_by(name, flags):
+        hint = f"did you mean {meant}? {called} --help-all shows all options"
         return UsageError(f"unknown option {name}", hint=hint)
     # A common prefix is a better clue than similarity: --app means --application, not --tag.
-    begun = sorted((flag for flag in flags if flag.startswith(name)), key=len)
-    near = begun[:1] or get_close_matches(name, flags, n=1)
-    ask = f"did you mean {near[0]}? " if near else ""
-    hint = f"{ask}{called} {'--help-all' if command else '--help'} shows all options"
+    completions = sorted((flag for flag in flags if flag.startswith(name)), key=len)
+    candidates = completions or get_close_matches(name, flags, n=1)
+    question = f"did you mean {candidates[0]}? " if candidates else ""
+    hint = f"{question}{called} {'--help-all' if command else '--help'} shows all options"
     return UsageError(f"unknown option {name}", hint=hint)
 
 
@@ -188,8 +189,11 @@ def _as_typed(name: str, argv: Collection[str]) -> str:
     """Return an option as the user typed it, because Typer reads `-image` as `-i`."""
     if name.startswith("--"):
         return name
-    words = (word.partition("=")[0] for word in argv)
-    return next((word for word in words if len(word) > 2 and word.startswith(name)), name)
+    for word in argv:
+        typed = word.partition("=")[0]
+        if typed.startswith(name) and len(typed) > len("-i"):
+            return typed
+    return name
 
 
 def _meant_by(name: str, flags: Collection[str]) -> str:
@@ -203,15 +207,15 @@ def _meant_by(name: str, flags: Collection[str]) -> str:
     meant = _LETTERS.get(name, "")
     if meant == "--version" or meant.partition(" ")[0] in flags:
         return meant
-    begun = sorted((flag for flag in flags if flag.startswith(f"-{name}")), key=len)
-    return begun[0] if begun else ""
+    completions = sorted((flag for flag in flags if flag.startswith(f"-{name}")), key=len)
+    return completions[0] if completions else ""
 
 
-def _missing_option(param: Any, what: str = "is missing") -> UsageError:
+def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
     name = str(param.opts[0])
     flag = name if name.startswith("--") else str(param.metavar)
     return UsageError(
-        f"{flag} {what}",
+        f"{flag} {problem}",
         hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})",
     )
 
@@ -220,18 +224,16 @@ def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
     """Return the error with flags replaced by the names in `called`: the variable that set the
     value, or the form's parameter.
     """
-    flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
-    if flags is None:
+    start = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
+    if start is None:
         return error
-    named = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: called.get(flag[0], flag[0]), flags[0])
-    # People who fill in a form do not set options or variables.
-    hint = (
-        error.hint
-        if named == flags[0]
-        else re.sub(r" \(\S+, or the variable \w+\)$", "", error.hint)
-    )
+    flags = start[0]
+    names = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: called.get(flag[0], flag[0]), flags)
+    hint = error.hint
+    if names != flags:  # people who fill in a form do not set options or variables
+        hint = re.sub(r" \(\S+, or the variable \w+\)$", "", hint)
     return type(error)(
-        named + error.message[flags.end() :],
+        names + error.message[start.end() :],
         hint=hint,
         subject=error.subject,
     )

@@ -32,7 +32,8 @@ def report(settings: Settings, call: Call) -> int:
     try:
         found = report_of(_read(path))
         console = stdout_console(call.environ) or plain_console()
-        text = shown(found, page if html else lambda report: table(report, console))
+        view = page if html else (lambda report: table(report, console))
+        text = shown(found, view)
     except Malformed as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
     if html:  # the page shows its errors itself
@@ -40,18 +41,18 @@ def report(settings: Settings, call: Call) -> int:
     else:
         say(text)
         in_table = {
-            (item["application"], item["because"])
-            for item in found["decisions"]
-            if item["verdict"] == "error"
+            (decision["application"], decision["because"])
+            for decision in found["decisions"]
+            if decision["verdict"] == "error"
         }
         # Applications' errors are in the table; all other errors go to stderr, as in the run
-        for item in found["errors"]:
-            if (item["application"], item["message"]) not in in_table:
+        for problem in found["errors"]:
+            if (problem["application"], problem["message"]) not in in_table:
                 log.problem(
-                    item["severity"],
-                    item["application"] or "",
-                    item["message"],
-                    item["hint"] or "",
+                    problem["severity"],
+                    problem["application"] or "",
+                    problem["message"],
+                    problem["hint"] or "",
                 )
     return int(Exit.OK)
 

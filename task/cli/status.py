@@ -50,8 +50,8 @@ def status(settings: Settings, call: Call) -> int:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
     problems = (*found.problems, *late)
     code = shutdown.code_of_run(problems)
-    told = f"images shown: {len(found.images)}"
-    tell("status", told, settings.handed, environ, problems=problems, code=code)
+    message = f"images shown: {len(found.images)}"
+    tell("status", message, settings.handed, environ, problems=problems, code=code)
     return code
 
 
@@ -59,35 +59,36 @@ def _check_pairs(settings: Settings) -> None:
     """Raise `UsageError` for two options that contradict each other."""
     given = settings.status
     if given.asks_for_newest and settings.registry_check == "never":
-        asked = "--newest" if given.newest else "--fail-on behind"
+        option = "--newest" if given.newest else "--fail-on behind"
         raise UsageError(
-            f"{asked} and --registry-check=never cannot be combined",
+            f"{option} and --registry-check=never cannot be combined",
             hint="remove one of them",
         )
     if settings.html and given.output == "json":
-        raise UsageError(("--html and --output=json cannot be combined"), hint="remove one of them")
+        raise UsageError("--html and --output=json cannot be combined", hint="remove one of them")
 
 
 def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
+    """Return the status of the images, with the details that the options ask for."""
     given = settings.status
     event = settings.event
     images = given_images(event).images if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
-    token = settings.forge.forge_token_file or any(
+    has_token = bool(settings.forge.forge_token_file) or any(
         environ.get(variable) for variable in (*FORGE_TOKENS, "GITHUB_TOKEN")
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
         # The build that wrote the current value shows since when a different version has been
         # running.
-        by_commit = "differs" in given.fail_on and bool(given.older_than)
-        look = StatusDetails(
+        needs_a_build = "differs" in given.fail_on and bool(given.older_than)
+        details = StatusDetails(
             given.asks_for_newest,
-            max(given.builds, 1) if by_commit else given.builds,
-            requests=bool(token),
+            max(given.builds, 1) if needs_a_build else given.builds,
+            requests=has_token,
             dates=bool(given.older_than),
         )
-        return look_at(job, world, look)
+        return look_at(job, world, details)
     finally:
         with shutdown.shield():
             world.close()

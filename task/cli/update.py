@@ -117,12 +117,12 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
         _log_problems(report, output.output, log)
         # these errors are already in the log
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
-        failed = publish(report, output, environ)
-        for error in failed:
+        errors = publish(report, output, environ)
+        for error in errors:
             log.problem("error", "", error.message, error.hint)
         # The results show what landed, so they are kept. The exit code shows that a file could not
         # be written.
-        code = shutdown.code_of_run((error.trouble for error in failed), report.exit)
+        code = shutdown.code_of_run((error.trouble for error in errors), report.exit)
         if send.metrics_file:
             count_run(replace(report, exit=code), send.metrics_file, time.monotonic() - began, log)
         if send.cloudevent_url:
@@ -144,27 +144,31 @@ def _log_problems(report: Report, form: str, log: Log) -> None:
     on_screen: set[tuple[str, str]] = set()
     if log.console and sys.stdout.isatty() and form == "text":
         on_screen = {
-            (unusable.subscription.application.key, unusable.because)
-            for unusable in report.decisions
-            if unusable.verdict == "error" or kind_of(report.command).judges
+            (decision.subscription.application.key, decision.because)
+            for decision in report.decisions
+            if decision.verdict == "error" or kind_of(report.command).judges
         }
-    untold = [item for item in report.problems if (item.application, item.message) not in on_screen]
+    to_log = [
+        problem
+        for problem in report.problems
+        if (problem.application, problem.message) not in on_screen
+    ]
     places = places_here(report) if log.form == "github" else {}
-    for where, problem in told_together(untold):
+    for applications, problem in told_together(to_log):
         place = problem.place or places.get(problem.application, "")
-        log.problem(problem.severity, where, problem.message, problem.hint, place)
+        log.problem(problem.severity, applications, problem.message, problem.hint, place)
 
 
 def places_here(report: Report) -> Mapping[str, str]:
     """Return the `file:line` of each Application whose manifest is below the current directory."""
-    found = {}
-    for unusable in report.decisions:
-        app = unusable.subscription.application
+    places = {}
+    for decision in report.decisions:
+        app = decision.subscription.application
         path, _, line = app.origin.rpartition(":")
         is_below = path and not os.path.relpath(path).startswith("..")
         if is_below and line.isdigit() and os.path.isfile(path):
-            found[app.key] = f"{os.path.relpath(path)}:{line}"
-    return found
+            places[app.key] = f"{os.path.relpath(path)}:{line}"
+    return places
 
 
 def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
@@ -174,16 +178,21 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
     a few, they share one line, which lists the first few. The report has one element for each
     Application.
     """
-    alike = [(replace(problem, application=""), problem) for problem in problems]
-    same: dict[Problem, list[str]] = {}
-    for what, alike_problem in alike:
-        same.setdefault(what, []).append(alike_problem.application)
-    for what, alike_problem in alike:
-        apps = same.get(what, [])
+    problems = tuple(problems)
+    affected: dict[Problem, list[str]] = {}  # problems without their Application → Applications
+    for problem in problems:
+        affected.setdefault(replace(problem, application=""), []).append(problem.application)
+    logged_together: set[Problem] = set()
+    for problem in problems:
+        shared = replace(problem, application="")
+        if shared in logged_together:
+            continue
+        apps = affected[shared]
         if len(apps) > FEW:
-            yield and_more(same.pop(what)), alike_problem
-        elif apps:
-            yield alike_problem.application, alike_problem
+            logged_together.add(shared)
+            yield and_more(apps), problem
+        else:
+            yield problem.application, problem
 
 
 def _tell_passed_over(events: Events, log: Log) -> None:
@@ -221,9 +230,9 @@ def carry_out(
 
     `shielded`: see `run`.
     """
-    given = kind_of(settings.command).takes_images
-    sources = settings.sources.applications
-    found = given_images(settings.event, sources) if given else GivenImages()
+    found = GivenImages()
+    if kind_of(settings.command).takes_images:
+        found = given_images(settings.event, settings.sources.applications)
     job = job_of(settings, found.images, environ, found.events)
     if found.events:
         _tell_passed_over(found.events, log)

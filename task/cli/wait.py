@@ -58,8 +58,8 @@ def wait(settings: Settings, call: Call) -> int:
             lambda *asked: clients().descends(*asked),
         )
     asked = settings.wait
-    told = f"rolled out: {and_more(asked.app)}"
-    tell("wait", told, settings.handed, environ, commit=asked.revision.strip().lower())
+    message = f"rolled out: {and_more(asked.app)}"
+    tell("wait", message, settings.handed, environ, commit=asked.revision.strip().lower())
     return code
 
 
@@ -95,8 +95,8 @@ def wait_for(
     for row in rows:
         if row.state == "paused":
             log("warning", f"{row.application}: {row.warning}; {row.hint}")
-    if found := rollout_error(rows, errors):
-        raise found
+    if error := rollout_error(rows, errors):
+        raise error
     return int(Exit.OK)
 
 
@@ -104,24 +104,27 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
     """Return a judge for the requested revision, or for a later revision in any of the
     Application's repositories.
     """
-    itself = judge_of(lambda found: accepts(revision, found), repository)
-    later = dict[str, Judge]()
+    judge_requested = judge_of(lambda synced: accepts(revision, synced), repository)
+    later_judges = dict[str, Judge]()  # by repository
 
-    def of(repo: str) -> Judge:
-        if repo not in later:
-            later[repo] = judge_of(
-                holding(lambda found: descends(None, repo, found, revision), revision),
+    def judge_later(repo: str) -> Judge:
+        if repo not in later_judges:
+            later_judges[repo] = judge_of(
+                holding(lambda synced: descends(None, repo, synced, revision), revision),
                 repo,
             )
-        return later[repo]
+        return later_judges[repo]
 
     def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
-        found = itself(item, since, details)
-        if found.state != "waiting":
-            return found
-        repos = dict.fromkeys(repo for repo in repositories(item) if same(repository, repo))
-        others = (of(repo)(item, since, details) for repo in repos)
-        return next((rollout for rollout in others if rollout.state != "waiting"), found)
+        requested = judge_requested(item, since, details)
+        if requested.state != "waiting":
+            return requested
+        for repo in dict.fromkeys(repositories(item)):
+            if same(repository, repo):
+                later = judge_later(repo)(item, since, details)
+                if later.state != "waiting":
+                    return later
+        return requested
 
     return judge
 
@@ -132,22 +135,22 @@ def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tu
     A bare name refers to the control plane's namespace. Raises `UsageError` if a bare name exists
     in several namespaces, or if a glob does not match anything.
     """
-    given = [text.strip() for text in names]
-    listed = _listed_for(given, api)
-    for text in given:
-        if _is_bare(text):
-            refuse_several(text, ["/".join(key) for key in listed if key[1] == text])
-    found = []
-    for text in given:
-        if not is_glob(text):
-            found.append(key_of(text, namespace))
+    names = [name.strip() for name in names]
+    listed = _listed_for(names, api)
+    for name in names:
+        if _is_bare(name):
+            refuse_several(name, ["/".join(key) for key in listed if key[1] == name])
+    keys = []
+    for name in names:
+        if not is_glob(name):
+            keys.append(key_of(name, namespace))
             continue
-        fitting = [key for key in listed if _glob_fits_key(text, key)]
-        if not fitting:
+        matching = [key for key in listed if _glob_fits_key(name, key)]
+        if not matching:
             hint = "check the name: there is no such Application in Argo CD"
-            raise UsageError(f"no Application name matches {text!r}", hint=hint)
-        found += fitting
-    return found
+            raise UsageError(f"no Application name matches {name!r}", hint=hint)
+        keys += matching
+    return keys
 
 
 def _is_bare(name: str) -> bool:
@@ -171,7 +174,9 @@ def _listed_for(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str
 
 
 def _glob_fits_key(glob: str, key: tuple[str, str]) -> bool:
-    return fnmatchcase("/".join(key) if "/" in glob else key[1], glob)
+    """Return whether a glob matches a name, or if the glob has a slash, `namespace/name`."""
+    _, name = key
+    return fnmatchcase("/".join(key) if "/" in glob else name, glob)
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:

@@ -84,9 +84,9 @@ class Argo:
             (source for source in sources(settings, environ) if source in ("cluster", "argocd")),
             "",
         )
+        links_to_argo_cd = settings.deployments and names_server(self._given, environ)
         # whether the run queries Argo CD anyway for Applications, links, or rollouts
-        linked = settings.deployments and names_server(self._given, environ)
-        self.asked = bool(settings.rollout.wait or linked or self.kind)
+        self.asked = bool(settings.rollout.wait or links_to_argo_cd or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
         self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(PATIENT))
         # for optional details; tries twice, because a project may also require signed commits
@@ -219,8 +219,11 @@ class Argo:
         return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""
 
     def _user_interface(self) -> str:
+        """Return the URL of the Argo CD UI, or "" if it is unknown."""
+        if not names_server(self._given, self.environ):
+            return ""
         try:
-            return self.server(LINKS).web() if names_server(self._given, self.environ) else ""
+            return self.server(LINKS).web()
         except TaskError:
             return ""
 
@@ -245,16 +248,13 @@ class Argo:
         """
         metadata = item["metadata"]
         try:
-            if owner := set_of(item):
-                found = self.api().application_set(metadata["namespace"], owner)
-                return (
-                    f"ApplicationSet {owner}"
-                    if set_takes_back(found, metadata["name"], field)
-                    else ""
-                )
+            if set_name := set_of(item):
+                application_set = self.api().application_set(metadata["namespace"], set_name)
+                reverts = set_takes_back(application_set, metadata["name"], field)
+                return f"ApplicationSet {set_name}" if reverts else ""
             if parent := parent_of(item, self._given.argocd_namespace):
-                taken = parent_takes_back(self.api().get_application(*parent), item, field)
-                return f"Application {'/'.join(parent)}" if taken else ""
+                reverts = parent_takes_back(self.api().get_application(*parent), item, field)
+                return f"Application {'/'.join(parent)}" if reverts else ""
         except SourceError:  # the owner cannot be read
             pass
         return ""
@@ -272,10 +272,10 @@ class Argo:
         argocd = ApplicationStore(self.server(), atomic=False)
         if not self.cluster_at_hand():
             return argocd
-        quick = once(
+        kubernetes = once(
             lambda: ApplicationStore(ClusterApplications(self._kubernetes(PATIENT)), atomic=True)
         )
-        return PreferredStore(argocd, quick, self.log)
+        return PreferredStore(argocd, kubernetes, self.log)
 
     def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
         """Return the name of the secret from the annotation, or else from Argo CD, and its
@@ -301,6 +301,9 @@ class Argo:
         return found.secret if found else ""
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
+        """Return the credentials in a secret of the cluster, or None if there is none that the
+        Application may use.
+        """
         app = sub.application
         if app.origin != self.kind:  # a file may claim any namespace and project
             return None
@@ -335,8 +338,8 @@ def applications(
     images: Sequence[Image],
 ) -> Iterable[Found]:
     """Yield the Applications from the sources."""
-    found = sources(settings, environ)
-    if not found:
+    used_sources = sources(settings, environ)
+    if not used_sources:
         raise UsageError(
             "cannot tell where to read Applications from: --applications is missing or empty",
             hint=f"set --applications (is your pipeline's variable set?): {CHOICES}",
@@ -366,18 +369,17 @@ def applications(
         settings.sources.render,
         environ,
         settings.sources.argocd_namespace,
-        found,
+        used_sources,
     )
     followed = FollowedApplications(repositories, rendering, settings.sources.follow_apps, rendered)
     with closing(repositories):
-        for source in found:
-            repo, path = _repository(source)
+        for source in used_sources:
             if argo and source in ("cluster", "argocd") and scope is not None:
                 yield from argo.manifests(source, scope, images)
                 continue
+            repo, path = _repository(source)
             if repo and not os.path.exists(source):
-                kept = repositories.of(repo, named=False)
-                manifests = git_manifests(kept, path, rendering)
+                manifests = git_manifests(repositories.of(repo, named=False), path, rendering)
             else:
                 manifests = local_manifests(source, rendering)
             try:
@@ -400,8 +402,9 @@ def _repository(source: str) -> tuple[str, str]:
 
     A scheme's `//` does not count.
     """
-    start = source.find("://")
-    at = source.find("//", start + 3 if start >= 0 else 1)
-    if at < 0:
+    scheme_end = source.find("://")
+    search_from = scheme_end + len("://") if scheme_end >= 0 else 1
+    separator = source.find("//", search_from)
+    if separator < 0:
         return "", ""
-    return source[:at], source[at + 2 :]
+    return source[:separator], source[separator + len("//") :]

@@ -51,19 +51,19 @@ class JudgedChange:
         self._scope = scope
         self._asked: list[Found] | None = None
         self._rewrites = settings.transport.rewrite_url
-        here = git("")
         checkout = None
         url = compared.repository
-        self._top = ""
+        self._top = ""  # the root of the checkout, if there is no --repository
         if not url:
+            local_git = git("")
             self._top = top_of(os.path.realpath("."))
             if not self._top:
                 raise UsageError(
                     "the current directory is not in a Git checkout",
                     hint="run check in a checkout, or set the repository with --repository",
                 )
-            url = self._origin(here)
-            checkout = checkout_at(self._top, here)
+            url = self._origin(local_git)
+            checkout = checkout_at(self._top, local_git)
         self._url = url
         self._repository = ComparedRepository(
             git(url),
@@ -74,19 +74,20 @@ class JudgedChange:
         )
 
     def _origin(self, git: Git) -> str:
-        asked = ("config", "--get", "remote.origin.url")
+        """Return the URL of the checkout's remote `origin`. Raises `UsageError` without one."""
+        command = ("config", "--get", "remote.origin.url")
         try:
-            found = git.run(*asked, git_dir=f"{self._top}/.git").out.decode().strip()
+            url = git.run(*command, git_dir=f"{self._top}/.git").out.decode().strip()
         except GitFailed:
-            found = ""
-        if not found:
+            url = ""
+        if not url:
             raise UsageError(
                 "the checkout does not have a remote named origin, so the base's current tip is"
                 " unknown",
                 hint="set the repository with --repository",
             )
-        relative = found.startswith(("./", "../"))
-        return os.path.normpath(os.path.join(self._top, found)) if relative else found
+        is_relative = url.startswith(("./", "../"))
+        return os.path.normpath(os.path.join(self._top, url)) if is_relative else url
 
     @property
     def repo(self) -> str:
@@ -106,8 +107,8 @@ class JudgedChange:
     @property
     def commits(self) -> tuple[str, str]:
         """The commits of the base and the change."""
-        known = self._repository.comparison
-        return known.base, known.head
+        comparison = self._repository.comparison
+        return comparison.base, comparison.head
 
     @property
     def paths(self) -> Sequence[str]:
@@ -124,31 +125,33 @@ class JudgedChange:
 
         The checkout's URL often uses a different protocol than the Applications' URLs.
         """
-        ours = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
-        theirs = {self._place(url), self._place(rewritten(url, self._rewrites))}
-        return bool(ours & theirs)
+        own_places = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
+        places = {self._place(url), self._place(rewritten(url, self._rewrites))}
+        return bool(own_places & places)
 
     @staticmethod
     def _place(url: str) -> str:
+        """Return a key that is equal for URLs of the same repository, whatever their protocol."""
         normal = normal_url(url)
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 
     def applications(self, side: Side) -> Iterable[Found]:
         """Yield the Applications on a side. Sources outside Git are queried once for both sides."""
-        found = sources(self._settings, self._environ)
-        asked = tuple(source for source in found if source in _ASKED)
-        if asked and self._asked is None:
-            self._asked = list(self._read(asked, side))
+        all_sources = sources(self._settings, self._environ)
+        shared = tuple(source for source in all_sources if source in _ASKED)
+        if shared and self._asked is None:
+            self._asked = list(self._read(shared, side))
         yield from self._asked or ()
-        read = tuple(self._as_read(source) for source in found if source not in _ASKED)
-        if read or not found:
-            yield from self._read(read, side)
+        files = tuple(self._as_read(source) for source in all_sources if source not in _ASKED)
+        if files or not all_sources:  # without sources, reading them raises an error
+            yield from self._read(files, side)
 
-    def _read(self, found: tuple[str, ...], side: Side) -> Iterable[Found]:
+    def _read(self, from_sources: tuple[str, ...], side: Side) -> Iterable[Found]:
+        """Yield the Applications from these sources, as they are on this side."""
         settings = self._settings
-        given = replace(settings.sources, applications=found)
+        options = replace(settings.sources, applications=from_sources)
         return applications(
-            replace(settings, sources=given),
+            replace(settings, sources=options),
             self._environ,
             lambda repo: self._reader(repo, side),
             self._argo,
@@ -165,16 +168,16 @@ class JudgedChange:
             return source
         path = os.path.relpath(real, self._top).replace(os.sep, "/")
         path = "" if path == "." else path
-        if (
-            "?" in path
-            or top_of(real if os.path.isdir(real) else os.path.dirname(real)) != self._top
-        ):
+        folder = real if os.path.isdir(real) else os.path.dirname(real)
+        is_in_nested_checkout = top_of(folder) != self._top
+        if "?" in path or is_in_nested_checkout:
             return source
         return f"{self._url}//{path}?ref={self.branch}"
 
     def _reader(self, repo: str, side: Side) -> SnapshotReader:
-        other = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
-        return _OfSide(self._repository, side, other) if self.concerns(repo) else other
+        """Return the reader of a repository. The judged repository is read on this side."""
+        tips = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
+        return _OfSide(self._repository, side, tips) if self.concerns(repo) else tips
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
         """Return a snapshot of these places on one side: the base, or the merge."""
@@ -217,15 +220,15 @@ class _OfSide:
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        known = self._compared.comparison
-        if branch.removeprefix("refs/heads/") != known.branch:
+        comparison = self._compared.comparison
+        if branch.removeprefix("refs/heads/") != comparison.branch:
             return self._other.snapshot(branch, places)
-        tip = known.base if self._side == "base" else known.merged
+        tip = comparison.base if self._side == "base" else comparison.merged
         return self._compared.at(tip, places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        known = self._compared.comparison
-        if snapshot.tip in (known.base, known.merged):
+        comparison = self._compared.comparison
+        if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)
         return self._other.read_more(snapshot, places)
 

@@ -35,8 +35,9 @@ def forges_of(
         raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
     if given.forge_token_file:
         check_token_file(given.forge_token_file)
+    from_option = (forge,) if forge else ()
     forges = Forges(
-        (*((forge,) if forge else ()), *known_to(environ)),
+        (*from_option, *known_to(environ)),
         lambda: Tokens(
             environ,
             logins,

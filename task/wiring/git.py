@@ -43,10 +43,10 @@ class GitClients:
         self._log = log
         self._opened = opened
         self._from_cluster = from_cluster
-        given = settings.access != AccessOptions() or any(
+        has_access = settings.access != AccessOptions() or any(
             environ.get(variable) for variable in GIT_SECRETS
         )
-        self.access = access_of(settings.access, environ) if given else None
+        self.access = access_of(settings.access, environ) if has_access else None
         self.git = once(lambda: self._open(self.access))
         # by repository and the name of its secret in the cluster
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
@@ -55,21 +55,22 @@ class GitClients:
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
-        given = self._settings.git
-        reached = self._settings.transport
+        """Return a new client with these credentials, which is closed at the end of the run."""
+        options = self._settings.git
+        transport = self._settings.transport
         # these variables contain registry credentials, for `pull-secret`
-        named = self._settings.registry.allow_env
+        excluded = self._settings.registry.allow_env
         client = Git(
-            {variable: value for variable, value in self._environ.items() if variable not in named},
-            protocols=frozenset(reached.allow_protocol),
-            rewrites=reached.rewrite_url,
+            {name: value for name, value in self._environ.items() if name not in excluded},
+            protocols=frozenset(transport.allow_protocol),
+            rewrites=transport.rewrite_url,
             access=access,
-            configured=reached.git_config,
-            stall=given.stall_timeout,
-            patience=min(20.0, given.deadline),
+            configured=transport.git_config,
+            stall=options.stall_timeout,
+            patience=min(20.0, options.deadline),
             bounds=Bounds(
                 memory=memory_of_step(),
-                seconds=given.deadline + self._settings.verify.verify_timeout + SPARE,
+                seconds=options.deadline + self._settings.verify.verify_timeout + SPARE,
             ),
             log=lambda sentence: _log_of_git(sentence, self._log),
         )
@@ -83,10 +84,10 @@ class GitClients:
             self._tell_unused(repo, sub)
         if self._from_cluster is None or sub is None or self.given_for(repo):
             return self.git()
-        found = self._from_cluster(sub, self._reached(repo))
-        if found is None:
+        secret = self._from_cluster(sub, self._reached(repo))
+        if secret is None:
             return self.git()
-        name, credentials = found
+        name, credentials = secret
         with self._lock:
             if (repo, name) not in self._private:
                 access = self._with_given(credentials)
@@ -98,9 +99,9 @@ class GitClients:
         credentials.
         """
         with self._lock:
-            known = (repo, sub.credentials) in self._unused
+            was_logged = (repo, sub.credentials) in self._unused
             self._unused.add((repo, sub.credentials))
-        if not known and not self.given_for(repo):
+        if not was_logged and not self.given_for(repo):
             self._log(
                 "info",
                 f"git:{sub.credentials} of {sub.application.key} is read only with"
@@ -112,27 +113,27 @@ class GitClients:
         """Return the credentials for a URL, for use with its forge: from the options, or else from
         the cluster if exactly one secret matches.
         """
-        if found := self.access.logins(url, helped=False) if self.access else ():
-            return found
-        several = [access for _, access in self._private.values() if _within(url, access.given)]
-        return several[0].logins(url, helped=False) if len(several) == 1 else ()
+        if self.access and (from_options := self.access.logins(url, helped=False)):
+            return from_options
+        matching = [access for _, access in self._private.values() if _within(url, access.given)]
+        return matching[0].logins(url, helped=False) if len(matching) == 1 else ()
 
     def given_for(self, repo: str) -> bool:
         """Return whether the options have credentials or a key for this repository."""
         if self.access is None:
             return False
-        own = self.access.given
+        credentials = self.access.given
         url = self._reached(repo).lower()
-        if not url.startswith(("https://", "http://")):
-            # if only known hosts are set, the user's own keys are used
-            given = self._settings.access
-            asked = (
-                given.ssh_key_file
-                or given.ssh_directory
-                or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
-            )
-            return bool(asked and own.ssh and own.ssh.keys)
-        return _within(url, own)
+        if url.startswith(("https://", "http://")):
+            return _within(url, credentials)
+        # if only known hosts are set, the user's own keys are used
+        options = self._settings.access
+        key_is_set = (
+            options.ssh_key_file
+            or options.ssh_directory
+            or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
+        )
+        return bool(key_is_set and credentials.ssh and credentials.ssh.keys)
 
     def descends(
         self,
@@ -159,6 +160,7 @@ class GitClients:
         return str(kin.order)
 
     def _reached(self, repo: str) -> str:
+        """Return the URL to connect to, after `--rewrite-url`."""
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _with_given(self, own: Credentials) -> Access:
@@ -169,12 +171,12 @@ class GitClients:
         if given is None:
             return Access(own, self._environ)
         certificates = "\n".join(filter(None, (own.certificates, given.certificates)))
-        known = (
-            given.ssh.files.get("known_hosts", "") if given.ssh and given.ssh.known_hosts else ""
-        )
+        known_hosts = ""
+        if given.ssh and given.ssh.known_hosts:
+            known_hosts = given.ssh.files.get("known_hosts", "")
         ssh = own.ssh
-        if ssh and known:
-            files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
+        if ssh and known_hosts:
+            files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known_hosts}
             ssh = replace(ssh, files=files, known_hosts=True)
         return Access(
             replace(
@@ -194,9 +196,9 @@ def _within(url: str, given: Credentials) -> bool:
         prefixes.append(given.app_server)
     if given.only and prefixes:
         prefixes = [given.only]
-    return any(
-        f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes
-    )
+    # with a slash, so that a prefix only matches whole parts of the path
+    folder = f"{_bare(url.lower())}/"
+    return any(folder.startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
 
 
 def _bare(url: str) -> str:
@@ -205,8 +207,8 @@ def _bare(url: str) -> str:
 
 
 def _log_of_git(sentence: str, log: Log) -> None:
-    warning = sentence.startswith(("warning: ", "git: warning: "))
-    log("warning" if warning else "debug", sentence.replace("warning: ", "", 1))
+    is_warning = sentence.startswith(("warning: ", "git: warning: "))
+    log("warning" if is_warning else "debug", sentence.replace("warning: ", "", 1))
 
 
 def signers(

@@ -54,6 +54,7 @@ class Phases:
                         self._progress = None
 
     def _show(self, timer: threading.Timer, words: str, began: float) -> None:
+        """Show an activity that has lasted for `PATIENCE`, with the time since it began."""
         with self._lock:
             if timer.finished.is_set():  # the activity has just ended
                 return

@@ -48,19 +48,19 @@ def registry_of(
         allow_exec=given.allow_exec,
         namespace=settings.sources.argocd_namespace,
     )
-    conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
-    hurried = settings.registry_check == "auto" and not kind_of(settings.command).lists_tags
+    entries = read_registries_conf(given.registries_conf) if given.registries_conf else ()
+    is_optional = settings.registry_check == "auto" and not kind_of(settings.command).lists_tags
     registry = Registry(
         logins,
         lambda line: log("debug", line),
-        entries=conf,
+        entries=entries,
         ca=certificates(settings.access.ca_file),
         cache_dir=given.registry_cache_dir,
         limits=replace(
             LIMITS,
             connect=5.0,
             silence=15.0,
-            tries=2 if hurried else 3,
+            tries=2 if is_optional else 3,
         ),
     )
     return opened.enter_context(closing(registry))
@@ -118,6 +118,7 @@ class WantedProofs:
         return (*self._given, *of_resource, *map(self._of_demand, question.demands))
 
     def _by_secret(self, key: KeySecret) -> Asked:
+        """Return the check with an ImageUpdater's key. Raises `RegistryError`."""
         secrets = self._secrets()
         if secrets is None:
             raise RegistryError(
@@ -136,6 +137,9 @@ class WantedProofs:
         return Asked([check], by=f"; imagesVerification requires the key in secret {key}")
 
     def _by_demand(self, demand: Demand) -> Asked:
+        """Return the checks that a rule of the repository's config requires. Raises `TargetError`
+        for an invalid key.
+        """
         checks = []
         for path, text in demand.texts:
             try:
@@ -187,5 +191,6 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, Regis
             "a registry password is set, but not the registry that it is for",
             hint="set the registry, such as --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
-    named = given.registry_credentials_for
-    return dict.fromkeys(map(normal, named), replace(login, hosts=hosts_of(named)))
+    registries = given.registry_credentials_for
+    login = replace(login, hosts=hosts_of(registries))
+    return dict.fromkeys(map(normal, registries), login)

@@ -108,6 +108,9 @@ class RealWorld(World):
         return Phases(console).phase
 
     def _check_argo(self) -> None:
+        """Raise `UsageError`, or log a warning, for options that need an Argo CD that is not
+        available.
+        """
         settings = self._settings
         if settings.rollout.wait:
             self._argo.check()  # also for a plan, because the run would fail
@@ -132,10 +135,12 @@ class RealWorld(World):
             return list(self._applications())
 
     def _applications(self) -> Iterable[Found]:
+        """Yield the manifests of Applications, and keep those of AppProjects."""
+
         def unsigned(repo: str) -> BareRepository:
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
-        for found in applications(
+        for manifest in applications(
             self._settings,
             self._environ,
             unsigned,
@@ -143,10 +148,10 @@ class RealWorld(World):
             self._scope,
             self._images,
         ):
-            if is_project(found.item):
-                self._projects[found.item["metadata"]["name"]] = found.item
+            if is_project(manifest.item):
+                self._projects[manifest.item["metadata"]["name"]] = manifest.item
             else:
-                yield found
+                yield manifest
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out."""
@@ -167,14 +172,15 @@ class RealWorld(World):
         """Return the repository at a URL, with the credentials for a subscription that writes to
         it.
         """
-        found = self._open(repo, subscription)
+        repository = self._open(repo, subscription)
         if not self._shown:
-            return found
+            return repository
         from task.wiring.progress import RepositoryWithProgress
 
-        return RepositoryWithProgress(found, without_login(repo), self._phase)
+        return RepositoryWithProgress(repository, without_login(repo), self._phase)
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
+        """Return the repository, without showing its activities."""
         git = self._git.client(repo, subscription)
         cache = self._settings.git.git_cache_dir
         if self._settings.commit.commit_through != "github":
@@ -254,8 +260,8 @@ class RealWorld(World):
         from task.wiring.registries import registry_of
 
         # A file may claim any namespace, so secrets are not read if files are among the sources.
-        only_cluster = set(sources(self._settings, self._environ)) == {"cluster"}
-        secrets = self._argo.secrets if only_cluster else None
+        reads_only_cluster = set(sources(self._settings, self._environ)) == {"cluster"}
+        secrets = self._argo.secrets if reads_only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
     def prove(
@@ -274,6 +280,7 @@ class RealWorld(World):
         return prover_of(self._settings.verify, self._registry, self._key_secrets, self._log)
 
     def _key_secrets(self) -> ClusterSecrets | None:
+        """Return the secrets with public keys, or None if no cluster is available."""
         return self._argo.secrets() if self._cluster or self._argo.cluster_at_hand() else None
 
     def _open_forges(self) -> Forges:
@@ -332,12 +339,13 @@ class RealWorld(World):
             return ()
         project = self._project_of(subscription.application)
         url = normal_url(subscription.repo)
-        urls = [
-            source.repo
-            for source in subscription.application.sources
-            if normal_url(source.repo) == url
-        ]
-        return next((keys for text in urls if (keys := keys_wanted(project, text))), ())
+        for source in subscription.application.sources:
+            if normal_url(source.repo) != url:
+                continue
+            # the project's rules are compared with the URL as the source spells it
+            if keys := keys_wanted(project, source.repo):
+                return keys
+        return ()
 
     def _project_of(self, application: Tracker) -> Mapping[str, Any]:
         """Return the AppProject, from the manifests or from Argo CD, or {} if it is unknown."""
@@ -351,11 +359,11 @@ class RealWorld(World):
         app = subscription.application
         if subscription.target == "flux":
             return "", ""
-        found = hindrance_of(self._project_of(app), app.name, app.destination, now)
-        if found[0] and app.key not in self._hindered:
+        reason, hint = hindrance_of(self._project_of(app), app.name, app.destination, now)
+        if reason and app.key not in self._hindered:
             self._hindered.add(app.key)
-            self._log("info", f"{app.key}: {found[0]}")
-        return found
+            self._log("info", f"{app.key}: {reason}")
+        return reason, hint
 
     def signing_keys(self) -> tuple[str, ...]:
         """Return the IDs of the OpenPGP keys that sign the run's commits."""
@@ -374,13 +382,13 @@ class RealWorld(World):
         from task.argocd.rollout import synced_revisions
 
         app = subscription.application
-        ours = normal_url(subscription.repo)
+        repo = normal_url(subscription.repo)
         try:
             item = self._argo.api().get_application(app.namespace, app.name)
         except TaskError as error:
             self._log("info", f"cannot read Argo CD's history: {error.message}")
             return ()
-        return synced_revisions(item, lambda url: normal_url(url) == ours)
+        return synced_revisions(item, lambda url: normal_url(url) == repo)
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
         """Return the owner that reverts changes to a field of a live Application, or "" if
@@ -396,10 +404,12 @@ class RealWorld(World):
 
     def follow(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
-        if self._settings.dry or not (self._settings.rollout.wait or self._argo.kind):
+        waits = self._settings.rollout.wait
+        refreshes = bool(self._argo.kind)
+        if self._settings.dry or not (waits or refreshes):
             return Followed()
         # Rollouts have a separate display.
-        with nullcontext() if self._settings.rollout.wait else self._phase("refreshing Argo CD"):
+        with nullcontext() if waits else self._phase("refreshing Argo CD"):
             return self._follow()(landed)
 
     def _open_follow(self) -> Follow:

@@ -44,14 +44,15 @@ def read(document: Document, registry: str) -> Iterator[Found]:
 
 
 def _of_purl(purl: str, event: Document, registry: str) -> Found:
-    whole, _, query = purl.partition("#")[0].partition("?")
-    given = dict(parse_qsl(query[:_LONGEST_QUERY]))
-    path, _, version = whole.partition("@")
-    kind, _, name = path.removeprefix("pkg:").partition("/")
-    version = unquote(version)
-    name = unquote(name)
-    url = given.get("repository_url", "")
-    tag = given.get("tag", "")
+    """Return the event for a package URL: `pkg:KIND/NAME@VERSION?repository_url=URL&tag=TAG`."""
+    without_query, _, query = purl.partition("#")[0].partition("?")
+    parameters = dict(parse_qsl(query[:_LONGEST_QUERY]))
+    path, _, quoted_version = without_query.partition("@")
+    kind, _, quoted_name = path.removeprefix("pkg:").partition("/")
+    version = unquote(quoted_version)
+    name = unquote(quoted_name)
+    url = parameters.get("repository_url", "")
+    tag = parameters.get("tag", "")
     host, _, repository = (url.partition("://")[2] or url).partition("/")
     if kind == "docker":  # here, repository_url is the registry, and the version may be a tag
         host = "docker.io" if not host or host in _HUB else host

@@ -35,8 +35,8 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     if any(word in kind.lower() for word in _NO_PUSH):
         yield PassedOver(f"its type is {kind!r}")
         return
-    of_subject, _, tag_of_subject = text(document, "subject").partition(":")
-    repository = text(data, "repositoryName") or text(data, "repository") or of_subject
+    name_of_subject, _, tag_of_subject = text(document, "subject").partition(":")
+    repository = text(data, "repositoryName") or text(data, "repository") or name_of_subject
     tag = text(data, "imageTag") or text(data, "tag") or tag_of_subject
     digest = text(data, "imageDigest") or text(data, "digest")
     if is_digest(tag_of_subject) and not digest:
@@ -46,10 +46,14 @@ def read(document: Document, registry: str) -> Iterator[Found]:
 
 
 def _source_host(document: Document, data: Document) -> str:
+    """Return the registry's host, from the data or else from the source, or "" if unknown."""
+    registry = text(data, "registryUrl") or text(data, "registry")
+    if registry:
+        return registry
     source = text(document, "source")
-    if named := text(data, "registryUrl") or text(data, "registry"):
-        return named
-    if found := _ECR.fullmatch(source):
-        return host_of(text(data, "registryId") or found[2], found[1])
-    first = (source.partition("://")[2] or source).partition("/")[0]
-    return first if "." in first or ":" in first else ""
+    if ecr := _ECR.fullmatch(source):
+        region, account = ecr.groups()
+        return host_of(text(data, "registryId") or account, region)
+    without_scheme = source.partition("://")[2] or source
+    host = without_scheme.partition("/")[0]
+    return host if "." in host or ":" in host else ""

@@ -85,8 +85,8 @@ def pushed(
         return UNTAGGED
     if _ATTACHED.fullmatch(tag):
         return PassedOver("it is a signature, an attestation, or an SBOM")
-    host = place.host.partition("://")[2] or place.host
-    host = registry or host.strip("/")
+    without_scheme = place.host.partition("://")[2] or place.host
+    host = registry or without_scheme.strip("/")
     if not host:
         hint = "set its images' registry: --images-registry HOST[:PORT][/PATH]"
         raise Malformed("it does not include the registry", hint)

@@ -99,25 +99,25 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
             _SPLIT,
         )
     pushes: list[Event] = []
-    passed: list[str] = []
+    passed_over: list[str] = []
     for place, document in documents:
         for event in _read(place, document, allowed, registry):
             if isinstance(event, PassedOver):
-                passed.append(event.why)
+                passed_over.append(event.why)
             else:
                 pushes.append(event)
-        if len(pushes) + len(passed) > MOST_EVENTS:
+        if len(pushes) + len(passed_over) > MOST_EVENTS:
             raise Malformed(f"it has over {MOST_EVENTS:,} events", _SPLIT)
-    return Events(tuple(pushes), tuple(passed))
+    return Events(tuple(pushes), tuple(passed_over))
 
 
 def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
     """Yield each document with its position. Raises `Malformed` if the text is not JSON."""
-    at = 0
+    start = 0
     line = 1
-    while at < len(text):
+    while start < len(text):
         try:
-            document, end = json_at(text, at)
+            document, end = json_at(text, start)
         except ValueError as problem:
             raise Malformed(
                 f"line {line}: it cannot be parsed as JSON: {problem}",
@@ -127,11 +127,11 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
             yield from ((f"event {number}", event) for number, event in enumerate(document, 1))
         else:
             yield f"line {line}", document
-        after = end
-        while after < len(text) and text[after] in " \t\r\n":
-            after += 1
-        line += text.count("\n", at, after)
-        at = after
+        next_start = end
+        while next_start < len(text) and text[next_start] in " \t\r\n":
+            next_start += 1
+        line += text.count("\n", start, next_start)
+        start = next_start
 
 
 def _form_of(document: Any, allowed: Iterable[str]) -> str:
@@ -142,6 +142,7 @@ def _form_of(document: Any, allowed: Iterable[str]) -> str:
 
 
 def _read(place: str, document: Any, allowed: tuple[str, ...], registry: str) -> Iterator[Found]:
+    """Yield a document's events. Raises `Malformed`, with its place, for an unknown form."""
     name = _form_of(document, allowed)
     if not name:
         raise Malformed(f"{place}: {_unknown(document, allowed)}", KNOWN)
@@ -153,12 +154,10 @@ def _read(place: str, document: Any, allowed: tuple[str, ...], registry: str) ->
 
 
 def _unknown(document: Any, allowed: tuple[str, ...]) -> str:
-    what = (
-        f"not an event from {FORMS[allowed[0]].title}"
-        if len(allowed) == 1
-        else ("not a known event")
-    )
-    return f"{what}: {seen(document)}"
+    problem = "not a known event"
+    if len(allowed) == 1:
+        problem = f"not an event from {FORMS[allowed[0]].title}"
+    return f"{problem}: {seen(document)}"
 
 
 def seen(document: Any) -> str:

@@ -50,6 +50,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
 
 
 def _of_version(package: Document, version: Document, registry: str) -> Found:
+    """Return the event for a version of a container package."""
     metadata = mapping(version, "container_metadata")
     manifest = mapping(metadata, "manifest")
     config = text(manifest, "config", "media_type")
@@ -82,5 +83,6 @@ def _place(package: Document, version: Document) -> Named:
 
 
 def _package_digest(version: Document, manifest: Document) -> str:
-    named = (text(version, "version"), text(manifest, "digest"), text(version, "name"))
-    return next(filter(is_digest, named), "")
+    """Return the first digest among the fields that may have it, or ""."""
+    fields = (text(version, "version"), text(manifest, "digest"), text(version, "name"))
+    return next(filter(is_digest, fields), "")

@@ -23,13 +23,13 @@ def known(document: Document) -> bool:
 
 def _is_envelope(document: Document) -> bool:
     # Messages from `gcloud pubsub subscriptions pull` have the acknowledgment ID instead.
-    named = bool({"subscription", "ackId"} & set(document))
-    return named and isinstance(document.get("message"), dict)
+    has_sender = bool({"subscription", "ackId"} & set(document))
+    return has_sender and isinstance(document.get("message"), dict)
 
 
 def _is_notification(document: Document) -> bool:
-    names = {"digest", "tag"} & set(document)
-    return text(document, "action") in _ACTIONS and bool(names) and "target" not in document
+    has_image = "digest" in document or "tag" in document
+    return text(document, "action") in _ACTIONS and has_image and "target" not in document
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
@@ -58,13 +58,12 @@ def _of_notification(document: Document, time: object, registry: str) -> Found:
     if action != "INSERT":
         return PassedOver(f"its action is {action!r}")
     # Both fields have the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
-    name, _, digest = text(document, "digest").partition("@")
-    whole = text(document, "tag")
-    before, colon, tag = whole.rpartition(":")
-    host, _, repository = (name or before).partition("/")
+    name_of_digest, _, digest = text(document, "digest").partition("@")
+    name_of_tag, _, tag = text(document, "tag").rpartition(":")
+    host, _, repository = (name_of_digest or name_of_tag).partition("/")
     return pushed(
         Named(host, repository),
-        tag if colon else whole,
+        tag,
         digest,
         time,
         registry,

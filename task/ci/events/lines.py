@@ -67,6 +67,7 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
 
 
 def _build_of_line(document: Document) -> Build:
+    """Return the identity of the line's build. Raises `Malformed`."""
     commit = _text_of_line(document, "sourceCommit").lower()
     if commit and not COMMIT.fullmatch(commit):
         raise Malformed("its sourceCommit is not a commit ID", "use 7 to 64 hex digits")
@@ -82,11 +83,12 @@ def _build_of_line(document: Document) -> Build:
 def _number_text(document: Document, key: str) -> str:
     """Return a number as a string."""
     value = document.get(key)
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if whole else _text_of_line(document, key)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else _text_of_line(document, key)
 
 
 def _text_of_line(document: Document, key: str) -> str:
+    """Return the string at a key, or "" if it is missing. Raises `Malformed` for other values."""
     value = document.get(key)
     if value is None:
         return ""
