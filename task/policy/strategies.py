@@ -376,7 +376,7 @@ class InTagOrder(Rules):
         return f"{current} comes after {tag} in the order {shortened(self._order.text)} (tag-order)"
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the order's key."""
+        """Return the key to sort by."""
         return self._order.sort_key(tag)
 
 

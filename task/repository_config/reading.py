@@ -641,26 +641,30 @@ def template_in(files: Files, path: str, line: int) -> str:
 
     Raises a TargetError with the config line that refers to the template.
     """
-    setting = f"line {line}: commit.template"
+    where = f"line {line}:"
     try:
         text = text_of(files, path)
     except TargetError as error:
-        message = f"{setting}: {path}: {error.message}"
+        message = f"{where} commit.template: {path}: {error.message}"
         raise TargetError(message, hint="use a text file in this repository") from error
     if text is None:
         hint = "add it, or correct the path"
-        raise TargetError(f"{setting}: there is no file {path}", hint=hint)
+        raise TargetError(f"{where} commit.template: there is no file {path}", hint=hint)
     if len(text) > LONGEST_TEMPLATE:
-        raise TargetError(f"{setting}: {path} is larger than 64 KiB", hint="shorten it")
+        raise TargetError(
+            f"{where} commit.template: {path} is larger than 64 KiB", hint="shorten it"
+        )
     try:
         check_template(text)
     except Malformed as error:
-        raise TargetError(f"{setting}: {path}: {error.message}", hint=error.hint) from error
+        raise TargetError(
+            f"{where} commit.template: {path}: {error.message}", hint=error.hint
+        ) from error
     return text
 
 
 def with_keys(demand: Demand, files: Files) -> Demand:
-    """Return the demand with the content of its key files.
+    """Return the required proof with the content of its key files filled in.
 
     Raises a TargetError with the config line.
     """

@@ -135,7 +135,7 @@ def test_a_snapshot_has_the_mode_of_each_file(
     ],
 )
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_a_parent_that_is_not_a_folder_is_named(
+def test_the_error_names_a_parent_that_is_not_a_folder(
     store: BareRepository, path: str, parent: str, mode: str, want: str
 ) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {parent: File("", mode)}  # type: ignore[arg-type]

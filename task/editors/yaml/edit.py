@@ -424,7 +424,7 @@ def _append(text: str, at: int, lines: str) -> Splice:
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """Return the tree without a mapping key, including its line.
+    """Return the tree with a mapping key and its line removed.
 
     Raises TargetError if it is the only key.
     """
