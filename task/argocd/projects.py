@@ -211,9 +211,11 @@ def _of_cluster(pattern: str, known: str) -> bool | None:
 
     Return None if it is not `known`: Argo CD looks it up.
     """
-    if known or pattern in ("", "*"):
-        return pattern == "*" or _permits(pattern, known)
-    return None
+    if pattern == "*":
+        return True
+    if pattern and not known:
+        return None
+    return _permits(pattern, known)
 
 
 def _permits(pattern: str, value: str) -> bool:

@@ -24,6 +24,7 @@ from task.threads import in_threads
 
 AT_ONCE = 8  # requests
 _GRACE = 5.0  # seconds after the limit in which a poll may still begin
+_LONGEST_REFRESH = 30.0  # seconds between two refreshes
 _SLOWER = 3  # how much longer to wait for slow transitions
 Log = Callable[[str, str], object]
 
@@ -257,7 +258,8 @@ class Rollouts:
 
     def _refresh(self, watch: _Watch) -> None:
         """Request a refresh. If that is not allowed, rely on Argo CD's own schedule."""
-        watch.refresh_interval = min(watch.refresh_interval * 2, 30.0) or self._pace.refresh
+        doubled = min(watch.refresh_interval * 2, _LONGEST_REFRESH)
+        watch.refresh_interval = doubled or self._pace.refresh  # 0 before the first refresh
         watch.refresh_at = self._now() + watch.refresh_interval
         try:
             self._api.refresh_application(watch.awaited.namespace, watch.awaited.name)

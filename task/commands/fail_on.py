@@ -89,17 +89,19 @@ def _late_images(
     wanted: Collection[str],
     older_than: int,
 ) -> Iterator[Problem]:
+    """Yield a problem for each image and each `wanted` reason that has been true for too long."""
     now = epoch_seconds(found.at)
     for row in found.images:
-        for word, reason in REASONS.items():
-            if word not in wanted or not reason.is_true(row):
+        for rule, reason in REASONS.items():
+            if rule not in wanted or not reason.is_true(row):
                 continue
             since = reason.since(row)
-            if since and now - epoch_seconds(since) < older_than:
+            is_recent = since and now - epoch_seconds(since) < older_than
+            if is_recent:
                 continue
             suffix = f", since {readable(since)}" if since else ""
             message = printable(f"{name(row)} {reason.words(row)}{suffix}")
             yield Problem(
-                Trouble(word, message, reason.hint, exit=Exit.NOTHING_UPDATED),
+                Trouble(rule, message, reason.hint, exit=Exit.NOTHING_UPDATED),
                 application=row.subscription.application.key,
             )

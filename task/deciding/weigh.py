@@ -348,14 +348,17 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
 
 
 def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -> Image:
-    """Return the offered image, with the registry's digest if a digest will be written."""
+    """Return the offered image, with the registry's digest if the strategy orders digests, and
+    without a digest if only the tag will be written.
+    """
     image = offer.image
     if needs(situation.subscription.policy, "digest"):
         if not image.digest and answer and answer.exists:
             return replace(image, digest=answer.digest)
         return image
-    only_the_tag = image.tag and not _takes_digest(offer, situation)
-    return replace(image, digest="") if only_the_tag else image
+    if image.tag and not _takes_digest(offer, situation):
+        return replace(image, digest="")
+    return image
 
 
 def _takes_digest(offer: Offer, situation: Situation) -> bool:

@@ -315,15 +315,18 @@ class DeliveryLander:
 
     These are the ways to fail, and what follows from each:
 
-    - Someone else pushed to a branch first (`outpaced`): its asks are retried. Without asks, there
-      is a warning that the builds waiting there were not reevaluated.
+    - Someone else pushed to a branch first, or merged its request in the meantime (`outpaced`): its
+      asks are retried. Without asks, there is a warning that the builds waiting there were not
+      reevaluated.
     - A commit or its request failed (`failed`): the commit's decisions are errors.
     - The memory branch cannot be written (`memory_error`): the decisions that are stored only there
       are errors, and so are the commits on head branches. No request is closed.
     - Another run wrote the memory branch before this run's first commit: `remember_first` raises
       `Outpaced`, and nothing has landed.
-    - Another run wrote the memory branch after the commits (`memory_outpaced`): the asks whose
-      decision is stored only there are retried.
+    - Another run wrote the memory branch after the commits, and this run had not written it yet
+      (`memory_outpaced`): the asks whose decision is stored only there are retried.
+    - A request that is no longer needed cannot be closed, or its branch cannot be deleted: the log
+      has a warning, and the next run tries again.
 
     If a branch is outpaced or failed, requests whose builds move to it stay open. If anything is
     outpaced or failed, builds for the base stay deferred on the memory branch.

@@ -338,14 +338,19 @@ def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
     """Return warnings about untracked images and annotations without effect."""
     # The projects of skipped Applications are unknown, so leave them out if the run is limited to
     # projects.
-    whole = not job.scope.narrow.projects or not seen.skipped
-    counted = seen if whole else replace(seen, skipped=())
+    leaves_out_skipped = bool(job.scope.narrow.projects and seen.skipped)
+    counted = replace(seen, skipped=()) if leaves_out_skipped else seen
     untracked_images = untracked(counted, job.images)
     if job.events and not job.require_match:  # a registry sends events for all images
         _log_untracked(len(untracked_images), job, world)
         untracked_images = ()
     return (
-        *untracked_problems(counted, untracked_images, whole=whole, required=job.require_match),
+        *untracked_problems(
+            counted,
+            untracked_images,
+            whole=not leaves_out_skipped,
+            required=job.require_match,
+        ),
         *unread_keys(counted, job.images),
     )
 

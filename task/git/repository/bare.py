@@ -435,9 +435,9 @@ class BareRepository:
         """
         head = change.head
         head_tip = ""
-        made = self._make(change)
-        if made.tree == self._root(change.tip):
-            return LandedCommit(change.tip, made.tree, pushed=False), head_tip
+        commit = self._make(change)
+        if commit.tree == self._root(change.tip):
+            return LandedCommit(change.tip, commit.tree, pushed=False), head_tip
         if head != change.base and not change.on_top:
             head_tip = (
                 self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
@@ -446,10 +446,10 @@ class BareRepository:
         is_absent = head_tip and head_tip not in self._roots and not self._has(head_tip)
         if is_absent and change.head_commit and self._remote.fetch_head(head) != head_tip:
             raise Outpaced(f"{head} is no longer at {head_tip}")
-        has_same_files = head_tip and self._root(head_tip) == made.tree
+        has_same_files = head_tip and self._root(head_tip) == commit.tree
         if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
-            made = LandedCommit(head_tip, made.tree, pushed=False)
-        return made, head_tip
+            commit = LandedCommit(head_tip, commit.tree, pushed=False)
+        return commit, head_tip
 
     def _has(self, commit: str) -> bool:
         return not self._remote.objects.absent([commit])
