@@ -149,6 +149,15 @@ SLOW = {
     "test_write_back_runs.py",
 }
 
+WAITING = {
+    "test_git_connection_faults.py",
+    "test_git_server_faults.py",
+    "test_live.py",
+    "test_stall.py",
+    "test_undo_runs.py",
+    "test_wait_runs.py",
+}
+
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return more workers than processors for whole runs, because these wait for servers and processes."""
@@ -186,7 +195,15 @@ def _quick(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, which `make check` leaves out. Tests that need the built image come first."""
+    """Mark slow tests, which `make check` leaves out. Tests that need the built image come first.
+
+    Tests that mostly wait are spread over all others. Otherwise, the processors are idle at the end.
+    """
+    waiting = [item for item in items if item.path.name in WAITING]
+    items[:] = [item for item in items if item.path.name not in WAITING]
+    apart = len(items) // (len(waiting) + 1) + 1
+    for number, item in enumerate(waiting):
+        items.insert(number * (apart + 1), item)
     items.sort(key=lambda item: "built" not in getattr(item, "fixturenames", ()))
     for item in items:
         if item.path.name in SLOW:
