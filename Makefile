@@ -17,7 +17,7 @@ help: ## show this list
 demo: .venv/.runtime ## see it work: a throwaway repository, one event, the decisions, and the diff
 	@$(BIN)/image-update demo $(ARGS)
 
-check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests in under a minute
+check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests in about a minute
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/yamllint --strict .
