@@ -9,7 +9,7 @@ LOCK := uv pip compile --quiet --universal --no-strip-extras --python-version 3.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-real bench docs picture format lock clean
+.PHONY: help demo check test measured unmeasured test-real bench docs picture format lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,13 +26,19 @@ check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests 
 	$(BIN)/python -m scripts.house
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers and not real" $(ARGS)
 
-# Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`.
+# Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`. Others often
+# wait, so both kinds run at the same time.
 test: .venv/.dev ## run all tests with coverage (with CI=true, a missing component is a failure)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line measured unmeasured
+
+measured:
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (slow or servers))" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+unmeasured:
 	$(BIN)/python -m pytest --numprocesses auto -m "not real and not measured and (slow or servers)" $(ARGS)
 
 test-real: .venv/.dev ## run tests with real servers and CI runners (Kubernetes, Gitea, act, ...), which are built once

@@ -86,6 +86,7 @@ SLOW = {
     "test_history.py",
     "test_holds.py",
     "test_hostile_git.py",
+    "test_hostile_templates.py",
     "test_http.py",
     "test_image_updates.py",
     "test_kubeconfig.py",
@@ -162,7 +163,7 @@ WAITING = {
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return more workers than processors for whole runs, because these wait for servers and processes."""
     processors = os.cpu_count() or 1
-    return max(2, processors if _quick(config) else processors * 2)
+    return max(2, processors * 2 if _unmeasured(config) else processors)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -266,20 +267,20 @@ def oci_registry() -> Iterator[RegistryApi]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def repos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the repositories that real servers serve."""
     return tmp_path_factory.mktemp("repos")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
     """A web server with these repositories."""
     with nginx(tmp_path_factory.mktemp("nginx"), repos) as server:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """An ssh server."""
     with sshd(tmp_path_factory.mktemp("sshd")) as server:

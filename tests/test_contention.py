@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import commit, git, show
+from support import commit, git, scale, show
 from support.fork_server import Running
 from support.runs import (
     KUSTOMIZATION,
@@ -28,8 +28,8 @@ from support.runs import (
     wait_until,
 )
 
-CROWD = int(os.environ.get("CROWD") or 15)
-ROUNDS = int(os.environ.get("KILL_ROUNDS") or 8)
+CROWD = scale(8, at_night=15)
+ROUNDS = scale(6, at_night=200)
 
 
 def ends(running: list[Running]) -> list[Any]:
@@ -184,7 +184,6 @@ def test_the_next_run_recovers_from_a_client_killed_during_a_push(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_repository_survives_runs_killed_at_random_moments(tmp_path: Path) -> None:
-    """KILL_ROUNDS=200 for the long version."""
     repo = repository(tmp_path, "a", "b")
     apps = manifest(tmp_path, *(application(name, repo) for name in "ab"))
     scratch = tmp_path / "scratch"

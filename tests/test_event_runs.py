@@ -9,7 +9,9 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import THOROUGH
 from support.memory import URL, Branch, Story, story
+from support.random_histories import LIMIT
 from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.ci.events.forms import events_in
@@ -335,8 +337,9 @@ def made(
 
 
 @pytest.mark.slow
+@LIMIT
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60 * THOROUGH, deadline=None)
 def test_the_order_and_grouping_of_events_do_not_affect_the_tree(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
@@ -361,8 +364,9 @@ OTHER = "ghcr.io/acme/other"
 
 
 @pytest.mark.slow
+@LIMIT
 @given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20 * THOROUGH, deadline=None)
 def test_the_order_and_grouping_of_events_do_not_affect_the_head_branch(
     data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:

@@ -41,7 +41,7 @@ exit $code
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def web(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[Nginx]:
     folder = tmp_path_factory.mktemp("nginx")
     outrun = folder / "outrun"

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support import command, git, show
+from support import command, git, scale, show
 from support.fork_server import Running
 from support.runs import (
     WEB,
@@ -32,9 +32,8 @@ from support.runs import (
 )
 
 MOMENTS = {signal.SIGTERM: 143, signal.SIGINT: 130}
-MANY = int(os.environ.get("KILL_ROUNDS") or 8)
+MANY = scale(5, at_night=30)
 HANGS = "echo $$ > {marker}; exec sleep 300"
-OWN = ["env"]  # starts a Python of its own: from the first moment on, signals find what users have
 
 
 class Scene:
@@ -58,7 +57,7 @@ class Scene:
             "--report",
             self.folder / "report.json",
         )
-        running = start(args, *(self.before or OWN), env={"TMPDIR": str(self.scratch)})
+        running = start(args, *self.before, env={"TMPDIR": str(self.scratch)})
         wait_until(self.marker.exists)
         wait_until(self.marker.read_text)
         return running
@@ -95,9 +94,7 @@ def test_a_signal_during_the_first_fetch_stops_the_run(tmp_path: Path, trap: str
     args = arguments(
         scene.apps, "--results-dir", tmp_path / "results", "--report", tmp_path / "report.json"
     )
-    running = start(
-        args, *OWN, env={"TMPDIR": str(scene.scratch), "GIT_CONFIG_GLOBAL": str(settings)}
-    )
+    running = start(args, env={"TMPDIR": str(scene.scratch), "GIT_CONFIG_GLOBAL": str(settings)})
     wait_until(scene.marker.exists)
     wait_until(scene.marker.read_text)
     running.send_signal(signal.SIGTERM)
@@ -174,7 +171,7 @@ def test_a_stopped_run_reports_commits_that_landed_in_other_repositories(tmp_pat
         hook(repo, "pre-receive", HANGS.format(marker=f"{marker}.{repo.name}"))
     apps = manifest(tmp_path, *(application(repo.stem, repo) for repo in repos))
     args = arguments(apps, "--results-dir", tmp_path / "results")
-    running = start(args, *OWN, env={"TMPDIR": str(scratch)})
+    running = start(args, env={"TMPDIR": str(scratch)})
     wait_until(lambda: len(list(tmp_path.glob("hanging.*"))) == 2)
     wait_until(lambda: len(list(scratch.iterdir())) == 2)  # the others are done, and have tidied up
     running.send_signal(signal.SIGTERM)
@@ -197,7 +194,7 @@ def test_a_signal_stops_the_wait_for_a_contended_branch(tmp_path: Path) -> None:
         f" echo >> {pushes}"
     )
     hook(repo, "update", f"{moves}; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $n")
-    running = start(arguments(manifest(tmp_path, application("a", repo))), *OWN)
+    running = start(arguments(manifest(tmp_path, application("a", repo))))
     wait_until(lambda: pushes.exists() and pushes.read_text().count("\n") > 2)
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=100)

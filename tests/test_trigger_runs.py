@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fakes.oci_images import image, index, push
-from support import bare_repo, git, image_update, show
+from support import bare_repo, git, image_update, scale, show
 from support.git_servers import git_server
 from support.real_registry import notifying_registry
 from support.runs import application, manifest, target
@@ -102,12 +102,13 @@ def _notification(host: str, tag: str) -> dict[str, Any]:
     return {"action": "push", "target": where, "request": {"host": host}}
 
 
-APPS, EVENTS = 2000, 1000
+APPS = scale(400, at_night=2000)
+EVENTS = APPS // 2
 
 
 @pytest.mark.slow
 def test_a_burst_of_events_makes_one_commit_and_few_requests(tmp_path: Path) -> None:
-    """1,000 events for 2,000 Applications on one base cost at most 10 requests to the Git server."""
+    """At night, 1,000 events for 2,000 Applications on one base: at most 10 requests to the Git server."""
     lines = (
         f"resources: []\nimages:\n- name: ghcr.io/acme/img-{number % EVENTS}\n  newTag: 1.0.0\n"
         for number in range(APPS)

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 from editors.argocd import merged
-from support import needs
+from support import THOROUGH, needs
 from support.memory import SCOPE, WORDING, Branch, Story
-from support.random_histories import LIMIT, TIMES
+from support.random_histories import LIMIT
 from support.runs import application
 
 from task.annotations.application import parse_application
@@ -299,7 +299,7 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
     layouts, image = LAYOUTS[tool]
     verdicts: dict[str, int] = {}
     judged = 0  # errors about writable files with a renderable image
-    for number, (app, texts) in enumerate(layouts(130 * TIMES)):
+    for number, (app, texts) in enumerate(layouts(80 * THOROUGH)):
         one, after = decided(app, texts)
         verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
         told = (number, one.verdict, one.because, app["spec"], app["metadata"], texts)

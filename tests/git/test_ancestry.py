@@ -16,8 +16,6 @@ from task.git.ancestry import Kin, Lineage
 from task.git.command import Git
 from task.git.repository import bare_folder
 
-pytestmark = pytest.mark.measured
-
 NOWHERE = "0123456789" * 4
 
 

@@ -31,8 +31,6 @@ from task.model import Changeset, File, Person, Place, Snapshot
 from task.retry import NotDoneError
 from task.secret import Secret
 
-pytestmark = pytest.mark.measured
-
 HEAD = "image-update/main"
 GRAPHQL = "/graphql"
 

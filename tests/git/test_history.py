@@ -15,8 +15,6 @@ from task.git.repository.history import History
 from task.git.repository.remote import Remote
 from task.model import Changeset, File, Person, Place
 
-pytestmark = pytest.mark.measured
-
 PATH = "apps/web/values.yaml"
 
 

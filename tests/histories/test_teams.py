@@ -409,7 +409,7 @@ class Teams(RuleBasedStateMachine):
 @pytest.mark.slow
 @LIMIT
 def test_random_histories_of_teams_in_memory_match_the_model() -> None:
-    play(Teams, histories=40, steps=25)
+    play(Teams, histories=20, steps=25)
 
 
 class TeamsInGit(OnGit, Teams):
@@ -419,4 +419,4 @@ class TeamsInGit(OnGit, Teams):
 @pytest.mark.slow
 @LIMIT
 def test_random_histories_of_teams_in_git_match_the_model() -> None:
-    play(TeamsInGit, histories=4, steps=15)
+    play(TeamsInGit, histories=2, steps=15)

@@ -18,6 +18,8 @@ from support import fork_server
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "tests" / "data"
 IN_CI = os.environ.get("CI") == "true"  # read before the tests' environment is cleaned
+# THOROUGH=20 tries twenty times as many random histories and layouts, and larger scenes. CI does that every night.
+THOROUGH = int(os.environ.get("THOROUGH") or 1)
 
 # These variables stay, because programs need them to start.
 KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHON", "PYTEST_", "SCHEMAS_DIR")
@@ -79,6 +81,11 @@ def _search_path() -> str:
     return os.pathsep.join(
         (sysconfig.get_path("scripts"), os.environ.get("PATH", ""), "/usr/sbin", "/sbin")
     )
+
+
+def scale(number: int, *, at_night: int) -> int:
+    """Return how large a scene is: larger if the tests are `THOROUGH`."""
+    return at_night if THOROUGH > 1 else number
 
 
 @contextmanager

@@ -27,12 +27,12 @@ from pathlib import Path
 from struct import Struct
 from subprocess import PIPE
 
-import coverage
-
 # Python and its libraries read these when they start, so each set of values has its own server.
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_", "_TYPER_COMPLETE_TEST_")
 # These work only for a new process: other libraries for the linker.
 NO_FORK = ("LD_",)
+# These need an extra, which doubles the memory. Each fork, of the server and of git later, would copy that.
+LARGE = ("task.registry.keyless",)
 NUMBER = Struct("i")
 
 
@@ -63,12 +63,16 @@ def start(
 
 @cache
 def _server(
-    settings: frozenset[tuple[str, str]],
+    settings: frozenset[tuple[str, str]], *, measured: bool
 ) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
-    """Return the server whose Python was started with these variables, and the socket for its requests."""
+    """Return the server whose Python was started with these variables, and the socket for its requests.
+
+    The forks of one that is `measured` can measure their coverage.
+    """
     door, theirs = socket.socketpair()
     with theirs:
-        argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        modules = ["coverage"] if measured else []
+        argv = [sys.executable, "-P", __file__, str(theirs.fileno()), *modules]
         # sys.stdin and the others are made for pipes here, and find pipes again in each fork.
         server = subprocess.Popen(
             argv,
@@ -95,7 +99,8 @@ class Forked:
         files: Sequence[int],
     ) -> None:
         door, server = _server(
-            frozenset((name, value) for name, value in env.items() if name.startswith(AT_START))
+            frozenset((name, value) for name, value in env.items() if name.startswith(AT_START)),
+            measured=any(name.startswith("COVERAGE_") for name in env),
         )
         folder = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
         self._end, theirs = socket.socketpair()
@@ -216,7 +221,8 @@ def become_the_next(door: socket.socket) -> None:
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     tempfile.tempdir = None
     time.tzset()
-    coverage.process_startup()  # if the variables request it
+    if "coverage" in sys.modules:
+        sys.modules["coverage"].process_startup()
     exec(before, {})  # noqa: S102 - the test's own
 
 
@@ -226,9 +232,11 @@ if __name__ == "__main__":
 
     # Modules that `main` imports late.
     for late in pkgutil.walk_packages(task.__path__, "task."):
-        with suppress(ImportError):  # what needs an extra
+        if late.name not in LARGE:
             importlib.import_module(late.name)
     list(task.cli.app.group.commands.values())
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
     gc.freeze()  # so that no fork searches the imported objects for garbage
     become_the_next(socket.socket(fileno=int(sys.argv[1])))
     try:

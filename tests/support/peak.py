@@ -17,10 +17,9 @@ class Peak:
 
     def look(self) -> None:
         """Measure once."""
-        parents = {int(name): _parent(name) for name in os.listdir("/proc") if name.isdigit()}
-        family = {self.pid}
-        while more := {pid for pid, parent in parents.items() if parent in family} - family:
-            family |= more
+        family = [self.pid]
+        for pid in family:
+            family += _children(pid)
         sizes = {pid: _resident(pid) for pid in family}
         self.own, self.together = (
             max(self.own, sizes[self.pid]),
@@ -46,10 +45,13 @@ def peak(pid: int) -> Iterator[Peak]:
         thread.join()
 
 
-def _parent(pid: str) -> int:
+def _children(pid: int) -> list[int]:
     with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return [
+            int(child) for thread in threads for child in (thread / "children").read_text().split()
+        ]
+    return []
 
 
 def _resident(pid: int) -> float:

@@ -1,6 +1,5 @@
 """How many random histories the state machines play, and the ones on a real repository."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,22 +8,21 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from support import THOROUGH
 from support.git_branch import GitBranch
 from support.memory import Branch
 
-# HISTORIES=20 plays twenty times as many, and other ones each time: once a night.
-TIMES = int(os.environ.get("HISTORIES", "1"))
-LIMIT = pytest.mark.timeout(600 * TIMES)
+LIMIT = pytest.mark.timeout(600 * THOROUGH)
 
 
 def play(machine: type[RuleBasedStateMachine], histories: int, steps: int) -> None:
-    """Play random histories of at most this many steps each."""
+    """Play random histories of at most this many steps each. Thorough tests play others each time."""
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=histories * TIMES,
+            max_examples=histories * THOROUGH,
             stateful_step_count=steps,
-            derandomize=TIMES == 1,
+            derandomize=THOROUGH == 1,
             deadline=None,
         ),
     )

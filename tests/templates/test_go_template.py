@@ -1,8 +1,6 @@
-"""The template engine against Go's own answers, and against templates that mean harm."""
+"""The template engine against Go's own answers."""
 
 import json
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -113,50 +111,6 @@ def test_templates_are_defined_and_called(template: str, text: str) -> None:
 def test_an_undefined_template_cannot_be_called() -> None:
     with pytest.raises(FailedTemplate, match='template "x" not defined'):
         parse('{{template "x"}}').render(DATA)
-
-
-HOSTILE = {
-    "a template that calls itself": '{{define "x"}}{{template "x"}}{{end}}{{template "x"}}',
-    "deep blocks that call themselves": (
-        '{{define "x"}}'
-        + "{{if true}}" * 90
-        + '{{template "x"}}'
-        + "{{end}}" * 90
-        + '{{end}}{{template "x"}}'
-    ),
-    "endless range": "{{range 1000000000}}{{end}}",
-    "nested ranges": "{{range 999999999}}{{range 999999999}}x{{end}}{{end}}",
-    "doubling": '{{$x := "aaaaaaaaaa"}}{{range 100}}{{$x = print $x $x}}{{end}}',
-    "wide number": '{{printf "%999999999d" 1}}',
-    "wide operand": '{{printf "%*d" 999999999 1}}',
-    "precise": '{{printf "%.999999999f" 1.5}}',
-    "many wide": '{{printf "' + "%1000000d" * 2000 + '" ' + "1 " * 2000 + "}}",
-    "wide list": '{{printf "%900000v" .Images}}',
-    "long copies": '{{$x := printf "%1000000d" 1}}{{range 99999}}{{$x = print $x}}{{end}}',
-    "long comparisons": '{{$x := printf "%1000000d" 1}}{{range 99999}}{{if eq $x $x}}{{end}}{{end}}',
-    "long output": '{{$x := printf "%1000000d" 1}}{{range 99999}}{{$x}}{{end}}',
-    "structs printed": '{{range 30000}}{{$x := printf "%v" $}}{{end}}',
-    "deep parentheses": "{{" + "(" * 100_000,
-    "deep blocks": "{{if 1}}" * 30_000,
-    "long else-if": "{{if 1}}a" + "{{else if 1}}b" * 15_000 + "{{end}}",
-    "long template": "x" * 300_000,
-    "unclosed actions": "{{" * 100_000,
-    "long number": "{{" + "1_" * 100_000 + "1}}",
-    "many digits": "{{" + "9" * 200_000 + "}}",
-    "large exponent": "{{1e999999999}}",
-    "large binary exponent": "{{0x1p999999999}}",
-    "unfinished escapes": '{{"' + "\\a" * 100_000,
-    "far operand": '{{printf "' + "%[99999999999999999999999]d" * 100 + '" 1}}',
-}
-
-
-@pytest.mark.parametrize("template", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_template_is_rejected_in_limited_time(template: str) -> None:
-    seconds = 10 if sys.gettrace() is None else 60  # measuring coverage is several times slower
-    began = time.process_time()
-    with pytest.raises(Malformed):
-        parse(template).render(DATA)
-    assert time.process_time() - began < seconds
 
 
 def test_the_deepest_template_allowed_runs() -> None:
