@@ -26,10 +26,10 @@ check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests 
 	$(BIN)/python -m scripts.house
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers and not real" $(ARGS)
 
-# Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`. Others often
-# wait, so both kinds run at the same time.
+# Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`. The others
+# often wait for something, so both kinds run at the same time.
 test: .venv/.dev ## run all tests with coverage (with CI=true, a missing component is a failure)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line measured unmeasured
+	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) measured unmeasured
 
 measured:
 	@mkdir -p .cache/coverage
